@@ -5,8 +5,8 @@ Keeps true: the session stops reading its socket while too many requests are una
             is short. So one client can neither fill the broker's memory nor delay the other clients.
             When a connection is lost, its waiting handlers are cancelled and its requests are dropped.
 How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` decides when, and for
-            how long, requests are handled. A handler that answers at once needs no task. `outbox` sends the replies
-            of one turn together.
+            how long, requests are handled, and calls the steps of a turn: read a request, handle it, send the reply.
+            A handler that answers at once needs no task. `outbox` sends the replies of one turn together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from felice.server.handlers.table import Handle
 from felice.server.metrics.request_times import RequestTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.services import Services
-from felice.server.turns import Turn
 
 
 class Acceptor(Protocol):
@@ -78,6 +77,10 @@ class Session(asyncio.BufferedProtocol):
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
         # Of handlers that have not answered.
         self._answers: dict[asyncio.Future[object] | asyncio.Task[None], None] = {}
+        # Between the steps of a turn: the request that was decoded, and the one that was answered at once.
+        self._next: Request | None = None
+        self._answered: tuple[Request, object] | None = None
+        self._spent = 0, 0.0  # bytes and seconds of the first request of a turn
         self._reading = True
         self._holds = 0
         self._closing = False
@@ -209,63 +212,86 @@ class Session(asyncio.BufferedProtocol):
         """False: the transport closes the connection when the client closes its side."""
         return False
 
-    def take_turn(self, begun_s: float) -> float:
-        """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
-        if self._closing:
+    # A turn
+
+    def read_request(self) -> int:
+        """The first step of a turn: decodes the next request if there is room for it. Returns its size in bytes."""
+        if self._next is None and not self._closing and self._has_room():
+            self._next = self._connection.next_request()
+        return 0 if self._next is None else self._next.size_bytes
+
+    def handle_request(self, begun_s: float) -> float:
+        """The second step: handles the request. Takes and returns the time of the monotonic clock."""
+        request, self._next = self._next, None
+        if request is None or self._closing:
             return begun_s
-        try:
-            self._services.image_follower.check_session()
-            self._handle_some(begun_s)
-        except CloseConnection as error:
-            self._close_for(error)
-        except Exception as error:
-            self._fail(error)
+        if request.undecoded is not None:
+            self._take_later(request)
+            return begun_s
+        self._services.image_follower.check_session()
+        answer = self._call(request)
+        now_s = self._clock.monotonic()
+        self._spent = request.size_bytes, now_s - begun_s
+        request.timing = begun_s - self._arrived_s, now_s - begun_s, now_s
+        if type(answer) is request.api.response:
+            self._answered = request, answer
+        else:
+            self._await_answer(request, answer)
+        return now_s
+
+    def end_turn(self, now_s: float, end_s: float) -> float:
+        """The last step: handles more requests, until `end_s` at the latest, and sends the replies."""
+        if self._closing:
+            return now_s
+        made_bytes = self._make_reply()
+        if self._connection.frames:
+            now_s = self._handle_more(now_s, end_s, made_bytes)
         if self._connection.failure is not None:
             self.abort(str(self._connection.failure), Closing.NOT_UNDERSTOOD)
-        end_s = self._flush()
+        now_s = self._flush()
         self._wait_or_read()
-        return end_s
+        return now_s
+
+    def _handle_more(self, now_s: float, end_s: float, made_bytes: int) -> float:
+        size_bytes, used_s = self._spent
+        limits = self._turns.limits(now_s - used_s)
+        while limits.spend(size_bytes + made_bytes, now_s) and now_s < end_s and not self._turns.is_full:
+            size_bytes = self.read_request()
+            if self._next is None:
+                break
+            now_s = self.handle_request(now_s)
+            made_bytes = self._make_reply()
+        return now_s
+
+    def _make_reply(self) -> int:
+        """Encodes the reply of a request that was answered at once. Returns its bytes in memory."""
+        if self._answered is None:
+            return 0
+        (request, answer), self._answered = self._answered, None
+        made_bytes = self._answer(request, answer)
+        queued_s, local_s, handled_s = request.timing
+        self._note_reply(request, handled_s, (queued_s, local_s, 0.0, 0.0))
+        return made_bytes
+
+    def fail(self, error: Exception) -> None:
+        """Closes the connection after an exception: as a handler demands, or after a fault of the broker."""
+        if isinstance(error, CloseConnection):
+            is_clients_fault = self._connection.failure is not None
+            self.abort(str(error), Closing.NOT_UNDERSTOOD if is_clients_fault else Closing.OTHER)
+        else:
+            self._services.closings.report_fault(self, error)
+            self.abort("internal error")
 
     def _wait_or_read(self) -> None:
         """Waits for another turn if requests are left and there is room; reads on if none are left."""
         connection = self._connection
         has_room = self._has_room()
-        if connection.frames:
+        if connection.frames or self._next is not None:
             if has_room:
                 self._turns.wait(self)
             self._set_reading(False)
         elif not (has_room and self._reading) or connection.incomplete_bytes:
             self._set_reading(has_room)
-
-    def _handle_some(self, begun_s: float) -> None:
-        connection = self._connection
-        turn: Turn | None = None
-        now_s = begun_s
-        while not self._closing and self._has_room():
-            request = connection.next_request()
-            if request is None:
-                return
-            if request.undecoded is not None:
-                self._take_later(request)
-                return
-            made_bytes = self._handle(request)
-            handled_s = self._clock.monotonic()
-            self._time(request, now_s, handled_s)
-            now_s = handled_s
-            if not connection.frames:
-                return  # most turns handle one request, and need no limits
-            if turn is None:
-                turn = self._turns.limits(begun_s)
-            if not turn.spend(request.size_bytes + made_bytes, now_s) or self._turns.is_full:
-                return
-
-    def _time(self, request: Request, begun_s: float, handled_s: float) -> None:
-        """Notes the times of a request that was answered, or remembers them until its handler has answered."""
-        queued_s, local_s = begun_s - self._arrived_s, handled_s - begun_s
-        if request.reply is None:
-            request.timing = queued_s, local_s, handled_s
-        else:
-            self._note_reply(request, handled_s, (queued_s, local_s, 0.0, 0.0))
 
     def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
         found = self._requests.times_of(request.api.key, request.message)
@@ -308,18 +334,13 @@ class Session(asyncio.BufferedProtocol):
 
     # Requests
 
-    def _handle(self, request: Request) -> int:
-        """Returns the bytes of the reply in memory; 0 if the handler has not answered yet."""
-        answer = self._call(request)
-        if type(answer) is request.api.response:
-            return self._answer(request, answer)
+    def _await_answer(self, request: Request, answer: Any) -> None:
         if answer is NO_REPLY:
             request.reply = []
-        else:
-            future = asyncio.ensure_future(answer)
-            self._answers[future] = None
-            future.add_done_callback(lambda _: self._on_answered(request, future))
-        return 0
+            return
+        future = asyncio.ensure_future(answer)
+        self._answers[future] = None
+        future.add_done_callback(lambda _: self._on_answered(request, future))
 
     def _call(self, request: Request) -> Any:
         api_key, version = request.api.key, request.version
@@ -356,10 +377,8 @@ class Session(asyncio.BufferedProtocol):
                 self._outbox.count(reply)
                 request.reply = reply
             self._note_awaited(request, self._clock.monotonic())
-        except CloseConnection as error:
-            self._close_for(error)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self._flush()
         self._on_room()
 
@@ -390,25 +409,14 @@ class Session(asyncio.BufferedProtocol):
             else:
                 self._answer(request, answer)
             self._note_awaited(request, self.last_active)
-        except CloseConnection as error:
-            self._close_for(error)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self._flush()
         self._on_room()
 
     def _note_awaited(self, request: Request, replied_s: float) -> None:
         queued_s, local_s, handled_s = request.timing
         self._note_reply(request, replied_s, (queued_s, local_s, replied_s - handled_s, 0.0))
-
-    def _close_for(self, error: CloseConnection) -> None:
-        is_clients_fault = self._connection.failure is not None
-        self.abort(str(error), Closing.NOT_UNDERSTOOD if is_clients_fault else Closing.OTHER)
-
-    def _fail(self, error: Exception) -> None:
-        """Logs a fault of the broker and closes the connection."""
-        self._services.closings.report_fault(self, error)
-        self.abort("internal error")
 
     # Bytes out
 

@@ -1,14 +1,18 @@
-"""Turns of connections: which connection may handle requests now, and for how long.
+"""Turns of connections: which connections may handle requests now, and for how long.
 
 Keeps true: one turn of one connection ends after `felice.turn.max.requests`, `.bytes` or `.ms`, whichever comes
             first. A connection with more requests waits behind the other connections that wait.
-            Between two slices of turns the event loop looks at its sockets, so a request that has just arrived on
-            an idle connection waits for a slice or two, however long the queue is.
+            Turns follow each other for one slice of time. Then the event loop looks at its sockets, so a request that
+            has just arrived on an idle connection waits for a slice or two, however long the queue is.
             No turn begins while the replies in memory exceed `felice.unsent.max.bytes`.
-How:        the first turn after bytes arrived is taken at once while the slice lasts. A connection that has more to do
-            than one turn allows, or that has room again, waits in a queue, which the event loop serves slice by
-            slice. Connections whose first turn came after the end of a slice wait in a queue of their own; the
-            queues take turns, so that a new request does not wait for all that was there before.
+How:        a connection that has received requests waits in `_arrived` until the next slice. A connection that has
+            more to do than one turn allows, that has room again, or that has waited for a slice in vain, waits in
+            `_queue`. A slice serves both alternately, so that a new request does not wait for all that was there
+            before.
+            The turns of up to `_BATCH` connections are taken together, step by step: all requests are decoded, then
+            all are handled, then all replies are sent. The processor then runs the same code many times in a row,
+            which takes a third less time than whole turns one after the other (measured with single records: 25 us a
+            request instead of 40). A connection that is alone has its turn at once.
 Leaves:     what happens in a turn to `session`; which bytes are unsent to `outbox`.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from felice.config import BrokerConfig
@@ -25,6 +29,11 @@ from felice.server.closings import Closing
 
 # For this long turns follow each other before the event loop looks at its sockets.
 _SLICE_S = 0.010
+# At most so many connections, and about so many bytes of requests, take their turns together.
+_BATCH = 64
+_BATCH_BYTES = 64 * 1024
+# If no other connection sent anything for this long, a connection is alone.
+_ALONE_S = 0.001
 # When unsent replies exceed their memory, clients have this long to read before connections are closed.
 PATIENCE_S = 0.5
 _LOOK_AGAIN_S = 0.02
@@ -55,9 +64,20 @@ class Waiting(Protocol):
         """Bytes of replies in memory that have not left."""
         ...
 
-    def take_turn(self, begun_s: float) -> float:
-        """Handles some requests. Takes and returns the time of the monotonic clock: the begin and the end."""
+    def read_request(self) -> int:
+        """The first step of a turn: decodes the next request if there is room for it. Returns its size in bytes."""
         ...
+
+    def handle_request(self, begun_s: float) -> float:
+        """The second step: handles the request. Takes and returns the time of the monotonic clock."""
+        ...
+
+    def end_turn(self, now_s: float, end_s: float) -> float:
+        """The last step: handles more requests, until `end_s` at the latest, and sends the replies."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Closes the connection after an exception in a step of its turn."""
 
     def abort(self, reason: str, kind: Closing) -> None:
         """Closes the connection at once, and logs `reason`."""
@@ -90,6 +110,9 @@ class Turns:
         # Time of this slice that was used by turns taken at once.
         self._used_s = 0.0
         self._is_scheduled = False
+        # The connection that received bytes last, and when.
+        self._latest: Waiting | None = None
+        self._latest_s = float("-inf")
         self._full_since: float | None = None
 
     def limits(self, begun_s: float) -> Turn:
@@ -110,19 +133,26 @@ class Turns:
     def take_or_wait(self, connection: Waiting, now_s: float) -> bool:
         """Gives a turn at once to a connection that has received requests, and returns whether it did.
 
-        The connection waits instead if the slice is over or too many replies wait in memory. `now_s` is the time of
-        the monotonic clock.
+        The connection waits instead if others have received requests, too, if the slice is over, or if too many
+        replies wait in memory. `now_s` is the time of the monotonic clock.
         """
-        if self._is_scheduled and (connection in self._queue or connection in self._arrived):
-            return False
-        if self._used_s >= _SLICE_S or self.is_full:
-            self._arrived[connection] = None
+        is_alone = self._is_alone(connection, now_s)
+        if not is_alone or self._is_scheduled or self._used_s >= _SLICE_S or self.is_full:
+            if connection not in self._queue:
+                self._arrived[connection] = None
             self._schedule()
             return False
-        self._used_s += connection.take_turn(now_s) - now_s
+        self._read_request(connection)
+        self._used_s += self._take_turns((connection,), now_s, now_s + _SLICE_S) - now_s
         if self._used_s >= _SLICE_S:
             self._schedule()
         return True
+
+    def _is_alone(self, connection: Waiting, now_s: float) -> bool:
+        """Whether no other connection has sent anything just now. Takes note of this one."""
+        is_alone = connection is self._latest or now_s - self._latest_s > _ALONE_S
+        self._latest, self._latest_s = connection, now_s
+        return is_alone
 
     def wait(self, connection: Waiting) -> None:
         """Queues the connection for a turn, behind those that wait already."""
@@ -134,6 +164,8 @@ class Turns:
         """Removes a connection that has ended from both queues."""
         self._queue.pop(connection, None)
         self._arrived.pop(connection, None)
+        if self._latest is connection:
+            self._latest = None
 
     def _schedule(self, delay_s: float = 0.0) -> None:
         if self._is_scheduled:
@@ -154,24 +186,62 @@ class Turns:
         self._used_s = 0.0
         now_s = self._clock.monotonic()
         end_s = now_s + _SLICE_S
+        waiting = len(self._queue) + len(self._arrived)  # connections that are queued later wait
         try:
-            for queue in self._alternating():
-                connection, _ = queue.popitem(last=False)
-                now_s = connection.take_turn(now_s)
-                if now_s >= end_s or self.is_full:
-                    break
+            while waiting > 0 and now_s < end_s and not self.is_full:
+                batch = self._next_batch(min(waiting, _BATCH))
+                waiting -= len(batch) or waiting
+                now_s = self._take_turns(batch, now_s, end_s)
         finally:
+            # What arrives now is served before what has waited for a slice in vain, however much that is.
+            self._queue.update(self._arrived)
+            self._arrived.clear()
             # Also after an exception, which the event loop logs: the other connections must be served.
-            if self._queue or self._arrived:
+            if self._queue:
                 self._schedule()
 
-    def _alternating(self) -> Iterator[OrderedDict[Waiting, None]]:
-        """Yields the queues alternately while they have connections; connections that are queued later wait."""
-        for _ in range(max(len(self._queue), len(self._arrived))):
-            if self._arrived:
-                yield self._arrived
-            if self._queue:
-                yield self._queue
+    def _next_batch(self, most: int) -> list[Waiting]:
+        """Takes connections from both queues alternately, and decodes a request of each."""
+        batch: list[Waiting] = []
+        size_bytes = 0
+        while len(batch) < most and size_bytes < _BATCH_BYTES and (self._arrived or self._queue):
+            for queue in (self._arrived, self._queue):
+                if queue:
+                    connection, _ = queue.popitem(last=False)
+                    batch.append(connection)
+                    size_bytes += self._read_request(connection)
+        return batch
+
+    def _read_request(self, connection: Waiting) -> int:
+        try:
+            return connection.read_request()
+        except Exception as error:
+            connection.fail(error)
+            return 0
+
+    def _take_turns(self, batch: Sequence[Waiting], now_s: float, end_s: float) -> float:
+        """Takes the turns of these connections together. Those that `end_s` comes too early for are the next.
+
+        Replies count as unsent memory from the last step on, so the slice bounds the memory of the answers before.
+        """
+        handled = 0
+        for connection in batch:
+            try:
+                now_s = connection.handle_request(now_s)
+            except Exception as error:
+                connection.fail(error)
+            handled += 1
+            if now_s >= end_s or self.is_full:
+                break
+        for connection in reversed(batch[handled:]):
+            self._queue[connection] = None
+            self._queue.move_to_end(connection, last=False)
+        for connection in batch[:handled]:
+            try:
+                now_s = connection.end_turn(now_s, end_s)
+            except Exception as error:
+                connection.fail(error)
+        return now_s
 
     def _memory_is_full(self) -> bool:
         """Whether to look again later. After `PATIENCE_S` the connections with most unsent bytes are closed."""

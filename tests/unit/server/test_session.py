@@ -473,9 +473,9 @@ def test_the_brokers_session_is_checked_again_when_a_large_request_has_its_turn(
         peer = Peer(handle)
         peer.on_check = lambda: seen.append("checked")
         peer.feed(large_question(1))
-        assert seen == ["checked"]
+        assert seen == []
         await until(lambda: len(peer.replies()) == 1)
-        assert seen == ["checked", "checked", "handled"]
+        assert seen == ["checked", "handled"]
 
     run(scenario)
 
