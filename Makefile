@@ -18,6 +18,7 @@
 #   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tests both;
 #                make publish uploads them to PyPI
 #   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times
+#   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills peers clean
+.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -121,6 +122,9 @@ publish: dist-test
 
 spark-kills: $(VENV)/.dev
 	$(PY) tests/conformance/spark_kills.py $(KILLS) $(SEED)
+
+streams-oracle: $(VENV)/.dev peers
+	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)
 
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import applications, golang, java, kcat, node, prometheus, spark_connector
+from peers import applications, golang, java, kcat, node, prometheus, spark_connector, streams_oracle
 from peers.cache import PeerMissing, cache_locked, peers_are_required
 
 STEPS = {
@@ -18,6 +18,8 @@ STEPS = {
     "Java programs (javac)": java.prepare_programs,
     "Streams, Connect, MirrorMaker (Maven)": applications.prepare_jars,
     "Streams programs (javac)": applications.prepare_programs,
+    "Streams' test driver (Maven)": streams_oracle.prepare_jars,
+    "Streams topologies (javac)": streams_oracle.prepare_programs,
     "Spark's Kafka connector (Maven)": spark_connector.prepare,
     "franz-go (Go)": golang.prepare,
     "kafkajs (npm)": node.prepare,

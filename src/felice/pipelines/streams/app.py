@@ -1,0 +1,90 @@
+"""`App`: an application with a name, its topics, and what happens between them."""
+
+from __future__ import annotations
+
+from felice.pipelines.streams.formats import Format, format_of
+from felice.pipelines.streams.operators.table import TableSource
+from felice.pipelines.streams.plan import TablePlan
+from felice.pipelines.streams.scope import Scope
+from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.stream import Stream, Table
+from felice.pipelines.streams.topology import (
+    FAIL,
+    SKIP,
+    DeadLetters,
+    OnBadRecord,
+    TopicFormats,
+    Topology,
+    TopologyError,
+)
+
+
+class App:
+    """A stream application. Describe it with `stream` and `table`; run it with `felice run` or a `TestDriver`.
+
+    `key` and `value` are the formats of all topics unless a topic says otherwise: bytes, string, json, int, long or
+    double. The name is part of the state's and the internal topics' names: keep it, and the state is found again.
+    """
+
+    def __init__(self, name: str, *, key: str | Format = "string", value: str | Format = "json") -> None:
+        self.name = name
+        self._scope = Scope(name, format_of(key), format_of(value))
+
+    @property
+    def topology(self) -> Topology:
+        """The graph so far."""
+        return self._scope.topology
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+        on_bad_record: OnBadRecord = FAIL,
+    ) -> Stream:
+        """The records of a topic, each an event of its own.
+
+        `on_bad_record` is what happens to bytes that are not in the format: "fail" stops the application, "skip" drops
+        the record, `DeadLetters(topic)` sends it there.
+        """
+        formats = self._formats(topic, key, value, on_bad_record)
+        return Stream(self._scope, self.topology.source(formats), formats.key, formats.value)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+        name: str | None = None,
+        on_bad_record: OnBadRecord = FAIL,
+    ) -> Table:
+        """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name."""
+        formats = self._formats(topic, key, value, on_bad_record)
+        node = self.topology.source(formats)
+        keep = self.topology.operator(
+            "table", lambda stores: TableSource(plan.own_store(stores), plan.sends_old), node
+        )
+
+        def make_store() -> str:
+            store = name or f"{keep.name}-store"
+            return self.topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value))
+
+        plan = TablePlan(keep, make_store=make_store)
+        if name is not None:
+            plan.lookup_stores()
+        return Table(self._scope, plan, formats.key, formats.value)
+
+    def describe(self) -> str:
+        """The sub-topologies, as text."""
+        return self.topology.describe()
+
+    def _formats(
+        self, topic: str, key: str | Format | None, value: str | Format | None, on_bad_record: OnBadRecord
+    ) -> TopicFormats:
+        if on_bad_record not in (FAIL, SKIP) and not isinstance(on_bad_record, DeadLetters):
+            raise TopologyError(
+                f"on_bad_record is {on_bad_record!r}; it is 'fail', 'skip' or DeadLetters(topic)"
+            )
+        return TopicFormats(topic, self._scope.key(key), self._scope.value(value), on_bad_record)

@@ -1,0 +1,90 @@
+"""`TestDriver`: runs an App in this process, one record at a time, without brokers and without Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from felice.pipelines.streams.app import App
+from felice.pipelines.streams.record import Headers, Record
+from felice.pipelines.streams.task import Task, TopicRecord
+from felice.pipelines.streams.topology import TopicFormats, TopologyError
+from felice.records.kernels import murmur2
+
+
+class TestDriver:
+    """An App's tasks with dicts for brokers. `send` returns when all that follows from the record is done.
+
+    With several `partitions`, each has its own tasks, and records are placed by their keys as Kafka places them.
+    """
+
+    __test__ = False  # The name is the users'; pytest must not collect it.
+
+    def __init__(self, app: App, partitions: int = 1) -> None:
+        self._app, self._partitions = app, partitions
+        self._tasks = [[Task(app.topology, part) for part in app.topology.parts()] for _ in range(partitions)]
+        self._formats: dict[str, TopicFormats] = {}
+        self._sources: dict[str, TopicFormats] = {}
+        for part in app.topology.parts():
+            self._formats |= {formats.topic: formats for formats in part.sinks}
+            self._sources |= {formats.topic: formats for formats in part.sources}
+        self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
+        self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
+
+    def send(self, topic: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = ()) -> None:
+        """Write a record to an input topic and process it."""
+        if topic not in self._sources or self._sources[topic].is_repartition:
+            raise TopologyError(f"{self._app.name} reads no topic {topic!r}")
+        formats = self._sources[topic]
+        self.send_bytes(topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers)
+
+    def send_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
+    ) -> None:
+        """Write a record as it is, for instance one that is not in the topic's format."""
+        self._waiting[topic].append(TopicRecord(topic, key, value, timestamp, headers))
+        self._run()
+
+    def read(self, topic: str) -> list[Record]:
+        """The records written to a topic since it was last read."""
+        formats = self._formats.get(topic)
+        return [
+            Record(*self._decoded(formats, record), record.timestamp, record.headers)
+            for record in self._written.pop(topic, [])
+        ]
+
+    def table(self, name: str) -> Mapping[Any, Any]:
+        """The rows of a store by key."""
+        stores: list[Any] = [
+            task.stores[name] for tasks in self._tasks for task in tasks if name in task.stores
+        ]
+        if not stores:
+            raise TopologyError(f"{self._app.name} has no store {name!r}")
+        return {key: row.value for store in stores for key, row in store.items()}
+
+    def _decoded(self, formats: TopicFormats | None, record: TopicRecord) -> tuple[Any, Any]:
+        if formats is None:  # A topic of dead letters: as they came.
+            return record.key, record.value
+        return formats.key.decode(record.key), formats.value.decode(record.value)
+
+    def _run(self) -> None:
+        for record in iter(self._next, None):
+            for sent in self._process(record):
+                if sent.topic in self._waiting:
+                    self._waiting[sent.topic].append(sent)
+                if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
+                    self._written[sent.topic].append(sent)
+
+    def _next(self) -> TopicRecord | None:
+        """As a task of Kafka Streams chooses among its topics: the one whose first record is the oldest."""
+        ready = [queue for queue in self._waiting.values() if queue]
+        return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
+
+    def _process(self, record: TopicRecord) -> Iterator[TopicRecord]:
+        for task in self._tasks[self._partition(record.key)]:
+            if record.topic in task.topics:
+                yield from task.process(record)
+
+    def _partition(self, key: bytes | None) -> int:
+        return 0 if key is None else murmur2(key) % self._partitions

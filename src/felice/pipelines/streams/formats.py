@@ -1,0 +1,220 @@
+"""How keys and values become bytes in topics, and plain values in stores.
+
+Keeps true: `read(write(x)) == x`. None stays None: it is never given to a format.
+How:        A store holds `pack(x)`, which nobody can change by accident: numbers, text and bytes as they are, JSON as
+            bytes. Otherwise an aggregator that changes its argument would change the table's old value, too.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.record import Change, Window, Windowed
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_DOUBLE = struct.Struct(">d")
+_TWO_LONGS = struct.Struct(">qq")
+
+
+class FormatError(ValueError):
+    """Bytes that are not in the expected format, or a value that the format cannot hold."""
+
+
+class Format:
+    """One format of keys or values."""
+
+    @property
+    def name(self) -> str:
+        """The name in messages and options."""
+        raise NotImplementedError
+
+    def write(self, value: Any) -> bytes:
+        """The bytes of a value, as Kafka's serializer of this format writes them."""
+        raise NotImplementedError
+
+    def read(self, data: bytes) -> Any:
+        """The value of these bytes."""
+        raise NotImplementedError
+
+    def pack(self, value: Any) -> Any:
+        """The value in a form that can be a key of a dict, and that later changes of the value do not reach."""
+        return value
+
+    def unpack(self, packed: Any) -> Any:
+        """The value of a packed form."""
+        return packed
+
+    def encode(self, value: Any) -> bytes | None:
+        """`write`, with None for null, and a `FormatError` that names the value."""
+        if value is None:
+            return None
+        try:
+            return self.write(value)
+        except (ValueError, TypeError, AttributeError, struct.error) as error:
+            raise FormatError(f"{value!r} cannot be written as {self.name}: {error}") from None
+
+    def decode(self, data: bytes | None) -> Any:
+        """`read`, with None for null, and a `FormatError` that shows the bytes."""
+        if data is None:
+            return None
+        try:
+            return self.read(data)
+        except (ValueError, struct.error) as error:
+            raise FormatError(f"{data[:80]!r} is not {self.name}: {error}") from None
+
+
+class _Bytes(Format):
+    name = "bytes"
+
+    def write(self, value: bytes) -> bytes:
+        return bytes(memoryview(value))
+
+    def read(self, data: bytes) -> bytes:
+        return data
+
+
+class _String(Format):
+    name = "string"
+
+    def write(self, value: str) -> bytes:
+        return value.encode()
+
+    def read(self, data: bytes) -> str:
+        return data.decode()
+
+
+class _Json(Format):
+    name = "json"
+
+    def write(self, value: Any) -> bytes:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def read(self, data: bytes) -> Any:
+        return json.loads(data)
+
+    def pack(self, value: Any) -> Any:
+        return self.write(value)
+
+    def unpack(self, packed: bytes) -> Any:
+        return json.loads(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number(Format):
+    label: str
+    layout: struct.Struct
+
+    @property
+    def name(self) -> str:
+        """As Kafka's serializer is called."""
+        return self.label
+
+    def write(self, value: float) -> bytes:
+        return self.layout.pack(value)
+
+    def read(self, data: bytes) -> Any:
+        return self.layout.unpack(data)[0]
+
+
+class _Windowed(Format):
+    key: Format
+
+    @property
+    def name(self) -> str:
+        return f"windowed {self.key.name}"
+
+    def pack(self, value: Windowed) -> Any:
+        return self.key.pack(value.key), value.window.start, value.window.end
+
+    def unpack(self, packed: Any) -> Windowed:
+        key, start, end = packed
+        return Windowed(self.key.unpack(key), Window(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeWindowed(_Windowed):
+    key: Format
+    size_ms: int
+
+    def write(self, value: Windowed) -> bytes:
+        return self.key.write(value.key) + _LONG.pack(value.window.start)
+
+    def read(self, data: bytes) -> Windowed:
+        (start,) = _LONG.unpack(data[-8:])
+        return Windowed(self.key.read(data[:-8]), Window(start, start + self.size_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionWindowed(_Windowed):
+    key: Format
+
+    def write(self, value: Windowed) -> bytes:
+        return self.key.write(value.key) + _TWO_LONGS.pack(value.window.end, value.window.start)
+
+    def read(self, data: bytes) -> Windowed:
+        end, start = _TWO_LONGS.unpack(data[-16:])
+        return Windowed(self.key.read(data[:-16]), Window(start, end))
+
+
+def time_windowed(key: Format, size_ms: int) -> Format:
+    """A key and its window's start, as Kafka's TimeWindowedSerializer writes them. Reading needs the window's size."""
+    return _TimeWindowed(key, size_ms)
+
+
+def session_windowed(key: Format) -> Format:
+    """A key and its session's end and start, as Kafka's SessionWindowedSerializer writes them."""
+    return _SessionWindowed(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change(Format):
+    value: Format
+
+    @property
+    def name(self) -> str:
+        return f"change of {self.value.name}"
+
+    def write(self, value: Change) -> bytes:
+        new, old = self.value.encode(value.new), self.value.encode(value.old)
+        length = -1 if new is None else len(new)
+        return _INT.pack(length) + (new or b"") + (b"" if old is None else b"\0" + old)
+
+    def read(self, data: bytes) -> Change:
+        (length,) = _INT.unpack_from(data)
+        end = 4 + max(length, 0)
+        new = None if length < 0 else self.value.read(data[4:end])
+        return Change(new, self.value.read(data[end + 1 :]) if len(data) > end else None)
+
+
+def change_of(value: Format) -> Format:
+    """A change of a table, as it goes through a repartition.
+
+    The new value after its length (-1 for null), then, unless it is null, a zero and the old value.
+    """
+    return _Change(value)
+
+
+FORMATS: dict[str, Format] = {
+    one.name: one
+    for one in (
+        _Bytes(),
+        _String(),
+        _Json(),
+        _Number("int", _INT),
+        _Number("long", _LONG),
+        _Number("double", _DOUBLE),
+    )
+}
+
+
+def format_of(given: str | Format) -> Format:
+    """The format of a name, or the format itself. Raises ValueError with the names that exist."""
+    if isinstance(given, Format):
+        return given
+    if given not in FORMATS:
+        raise ValueError(f"no format {given!r}; formats are {', '.join(FORMATS)}")
+    return FORMATS[given]

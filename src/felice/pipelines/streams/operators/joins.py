@@ -1,0 +1,89 @@
+"""Joins in which one side is a table. Results carry the later one of both timestamps, or the stream's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.operators.aggregate import value_of
+from felice.pipelines.streams.record import Change, Getter, Record, Timestamped
+from felice.pipelines.streams.stores import KeyValueStore
+
+Joiner = Callable[[Any, Any], Any]
+"""(left value, right value) -> value; an outer join gives None for the side that is missing"""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin:
+    """Looks each record of a stream up in a table. A change of the table alone gives no result.
+
+    Records without value are skipped. `key_of` is the table's key; where it is None, there is nothing to look up: an
+    inner join skips the record, a left join joins it with None.
+    """
+
+    table: Getter
+    joiner: Joiner
+    is_left: bool
+    key_of: Callable[[Any, Any], Any]
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """One record with the key of the stream, or none."""
+        key, value, timestamp, headers = record
+        if value is None:
+            return ()
+        mapped = self.key_of(key, value)
+        found = None if mapped is None else value_of(self.table(mapped))
+        if found is None and not self.is_left:
+            return ()
+        return (Record(key, self.joiner(value, found), timestamp, headers),)
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin:
+    """One side's part of a join of two tables by their common key: looks a changed row up in the other table.
+
+    `needs_other`: no result without the other side's row. `needs_own`: none without this side's.
+    """
+
+    other: Getter
+    joiner: Joiner
+    needs_own: bool
+    needs_other: bool
+    sends_old: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The change of the joined row."""
+        key, change, timestamp, headers = record
+        if key is None:
+            return ()
+        row = self.other(key)
+        if row is None and (self.needs_other or (change.new is None and change.old is None)):
+            return ()
+        time = timestamp if row is None else max(timestamp, row.timestamp)
+        joined = Change(
+            self._joined(change.new, row), self._joined(change.old, row) if self.sends_old else None
+        )
+        return (Record(key, joined, time, headers),)
+
+    def _joined(self, own: Any, row: Timestamped | None) -> Any:
+        if own is None and (self.needs_own or row is None):
+            return None
+        return self.joiner(own, value_of(row))
+
+
+@dataclass(slots=True)
+class JoinedTable:
+    """Where both sides' changes meet, and the join's store, if it has one."""
+
+    store: KeyValueStore | None
+    sends_old: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The same change."""
+        key, change, timestamp, headers = record
+        old = change.old if self.sends_old else None
+        if self.store is not None:
+            old = value_of(self.store.get(key)) if self.sends_old else None
+            self.store.put(key, change.new, timestamp)
+        return (Record(key, Change(change.new, old), timestamp, headers),)

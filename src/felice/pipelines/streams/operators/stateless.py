@@ -1,0 +1,117 @@
+"""Operators without state. A function gets key and value, and a null value like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.record import Record
+
+KeyValueFunction = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Drops records for which the predicate is false."""
+
+    predicate: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself, or nothing."""
+        return (record,) if self.predicate(record.key, record.value) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class MapValues:
+    """Replaces the value."""
+
+    function: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """One record with the same key."""
+        key, value, timestamp, headers = record
+        return (Record(key, self.function(key, value), timestamp, headers),)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapValues:
+    """Replaces the record by one for each value that the function returns."""
+
+    function: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """Records with the same key."""
+        key, value, timestamp, headers = record
+        return [Record(key, one, timestamp, headers) for one in self.function(key, value)]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap:
+    """Replaces the record by one for each pair of key and value that the function returns."""
+
+    function: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """Records with new keys."""
+        _, _, timestamp, headers = record
+        return [
+            Record(key, value, timestamp, headers) for key, value in self.function(record.key, record.value)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectKey:
+    """Replaces the key."""
+
+    function: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """One record with the same value."""
+        key, value, timestamp, headers = record
+        return (Record(self.function(key, value), value, timestamp, headers),)
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Calls a function for its effect."""
+
+    function: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself."""
+        self.function(record.key, record.value)
+        return (record,)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Passes records that match this predicate and none of the earlier ones."""
+
+    earlier: Sequence[KeyValueFunction]
+    predicate: KeyValueFunction | None
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself, or nothing."""
+        key, value = record.key, record.value
+        if any(matches(key, value) for matches in self.earlier):
+            return ()
+        return (record,) if self.predicate is None or self.predicate(key, value) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Passes every record: where branches and inputs meet."""
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself."""
+        return (record,)
+
+
+@dataclass(frozen=True, slots=True)
+class DropNullKeys:
+    """Drops records that a repartition by key cannot place."""
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself, or nothing."""
+        return (record,) if record.key is not None else ()

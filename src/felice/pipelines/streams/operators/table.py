@@ -1,0 +1,87 @@
+"""Operators of tables. Their records carry a `Change`; a key's row is its last change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.operators.aggregate import value_of
+from felice.pipelines.streams.record import Change, Getter, Record, Timestamped
+from felice.pipelines.streams.stores import KeyValueStore
+
+
+@dataclass(slots=True)
+class TableSource:
+    """Turns a topic's records into changes. Records without key are skipped, a null value deletes its key.
+
+    A record that is older than its key's row replaces it all the same: a table follows the topic's order.
+    """
+
+    store: KeyValueStore | None
+    sends_old: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The change of the key's row."""
+        key, value, timestamp, headers = record
+        if key is None:
+            return ()
+        if self.store is None:
+            return (Record(key, Change(value, None), timestamp, headers),)
+        old = value_of(self.store.get(key)) if self.sends_old else None
+        self.store.put(key, value, timestamp)
+        return (Record(key, Change(value, old), timestamp, headers),)
+
+
+Compute = Callable[[Any, Any], Any]
+"""(key, value) -> value, None where the derived table has no row"""
+
+
+@dataclass(slots=True)
+class TableMap:
+    """A table whose rows are computed from another table's, each from one: `filter` and `map_values`.
+
+    `only_changes` leaves out changes from no row to no row, where old rows are known.
+    """
+
+    compute: Compute
+    store: KeyValueStore | None
+    sends_old: bool
+    only_changes: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The change of the computed row."""
+        key, change, timestamp, headers = record
+        new = None if change.new is None else self.compute(key, change.new)
+        old = self._old(key, change) if self.sends_old else None
+        if self.only_changes and self.sends_old and old is None and new is None:
+            return ()
+        if self.store is not None:
+            self.store.put(key, new, timestamp)
+        return (Record(key, Change(new, old), timestamp, headers),)
+
+    def _old(self, key: Any, change: Change) -> Any:
+        if self.store is not None:
+            return value_of(self.store.get(key))
+        return None if change.old is None else self.compute(key, change.old)
+
+
+def computed_getter(parent: Getter, compute: Compute) -> Getter:
+    """Look up a computed table that has no store."""
+
+    def get(key: Any) -> Timestamped | None:
+        row = parent(key)
+        value = None if row is None else compute(key, row.value)
+        return None if value is None else Timestamped(value, row.timestamp)  # type: ignore[union-attr]
+
+    return get
+
+
+@dataclass(frozen=True, slots=True)
+class ToStream:
+    """Each change of a table as a record: the new value, null for a deletion."""
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """One record."""
+        key, change, timestamp, headers = record
+        return (Record(key, change.new, timestamp, headers),)

@@ -1,0 +1,139 @@
+"""Aggregations of streams by key and window of time.
+
+Stream time is the greatest timestamp that the operator has seen in its partition. A window is closed once stream time
+has reached its end and the grace period after it; a record of closed windows only is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
+from felice.pipelines.streams.record import Change, Record, Window, Windowed
+from felice.pipelines.streams.stores import Clocks, SessionStore, WindowStore
+from felice.pipelines.streams.windows import SessionWindows, TimeWindows
+
+NO_HEADERS = ()
+
+
+@dataclass(slots=True)
+class WindowAggregate:
+    """Tumbling and hopping windows: a record changes each open window that contains its timestamp.
+
+    `on_close`: each window gives one result, when it closes, in place of one for each record.
+    """
+
+    name: str
+    clocks: Clocks
+    store: WindowStore
+    windows: TimeWindows
+    initializer: Initializer
+    aggregator: Aggregator
+    sends_old: bool
+    on_close: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The changes of the windows, the earliest first."""
+        if record.key is None:
+            return
+        time = self.clocks.advance(self.name, record.timestamp)
+        closed_until = time - self.windows.grace_ms
+        for window in self.windows.windows_for(record.timestamp):
+            if window.end > closed_until:
+                change = self._update(record, window)
+                if not self.on_close:
+                    yield change
+        if self.on_close:
+            yield from self._close(closed_until)
+        self.store.expire()
+
+    def _update(self, record: Record, window: Window) -> Record:
+        key, value, timestamp, headers = record
+        row = self.store.fetch(key, window.start)
+        old = None
+        if row is not None and self.sends_old:
+            old = self.store.fetch(key, window.start).value  # type: ignore[union-attr]
+        start, time = (
+            (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
+        )
+        new = self.aggregator(key, value, start)
+        self.store.put(key, window.start, new, time)
+        return Record(Windowed(key, window), Change(new, old), time, headers)
+
+    def _close(self, closed_until: int) -> Iterator[Record]:
+        done = self.clocks.get(f"{self.name} closed")
+        if closed_until <= done:
+            return
+        for start in self.store.starts():
+            end = start + self.windows.size_ms
+            if done < end <= closed_until:
+                for key, row in self.store.starting_at(start):
+                    yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
+        self.clocks.advance(f"{self.name} closed", closed_until)
+
+
+@dataclass(slots=True)
+class SessionAggregate:
+    """Sessions: a record starts one, or joins those that are within the gap of it, merging them.
+
+    When a session grows, its row under the old bounds is deleted first.
+    """
+
+    name: str
+    clocks: Clocks
+    store: SessionStore
+    windows: SessionWindows
+    initializer: Initializer
+    aggregator: Aggregator
+    merger: Callable[[Any, Any, Any], Any]
+    sends_old: bool
+    on_close: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """Deletions of the sessions that are merged, then the session that they become."""
+        key, timestamp = record.key, record.timestamp
+        if key is None:
+            return
+        time = self.clocks.advance(self.name, timestamp)
+        closed_until = time - self.windows.grace_ms - self.windows.gap_ms
+        found = self.store.find(key, timestamp - self.windows.gap_ms, timestamp + self.windows.gap_ms)
+        bounds = [window for (_, window), _ in found]
+        merged = Window(
+            min([timestamp, *(one.start for one in bounds)]), max([timestamp, *(one.end for one in bounds)])
+        )
+        if merged.end >= closed_until:
+            changes = self._merge(record, merged, found)
+            if not self.on_close:
+                yield from changes
+        if self.on_close:
+            yield from self._close(closed_until)
+        self.store.expire()
+
+    def _merge(self, record: Record, merged: Window, found: list[tuple[Windowed, Any]]) -> list[Record]:
+        key, value, timestamp, headers = record
+        aggregate = self.initializer()
+        for _, one in found:
+            aggregate = self.merger(key, aggregate, one)
+        changes = []
+        if merged != Window(timestamp, timestamp):
+            for session, _ in found:
+                old = self.store.get(session)
+                self.store.put(session, None)
+                before = old.value if self.sends_old and old is not None else None
+                changes.append(Record(session, Change(None, before), session.window.end, headers))
+        aggregate = self.aggregator(key, value, aggregate)
+        session = Windowed(key, merged)
+        self.store.put(session, aggregate)
+        changes.append(Record(session, Change(aggregate, None), merged.end, headers))
+        return changes
+
+    def _close(self, closed_until: int) -> Iterator[Record]:
+        done = self.clocks.get(f"{self.name} closed")
+        if closed_until <= done:
+            return
+        for key, row in list(self.store.items()):
+            if done <= key.window.end < closed_until:
+                yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
+        self.clocks.advance(f"{self.name} closed", closed_until)

@@ -1,0 +1,100 @@
+"""How a table is kept, decided while an App is built: with or without a store, with or without old values.
+
+Keeps true: a table has a store only if it has a name, aggregates, or something looks it up or needs its old values. The
+            operators are made after that is settled, so they ask the plan. This decides which deletions of absent rows
+            are sent, as in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from felice.pipelines.streams.operators.aggregate import value_of
+from felice.pipelines.streams.operators.joins import Joiner
+from felice.pipelines.streams.operators.table import Compute, computed_getter
+from felice.pipelines.streams.record import Getter, Timestamped
+from felice.pipelines.streams.topology import Node, Stores
+
+
+@dataclass(slots=True)
+class JoinKind:
+    """Which sides a row of the result needs."""
+
+    needs_left: bool
+    needs_right: bool
+
+
+@dataclass(slots=True)
+class TablePlan:
+    """One table of an App."""
+
+    node: Node
+    parents: Sequence[TablePlan] = ()
+    store: str | None = None
+    make_store: Callable[[], str] | None = None
+    compute: Compute | None = None
+    join: tuple[JoinKind, Joiner] | None = None
+    sends_old: bool = field(default=False)
+
+    def send_old(self, *, force: bool = True) -> bool:
+        """Ask for old values, and return whether the table gives them. Only `force` makes it keep a store for that."""
+        if not self.sends_old:
+            self.sends_old = self._can_send_old(force)
+        return self.sends_old
+
+    def _can_send_old(self, force: bool) -> bool:
+        if self.make_store is not None:
+            if force:
+                self._materialize()
+            return self.store is not None
+        if self.store is not None and self.join is None and force:
+            return True  # Aggregates, and computed tables with a name, know their own old rows.
+        # A join looks rows up, so its sides have stores.
+        answers = [parent.send_old(force=force or self.join is not None) for parent in self.parents]
+        return all(answers)
+
+    def lookup_stores(self) -> tuple[str, ...]:
+        """Something looks rows up in this table: the stores that it needs for that."""
+        self._materialize()
+        if self.store is not None:
+            return (self.store,)
+        return tuple(name for parent in self.parents for name in parent.lookup_stores())
+
+    def getter(self, stores: Stores) -> Getter:
+        """The lookup, over the stores of a task."""
+        if self.store is not None:
+            get: Getter = stores[self.store].get
+            return get
+        getters = [parent.getter(stores) for parent in self.parents]
+        if self.join is not None:
+            return _joined_getter(getters[0], getters[1], *self.join)
+        assert self.compute is not None, "a table without store is computed"
+        return computed_getter(getters[0], self.compute)
+
+    def own_store(self, stores: Stores) -> Any:
+        """The table's store in a task; None if it has none."""
+        return None if self.store is None else stores[self.store]
+
+    def _materialize(self) -> None:
+        if self.store is None and self.make_store is not None:
+            self.store = self.make_store()
+            self.node.stores = (*self.node.stores, self.store)
+
+
+def _joined_getter(left: Getter, right: Getter, kind: JoinKind, joiner: Joiner) -> Getter:
+    def get(key: Any) -> Timestamped | None:
+        rows = left(key), right(key)
+        if (rows[0] is None and (kind.needs_left or rows[1] is None)) or (
+            rows[1] is None and kind.needs_right
+        ):
+            return None
+        value = joiner(value_of(rows[0]), value_of(rows[1]))
+        return (
+            None
+            if value is None
+            else Timestamped(value, max(row.timestamp for row in rows if row is not None))
+        )
+
+    return get

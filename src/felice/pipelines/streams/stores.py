@@ -1,0 +1,223 @@
+"""Where operators keep state: rows of tables, windows and sessions, and streams' clocks.
+
+Keeps true: a store holds packed values only (`formats`), so nobody who got a value can change the store.
+            `take_changes` gives each row that changed since it was last called, with None for a deleted one; a new
+            store that loads them in order holds the same rows. A runner persists stores in this way.
+            Windows and sessions stay until their retention has passed and `expire` is called: an operator sends the
+            last result of a window before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Timestamped, Window, Windowed
+
+Row = tuple[Any, Any]
+NEVER = -1
+
+
+class Store:
+    """A named table of packed rows that remembers which rows changed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: dict[Any, Any] = {}
+        self._changed: set[Any] = set()
+
+    def take_changes(self) -> list[Row]:
+        """Rows that changed since the last call, None for a row that is gone."""
+        changes = [(key, self.rows.get(key)) for key in self._changed]
+        self._changed.clear()
+        return changes
+
+    def load(self, changes: Iterable[Row]) -> None:
+        """Apply changes that another store gave."""
+        for key, row in changes:
+            self._apply(key, row)
+
+    def _apply(self, key: Any, row: Any) -> None:
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+
+    def _set(self, key: Any, row: Any) -> None:
+        self._changed.add(key)
+        self._apply(key, row)
+
+
+class Clocks(Store):
+    """Stream times by name: the greatest timestamp that an operator has seen."""
+
+    def get(self, name: str) -> int:
+        """The time, or -1 before the first record."""
+        time: int = self.rows.get(name, NEVER)
+        return time
+
+    def advance(self, name: str, timestamp: int) -> int:
+        """Note a timestamp and return the time."""
+        time = self.get(name)
+        if timestamp > time:
+            self._set(name, timestamp)
+            return timestamp
+        return time
+
+
+class KeyValueStore(Store):
+    """A table: one value for each key, with the timestamp of its last change."""
+
+    def __init__(self, name: str, key: Format, value: Format) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+
+    def get(self, key: Any) -> Timestamped | None:
+        """The row of a key."""
+        row = self.rows.get(self._key.pack(key))
+        return Timestamped(self._value.unpack(row[0]), row[1]) if row is not None else None
+
+    def put(self, key: Any, value: Any, timestamp: int) -> None:
+        """Set the value of a key; None deletes it."""
+        row = None if value is None else (self._value.pack(value), timestamp)
+        self._set(self._key.pack(key), row)
+
+    def items(self) -> Iterator[tuple[Any, Timestamped]]:
+        """All rows, keys in the order in which they first came."""
+        for key, (value, timestamp) in self.rows.items():
+            yield self._key.unpack(key), Timestamped(self._value.unpack(value), timestamp)
+
+
+class WindowStore(Store):
+    """Values by key and start of a window, kept for `retention_ms` after the newest start."""
+
+    def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+        self._size_ms, self._retention_ms = size_ms, retention_ms
+        self._by_start: dict[int, set[Any]] = {}
+        self._starts: list[int] = []
+        self._newest = NEVER
+
+    def _apply(self, key: Any, row: Any) -> None:
+        super()._apply(key, row)
+        packed, start = key
+        if row is not None:
+            self._newest = max(self._newest, start)
+            if start not in self._by_start:
+                self._by_start[start] = set()
+                heappush(self._starts, start)
+            self._by_start[start].add(packed)
+
+    def fetch(self, key: Any, start: int) -> Timestamped | None:
+        """The value of a key in the window that begins then."""
+        row = self.rows.get((self._key.pack(key), start))
+        return Timestamped(self._value.unpack(row[0]), row[1]) if row is not None else None
+
+    def get(self, key: Windowed) -> Timestamped | None:
+        """`fetch` by the key of the windowed table."""
+        return self.fetch(key.key, key.window.start)
+
+    def put(self, key: Any, start: int, value: Any, timestamp: int) -> None:
+        """Set the value of a key in a window; None deletes it."""
+        row = None if value is None else (self._value.pack(value), timestamp)
+        self._set((self._key.pack(key), start), row)
+
+    def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
+        """All rows by start, then as they came."""
+        for start in sorted(self._by_start):
+            yield from self.starting_at(start)
+
+    def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
+        """The rows of the windows that begin then."""
+        window = Window(start, start + self._size_ms)
+        keys = sorted(self._by_start.get(start, ()), key=repr)
+        for key in keys:
+            if (row := self.rows.get((key, start))) is not None:
+                yield Windowed(self._key.unpack(key), window), Timestamped(self._value.unpack(row[0]), row[1])
+
+    def starts(self) -> list[int]:
+        """The starts of all windows, in order."""
+        return sorted(self._by_start)
+
+    def expire(self) -> None:
+        """Remove windows whose retention has passed."""
+        while self._starts and self._starts[0] <= self._newest - self._retention_ms:
+            start = heappop(self._starts)
+            for key in self._by_start.pop(start):
+                self._set((key, start), None)
+
+
+class SessionStore(Store):
+    """Sessions by key, start and end, kept for `retention_ms` after the newest end."""
+
+    def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+        self._retention_ms = retention_ms
+        self._of_key: dict[Any, set[Window]] = {}
+        self._by_end: dict[int, set[tuple[Any, Window]]] = {}
+        self._ends: list[int] = []
+        self._newest = NEVER
+
+    def _apply(self, key: Any, row: Any) -> None:
+        super()._apply(key, row)
+        packed, start, end = key
+        window = Window(start, end)
+        if row is None:
+            self._of_key.get(packed, set()).discard(window)
+            self._by_end.get(end, set()).discard((packed, window))
+            if not self._of_key.get(packed, True):
+                del self._of_key[packed]
+            return
+        self._newest = max(self._newest, end)
+        self._of_key.setdefault(packed, set()).add(window)
+        if end not in self._by_end:
+            self._by_end[end] = set()
+            heappush(self._ends, end)
+        self._by_end[end].add((packed, window))
+
+    def find(self, key: Any, earliest_end: int, latest_start: int) -> list[tuple[Windowed, Any]]:
+        """The sessions of a key that overlap a span, by end and then start."""
+        packed = self._key.pack(key)
+        least_end = max(earliest_end, self._newest - self._retention_ms + 1)
+        found = [
+            window
+            for window in self._of_key.get(packed, ())
+            if window.end >= least_end and window.start <= latest_start
+        ]
+        found.sort(key=lambda window: (window.end, window.start))
+        return [(Windowed(key, window), self._unpacked(packed, window)) for window in found]
+
+    def get(self, key: Windowed) -> Timestamped | None:
+        """The value of one session."""
+        packed = self._key.pack(key.key)
+        if (packed, *key.window) not in self.rows:
+            return None
+        return Timestamped(self._unpacked(packed, key.window), key.window.end)
+
+    def _unpacked(self, packed: Any, window: Window) -> Any:
+        return self._value.unpack(self.rows[(packed, *window)])
+
+    def put(self, key: Windowed, value: Any) -> None:
+        """Set a session's value; None removes the session."""
+        row = None if value is None else self._value.pack(value)
+        self._set((self._key.pack(key.key), *key.window), row)
+
+    def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
+        """All sessions, by end."""
+        for end in sorted(self._by_end):
+            for packed, window in sorted(self._by_end[end], key=repr):
+                key = Windowed(self._key.unpack(packed), window)
+                yield key, Timestamped(self._unpacked(packed, window), end)
+
+    def expire(self) -> None:
+        """Remove sessions whose retention has passed."""
+        # A session that ended just then is out of `find`'s reach, but not closed yet.
+        while self._ends and self._ends[0] < self._newest - self._retention_ms:
+            end = heappop(self._ends)
+            for packed, window in list(self._by_end[end]):
+                self._set((packed, *window), None)
+            del self._by_end[end]

@@ -1,0 +1,309 @@
+"""`Stream` and `Table`: records of a topic or of an operator, and what can be done with them.
+
+Functions take the key and the value, `lambda key, value: …`; joiners and reducers take two values. In place of a
+function that chooses a key, the name of a field of the value may stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from felice.pipelines.streams.formats import Format, format_of
+from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
+from felice.pipelines.streams.operators.aggregate import RegroupTable
+from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
+from felice.pipelines.streams.operators.stateless import (
+    Branch,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    KeyValueFunction,
+    MapValues,
+    Pass,
+    Peek,
+    SelectKey,
+)
+from felice.pipelines.streams.operators.table import Compute, TableMap, ToStream
+from felice.pipelines.streams.plan import JoinKind, TablePlan
+from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.scope import Scope, check_same_keys
+from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.topology import Node, TopicFormats
+
+
+class Stream:
+    """Records in order. `is_rekeyed`: the key may have changed since the records were placed by it."""
+
+    def __init__(
+        self, scope: Scope, node: Node, key: Format, value: Format, *, is_rekeyed: bool = False
+    ) -> None:
+        self.scope, self.node = scope, node
+        self.key_format, self.value_format = key, value
+        self.is_rekeyed = is_rekeyed
+
+    def filter(self, predicate: KeyValueFunction) -> Stream:
+        """Records for which the predicate is true."""
+        return self._then("filter", Filter(predicate))
+
+    def filter_not(self, predicate: KeyValueFunction) -> Stream:
+        """Records for which the predicate is false."""
+        return self._then("filter", Filter(lambda key, value: not predicate(key, value)))
+
+    def map_values(self, function: KeyValueFunction, *, value: str | Format | None = None) -> Stream:
+        """Each record with another value. `value` is the format of the new values: the App's, unless given."""
+        return self._then("map-values", MapValues(function), value=self.scope.value(value))
+
+    def flat_map_values(self, function: KeyValueFunction, *, value: str | Format | None = None) -> Stream:
+        """A record for each value that the function returns."""
+        return self._then("flat-map-values", FlatMapValues(function), value=self.scope.value(value))
+
+    def map(
+        self,
+        function: KeyValueFunction,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """Each record with another key and value: the function returns both."""
+        return self.flat_map(lambda old_key, old_value: [function(old_key, old_value)], key=key, value=value)
+
+    def flat_map(
+        self,
+        function: KeyValueFunction,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """A record for each pair of key and value that the function returns."""
+        formats = {"key": self.scope.key(key), "value": self.scope.value(value)}
+        return self._then("flat-map", FlatMap(function), **formats, is_rekeyed=True)
+
+    def key_by(self, key_of: KeyValueFunction | str, *, key: str | Format | None = None) -> Stream:
+        """Each record with another key."""
+        return self._then("key-by", SelectKey(by(key_of)), key=self.scope.key(key), is_rekeyed=True)
+
+    def peek(self, function: KeyValueFunction) -> Stream:
+        """The same records; the function sees each. A record that is processed again is seen again."""
+        return self._then("peek", Peek(function))
+
+    def branch(
+        self, predicates: Mapping[str, KeyValueFunction], *, default: str | None = None
+    ) -> dict[str, Stream]:
+        """A stream for each predicate: of the records that match it and none before it. `default` names the rest."""
+        earlier: list[KeyValueFunction] = []
+        branches = {}
+        for name, predicate in predicates.items():
+            branches[name] = self._then("branch", Branch(tuple(earlier), predicate))
+            earlier.append(predicate)
+        if default is not None:
+            branches[default] = self._then("branch", Branch(tuple(earlier), None))
+        return branches
+
+    def merge(self, other: Stream) -> Stream:
+        """The records of both streams, in the order in which they are processed."""
+        check_same_keys("merge", self.key_format, other.key_format)
+        node = self.scope.topology.operator("merge", lambda stores: Pass(), self.node, other.node)
+        return Stream(
+            self.scope,
+            node,
+            self.key_format,
+            self.value_format,
+            is_rekeyed=self.is_rekeyed or other.is_rekeyed,
+        )
+
+    def group_by_key(self) -> GroupedStream[Table]:
+        """The records by their key, for an aggregation."""
+        formats = self.key_format, self.value_format
+        return GroupedStream(self.scope, self.node, *formats, self._table, is_rekeyed=self.is_rekeyed)
+
+    def group_by(
+        self, key_of: KeyValueFunction | str, *, key: str | Format | None = None
+    ) -> GroupedStream[Table]:
+        """The records by another key, for an aggregation. Records without key are left out."""
+        return self.key_by(key_of, key=key).group_by_key()
+
+    def join(self, table: Table, joiner: Joiner, *, value: str | Format | None = None) -> Stream:
+        """Each record with its key's row in the table; records without a row are left out."""
+        return self._join(table, joiner, value, is_left=False)
+
+    def left_join(self, table: Table, joiner: Joiner, *, value: str | Format | None = None) -> Stream:
+        """Each record with its key's row in the table, or None where there is none."""
+        return self._join(table, joiner, value, is_left=True)
+
+    def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
+        """Write the records to a topic, in the stream's formats unless others are given."""
+        formats = TopicFormats(
+            topic, format_of(key or self.key_format), format_of(value or self.value_format)
+        )
+        self.scope.topology.sink(formats, self.node)
+
+    def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
+        return Table(self.scope, plan, key, value)
+
+    def _placed(self) -> Node:
+        if not self.is_rekeyed:
+            return self.node
+        name = self.scope.topology.next_name("join")
+        return self.scope.repartition(self.node, name, self.key_format, self.value_format)
+
+    def _join(self, table: Table, joiner: Joiner, value: str | Format | None, *, is_left: bool) -> Stream:
+        check_same_keys("join", self.key_format, table.key_format)
+        placed, needed = self._placed(), table.plan.lookup_stores()
+        node = self.scope.topology.operator(
+            "join-table",
+            lambda stores: StreamTableJoin(table.plan.getter(stores), joiner, is_left, lambda key, _: key),
+            placed,
+            stores=needed,
+        )
+        return Stream(self.scope, node, self.key_format, self.scope.value(value))
+
+    def _then(
+        self,
+        kind: str,
+        operator: Operator,
+        *,
+        key: Format | None = None,
+        value: Format | None = None,
+        is_rekeyed: bool = False,
+    ) -> Stream:
+        node = self.scope.topology.operator(kind, lambda stores: operator, self.node)
+        return Stream(
+            self.scope,
+            node,
+            key or self.key_format,
+            value or self.value_format,
+            is_rekeyed=is_rekeyed or self.is_rekeyed,
+        )
+
+
+class Table:
+    """A table. What is derived from it follows its changes."""
+
+    def __init__(self, scope: Scope, plan: TablePlan, key: Format, value: Format) -> None:
+        self.scope, self.plan = scope, plan
+        self.key_format, self.value_format = key, value
+
+    def filter(self, predicate: KeyValueFunction, *, name: str | None = None) -> Table:
+        """The rows for which the predicate is true; a row that no longer is, is deleted."""
+
+        def compute(key: Any, value: Any) -> Any:
+            return value if predicate(key, value) else None
+
+        return self._computed("table-filter", compute, self.value_format, name, only_changes=True)
+
+    def map_values(
+        self, function: KeyValueFunction, *, value: str | Format | None = None, name: str | None = None
+    ) -> Table:
+        """Each row with another value."""
+        format_ = self.scope.value(value)
+        return self._computed("table-map", function, format_, name, only_changes=False)
+
+    def to_stream(self) -> Stream:
+        """Each change as a record, null for a deletion."""
+        node = self.scope.topology.operator("to-stream", lambda stores: ToStream(), self.plan.node)
+        return Stream(self.scope, node, self.key_format, self.value_format)
+
+    def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
+        """Write each change to a topic, null for a deletion."""
+        self.to_stream().to(topic, key=key, value=value)
+
+    def group_by(
+        self,
+        select: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> GroupedTable[Table]:
+        """The rows by another key: `select(key, value)` returns a row's group and its value there."""
+        self.plan.send_old()
+        formats = self.scope.key(key), self.scope.value(value)
+        node = self.scope.topology.operator("regroup", lambda stores: RegroupTable(select), self.plan.node)
+        return GroupedTable(self.scope, node, *formats, self._table, is_rekeyed=True)
+
+    def join(
+        self, other: Table, joiner: Joiner, *, value: str | Format | None = None, name: str | None = None
+    ) -> Table:
+        """The rows that have a partner of the same key in the other table."""
+        return self._join(other, joiner, value, name, JoinKind(True, True))
+
+    def left_join(
+        self, other: Table, joiner: Joiner, *, value: str | Format | None = None, name: str | None = None
+    ) -> Table:
+        """All rows of this table, each with its partner in the other table or None."""
+        return self._join(other, joiner, value, name, JoinKind(True, False))
+
+    def outer_join(
+        self, other: Table, joiner: Joiner, *, value: str | Format | None = None, name: str | None = None
+    ) -> Table:
+        """All rows of both tables, with None for a partner that is missing."""
+        return self._join(other, joiner, value, name, JoinKind(False, False))
+
+    def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
+        return Table(self.scope, plan, key, value)
+
+    def _computed(
+        self, kind: str, compute: Compute, value: Format, name: str | None, *, only_changes: bool
+    ) -> Table:
+        topology = self.scope.topology
+        node = topology.operator(
+            kind,
+            lambda stores: TableMap(compute, plan.own_store(stores), plan.sends_old, only_changes),
+            self.plan.node,
+        )
+        plan = TablePlan(node, [self.plan], compute=compute)
+        if only_changes:
+            plan.send_old(force=False)
+        return self._named(plan, name, value)
+
+    def _named(self, plan: TablePlan, name: str | None, value: Format) -> Table:
+        if name is not None:
+            key = self.key_format
+            plan.store = self.scope.topology.store(name, lambda: KeyValueStore(name, key, value))
+            plan.node.stores = (*plan.node.stores, name)
+        return Table(self.scope, plan, self.key_format, value)
+
+    def _join(
+        self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind
+    ) -> Table:
+        check_same_keys("join", self.key_format, other.key_format)
+        topology = self.scope.topology
+        if not kind.needs_right:
+            self.plan.send_old()
+        if not kind.needs_left:
+            other.plan.send_old()
+
+        def swapped(own: Any, found: Any) -> Any:
+            return joiner(found, own)
+
+        def side(
+            own: TablePlan, partner: TablePlan, join: Joiner, needs_own: bool, needs_other: bool
+        ) -> Node:
+            return topology.operator(
+                "join-tables",
+                lambda stores: TableTableJoin(
+                    partner.getter(stores), join, needs_own, needs_other, plan.sends_old
+                ),
+                own.node,
+                stores=(*own.lookup_stores(), *partner.lookup_stores()),
+            )
+
+        left = side(self.plan, other.plan, joiner, kind.needs_left, kind.needs_right)
+        right = side(other.plan, self.plan, swapped, kind.needs_right, kind.needs_left)
+        node = topology.operator(
+            "joined", lambda stores: JoinedTable(plan.own_store(stores), plan.sends_old), left, right
+        )
+        plan = TablePlan(node, [self.plan, other.plan], join=(kind, joiner))
+        return self._named(plan, name, self.scope.value(value))
+
+
+def by(key_of: KeyValueFunction | str) -> KeyValueFunction:
+    """A function that chooses a key; a name stands for the field of that name."""
+    if not isinstance(key_of, str):
+        return key_of
+    field = key_of
+
+    def of_field(_: Any, value: Any) -> Any:
+        return None if value is None else value.get(field)
+
+    return of_field

@@ -1,0 +1,117 @@
+"""Runs a sub-topology on one partition: a record in, the records that it sends to topics out.
+
+Keeps true: a record goes through the graph depth first, as in Kafka Streams: all that follows from an operator's first
+            result happens before its second. Records are bytes outside, and values inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from felice.pipelines.streams.formats import FormatError
+from felice.pipelines.streams.record import Headers, Record
+from felice.pipelines.streams.stores import Store
+from felice.pipelines.streams.topology import SKIP, DeadLetters, Node, SubTopology, TopicFormats, Topology
+
+
+class TopicRecord(NamedTuple):
+    """A record of a topic, as bytes."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+
+
+class StreamsError(Exception):
+    """A record that an application cannot process; the text names the record and the step."""
+
+
+Push = Callable[[Record], None]
+
+
+class Task:
+    """One partition of a sub-topology, with its stores."""
+
+    def __init__(self, topology: Topology, part: SubTopology) -> None:
+        self.stores: dict[str, Store] = topology.made_stores(part)
+        self.skipped = 0
+        self._sent: list[TopicRecord] = []
+        self._sources: dict[str, tuple[TopicFormats, Push]] = {}
+        pushes: dict[int, Push] = {}
+        # A node is made after its parents, so the last node has no children.
+        for node in reversed(part.nodes):
+            pushes[id(node)] = self._push(node, [pushes[id(child)] for child in node.children])
+            if node.source is not None:
+                self._sources[node.source.topic] = node.source, pushes[id(node)]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the task reads."""
+        return frozenset(self._sources)
+
+    def process(self, record: TopicRecord) -> list[TopicRecord]:
+        """Returns what the record sends to topics, in order."""
+        formats, push = self._sources[record.topic]
+        try:
+            key, value = formats.key.decode(record.key), formats.value.decode(record.value)
+        except FormatError as error:
+            return self._bad(record, formats, error)
+        self._sent = []
+        try:
+            push(Record(key, value, record.timestamp, record.headers))
+        except Exception as error:
+            raise StreamsError(
+                f"a record of topic {record.topic!r} with key {key!r} and value {value!r} cannot be processed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return self._sent
+
+    def _bad(self, record: TopicRecord, formats: TopicFormats, error: FormatError) -> list[TopicRecord]:
+        if isinstance(formats.on_bad_record, DeadLetters):
+            return [record._replace(topic=formats.on_bad_record.topic)]
+        if formats.on_bad_record == SKIP:
+            self.skipped += 1
+            return []
+        raise StreamsError(f"a record of topic {record.topic!r} cannot be read: {error}") from None
+
+    def _push(self, node: Node, children: list[Push]) -> Push:
+        if node.sink is not None:
+            return self._sender(node.sink)
+        if node.make is None:
+            return _forwarder(children)
+        process = node.make(self.stores).process
+        if len(children) == 1:
+            (child,) = children
+
+            def push_to_one(record: Record) -> None:
+                for result in process(record):
+                    child(result)
+
+            return push_to_one
+
+        def push(record: Record) -> None:
+            for result in process(record):
+                for child in children:
+                    child(result)
+
+        return push
+
+    def _sender(self, formats: TopicFormats) -> Push:
+        encode_key, encode_value, topic = formats.key.encode, formats.value.encode, formats.topic
+
+        def send(record: Record) -> None:
+            key, value, timestamp, headers = record
+            self._sent.append(TopicRecord(topic, encode_key(key), encode_value(value), timestamp, headers))
+
+        return send
+
+
+def _forwarder(children: list[Push]) -> Push:
+    def forward(record: Record) -> None:
+        for child in children:
+            child(record)
+
+    return forward

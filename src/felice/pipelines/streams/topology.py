@@ -1,0 +1,195 @@
+"""Which operator follows which: the graph that an App describes, and its division into sub-topologies.
+
+Keeps true: a sub-topology is what one task runs on one partition: nodes that pass records to each other directly or
+            share a store. Between sub-topologies records go through a repartition, which places them by their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.stores import Clocks, Store
+
+CLOCKS = "clocks"
+FAIL, SKIP = "fail", "skip"
+
+
+class TopologyError(ValueError):
+    """An App that cannot run; the text says which part and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What happens to a record that cannot be read: it goes to this topic as it is."""
+
+    topic: str
+
+
+OnBadRecord = str | DeadLetters
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFormats:
+    """How the records of a topic are read or written."""
+
+    topic: str
+    key: Format
+    value: Format
+    on_bad_record: OnBadRecord = FAIL
+    is_repartition: bool = False
+
+
+Stores = Mapping[str, Any]
+"""A task's stores by name."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A step of the graph: a source (reads a topic), a sink (writes one), or an operator."""
+
+    name: str
+    make: Callable[[Stores], Operator] | None = None
+    source: TopicFormats | None = None
+    sink: TopicFormats | None = None
+    stores: tuple[str, ...] = ()
+    children: list[Node] = field(default_factory=list)
+    parents: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SubTopology:
+    """Nodes that one task runs together."""
+
+    number: int
+    nodes: list[Node]
+
+    @property
+    def sources(self) -> list[TopicFormats]:
+        """The topics that it reads, in the order of their nodes."""
+        return [node.source for node in self.nodes if node.source is not None]
+
+    @property
+    def sinks(self) -> list[TopicFormats]:
+        """The topics that it writes."""
+        return [node.sink for node in self.nodes if node.sink is not None]
+
+    @property
+    def stores(self) -> list[str]:
+        """The names of its stores."""
+        return sorted({name for node in self.nodes for name in node.stores})
+
+
+class Topology:
+    """The graph, built node by node."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._stores: dict[str, Callable[[], Store]] = {}
+        self._sources: dict[str, Node] = {}
+
+    def source(self, formats: TopicFormats) -> Node:
+        """A node that reads a topic. A topic has one."""
+        if formats.topic in self._sources:
+            raise TopologyError(
+                f"topic {formats.topic!r} is read twice; use one Stream or Table for all of it"
+            )
+        node = self._add(Node(self._name("source"), source=formats))
+        self._sources[formats.topic] = node
+        return node
+
+    def sink(self, formats: TopicFormats, parent: Node) -> Node:
+        """A node that writes a topic."""
+        return self._add(Node(self._name("sink"), sink=formats), parent)
+
+    def operator(
+        self,
+        kind: str,
+        make: Callable[[Stores], Operator],
+        *parents: Node,
+        stores: Sequence[str] = (),
+    ) -> Node:
+        """A node that runs an operator, with access to these stores."""
+        return self._add(Node(self._name(kind), make, stores=tuple(stores)), *parents)
+
+    def store(self, name: str, make: Callable[[], Store]) -> str:
+        """Declare a store; its name is part of the application's state."""
+        if name in self._stores or name == CLOCKS:
+            raise TopologyError(f"there are two stores {name!r}")
+        self._stores[name] = make
+        return name
+
+    def made_stores(self, part: SubTopology) -> dict[str, Store]:
+        """New, empty stores of a sub-topology."""
+        made: dict[str, Store] = {name: self._stores[name]() for name in part.stores}
+        return made | {CLOCKS: Clocks(CLOCKS)}
+
+    def next_name(self, kind: str) -> str:
+        """A name that depends on the place in the graph only."""
+        return f"{kind}-{len(self.nodes)}"
+
+    def _name(self, kind: str) -> str:
+        return self.next_name(kind)
+
+    def _add(self, node: Node, *parents: Node) -> Node:
+        self.nodes.append(node)
+        for parent in parents:
+            parent.children.append(node)
+            node.parents.append(parent)
+        return node
+
+    def parts(self) -> list[SubTopology]:
+        """The sub-topologies, each after those that it reads a repartition of."""
+        groups = _connected(self.nodes)
+        written = {
+            node.sink.topic: group
+            for group in groups
+            for node in group
+            if node.sink and node.sink.is_repartition
+        }
+        ordered: list[list[Node]] = []
+
+        def place(group: list[Node], below: tuple[int, ...]) -> None:
+            if group in ordered:
+                return
+            if id(group) in below:
+                raise TopologyError("a sub-topology reads what it writes by a repartition")
+            for node in group:
+                if node.source and node.source.is_repartition:
+                    place(written[node.source.topic], (*below, id(group)))
+            ordered.append(group)
+
+        for group in groups:
+            place(group, ())
+        return [SubTopology(number, nodes) for number, nodes in enumerate(ordered)]
+
+    def describe(self) -> str:
+        """The sub-topologies with their topics, operators and stores, as text."""
+        return "\n".join(line for part in self.parts() for line in _described(part))
+
+
+def _connected(nodes: Iterable[Node]) -> list[list[Node]]:
+    groups: list[list[Node]] = []
+    for node in nodes:
+        touched = [group for group in groups if any(_together(node, other) for other in group)]
+        merged = [one for group in touched for one in group]
+        groups = [group for group in groups if group not in touched]
+        groups.append([*merged, node])
+    return [sorted(group, key=list(nodes).index) for group in groups]
+
+
+def _together(node: Node, other: Node) -> bool:
+    return other in node.parents or other in node.children or not set(node.stores).isdisjoint(other.stores)
+
+
+def _described(part: SubTopology) -> Iterator[str]:
+    yield f"Sub-topology {part.number}"
+    for node in part.nodes:
+        where = node.source or node.sink
+        topic = f" (topic {where.topic})" if where else ""
+        stores = f" [stores {', '.join(node.stores)}]" if node.stores else ""
+        then = f" -> {', '.join(child.name for child in node.children)}" if node.children else ""
+        yield f"  {node.name}{topic}{stores}{then}"

@@ -1,0 +1,86 @@
+"""Windows of time: which ones a timestamp falls into. Durations are milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from felice.pipelines.streams.record import Window
+
+
+def secs(number: float) -> int:
+    """Seconds, in milliseconds."""
+    return round(number * 1000)
+
+
+def mins(number: float) -> int:
+    """Minutes, in milliseconds."""
+    return secs(number * 60)
+
+
+def hours(number: float) -> int:
+    """Hours, in milliseconds."""
+    return mins(number * 60)
+
+
+def _at_least(least: int, **given: int) -> None:
+    for name, value in given.items():
+        if value < least:
+            raise ValueError(f"{name} is {value} ms, but must be at least {least}")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows of one size that begin every `advance_ms` since the epoch: tumbling if both are equal, else hopping."""
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(1, size=self.size_ms, advance=self.advance_ms)
+        _at_least(0, grace=self.grace_ms)
+        if self.advance_ms > self.size_ms:
+            raise ValueError(f"windows of {self.size_ms} ms that begin every {self.advance_ms} ms leave gaps")
+
+    def windows_for(self, timestamp: int) -> Iterator[Window]:
+        """The windows that contain a timestamp, the earliest first; no window begins before 0."""
+        start = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        while start <= timestamp:
+            yield Window(start, start + self.size_ms)
+            start += self.advance_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Sessions: records of a key that are at most `gap_ms` apart."""
+
+    gap_ms: int
+    grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(1, gap=self.gap_ms)
+        _at_least(0, grace=self.grace_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """How far the other side's record may be before and after this side's; both bounds belong to the window."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(0, grace=self.grace_ms)
+        if self.before_ms + self.after_ms < 0:
+            raise ValueError("the window of the join ends before it begins")
+
+    @property
+    def size_ms(self) -> int:
+        """From the earliest to the latest record that joins one record."""
+        return self.before_ms + self.after_ms
+
+    def of_other_side(self) -> JoinWindows:
+        """The same windows, seen from the other stream."""
+        return JoinWindows(self.after_ms, self.before_ms, self.grace_ms)

@@ -1,0 +1,35 @@
+"""Stream applications with Kafka Streams' semantics, in Python: `App`, `Stream`, `Table`, and a `TestDriver`.
+
+docs/streams.md explains it.
+"""
+
+from felice.pipelines.streams.app import App
+from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.formats import FormatError
+from felice.pipelines.streams.grouped import GroupedStream, GroupedTable, SessionedStream, WindowedStream
+from felice.pipelines.streams.record import Record, Window, Windowed
+from felice.pipelines.streams.stream import Stream, Table
+from felice.pipelines.streams.task import StreamsError
+from felice.pipelines.streams.topology import DeadLetters, TopologyError
+from felice.pipelines.streams.windows import hours, mins, secs
+
+__all__ = [
+    "App",
+    "DeadLetters",
+    "FormatError",
+    "GroupedStream",
+    "GroupedTable",
+    "Record",
+    "SessionedStream",
+    "Stream",
+    "StreamsError",
+    "Table",
+    "TestDriver",
+    "TopologyError",
+    "Window",
+    "Windowed",
+    "WindowedStream",
+    "hours",
+    "mins",
+    "secs",
+]

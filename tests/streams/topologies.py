@@ -1,0 +1,199 @@
+"""The topologies of `StreamsOracle.java` in Python, by the same names. Keys and values are strings."""
+
+from collections.abc import Callable
+
+from felice.streams import App, GroupedTable, SessionedStream, Stream, Table, Windowed, WindowedStream
+
+Build = Callable[[App], None]
+
+
+def add(key: str, value: str | None, aggregate: str) -> str:
+    return aggregate + _java(value)
+
+
+def subtract(key: str, value: str, aggregate: str) -> str | None:
+    return aggregate.replace(value, "", 1) or None
+
+
+def pair(left: str | None, right: str | None) -> str:
+    return f"{_java(left)}|{_java(right)}"
+
+
+def _java(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def group(value: str | None) -> str | None:
+    return None if value is None or "9" in value else f"g{int(value) % 3}"
+
+
+def small(key: str, value: str | None) -> bool:
+    return value is None or value < "5"
+
+
+def merge(key: str, one: str, other: str) -> str:
+    return f"{one}+{other}"
+
+
+def latest(one: str, other: str) -> str:
+    return other
+
+
+def both(one: str, other: str | None) -> str:
+    return one + _java(other)
+
+
+def empty() -> str:
+    return ""
+
+
+def last_character(key: str, value: str) -> tuple[str, str]:
+    return value[-1], value
+
+
+def of_group(key: str, value: str) -> tuple[str | None, str]:
+    return group(value), value
+
+
+def regrouped(table: Table) -> GroupedTable[Table]:
+    return table.group_by(of_group)
+
+
+def totals(grouped: GroupedTable[Table]) -> Table:
+    return grouped.aggregate(empty, add, subtract, name="agg")
+
+
+def tumbling(stream: Stream) -> WindowedStream[Table]:
+    return stream.group_by_key().tumbling(20, grace_ms=10)
+
+
+def hopping(stream: Stream) -> WindowedStream[Table]:
+    return stream.group_by_key().hopping(30, every_ms=10, grace_ms=5)
+
+
+def session(stream: Stream) -> SessionedStream[Table]:
+    return stream.group_by_key().session(8, grace_ms=12)
+
+
+def windows(table: Table) -> Stream:
+    def named(key: Windowed, value: object) -> str:
+        return f"{key.key}@{key.window.start}-{key.window.end}"
+
+    return table.to_stream().key_by(named)
+
+
+def text(table: Table | Stream) -> Stream:
+    stream = table.to_stream() if isinstance(table, Table) else table
+    return stream.map_values(lambda key, value: None if value is None else str(value))
+
+
+def stateless(app: App) -> None:
+    kept = app.stream("a").filter(lambda key, value: value != "3")
+    kept.flat_map_values(lambda key, value: ["null"] if value is None else [value, value + "x"]).to("out")
+
+
+def branches(app: App) -> None:
+    found = app.stream("a").branch({"nokey": lambda key, value: key is None, "small": small}, default="rest")
+    rest = found["rest"].map_values(lambda key, value: f"{_java(value)}rest")
+    rest.merge(found["small"].map_values(lambda key, value: f"{_java(value)}small")).to("out")
+
+
+def aggregate_to_null(app: App) -> None:
+    def add_or_forget(key: str, value: str, aggregate: str) -> str | None:
+        return None if value == "4" else aggregate + value
+
+    app.stream("a").group_by_key().aggregate(empty, add_or_forget, name="agg").to("out")
+
+
+def table_map_to_null(app: App) -> None:
+    mapped = app.table("t").map_values(lambda key, value: None if value == "2" else value + "m", name="m")
+    mapped.to("out")
+
+
+def join_of_filtered(app: App) -> None:
+    right = app.table("u").map_values(lambda key, value: value + "m")
+    app.table("t").filter(small).left_join(right, pair).to("out")
+
+
+def filter_of_join(app: App) -> None:
+    app.table("t").outer_join(app.table("u"), pair).filter(lambda key, value: "1" not in value).to("out")
+
+
+def rekeyed_join(app: App) -> None:
+    app.stream("a").key_by(lambda key, value: value).left_join(app.table("t"), pair).to("out")
+
+
+def join_stream_aggregate(app: App) -> None:
+    stream, other = app.stream("a"), app.stream("b")
+    stream.join(other.group_by_key().aggregate(empty, add, name="agg"), pair).to("out")
+
+
+TOPOLOGIES: dict[str, Build] = {
+    "stateless": stateless,
+    "branches": branches,
+    "count": lambda app: text(app.stream("a").group_by_key().count()).to("out"),
+    "count_by": lambda app: text(app.stream("a").group_by(lambda key, value: group(value)).count()).to("out"),
+    "reduce": lambda app: app.stream("a").group_by_key().reduce(both).to("out"),
+    "aggregate": lambda app: app.stream("a").group_by_key().aggregate(empty, add, name="agg").to("out"),
+    "aggregate_to_null": aggregate_to_null,
+    "table": lambda app: app.table("t").to("out"),
+    "table_filter": lambda app: app.table("t").filter(small).to("out"),
+    "table_filter_named": lambda app: app.table("t").filter(small, name="f").to("out"),
+    "stored_table_filter": lambda app: app.table("t", name="t").filter(small).to("out"),
+    "stored_table_filter_named": lambda app: app.table("t", name="t").filter(small, name="f").to("out"),
+    "table_map": lambda app: app.table("t").map_values(lambda key, value: value + "m").to("out"),
+    "table_map_to_null": table_map_to_null,
+    "table_count": lambda app: text(regrouped(app.table("t")).count()).to("out"),
+    "table_aggregate": lambda app: totals(regrouped(app.table("t"))).to("out"),
+    "table_reduce": lambda app: (
+        regrouped(app.table("t"))
+        .reduce(both, lambda one, other: subtract("", other, one), name="agg")
+        .to("out")
+    ),
+    "filtered_table_aggregate": lambda app: totals(
+        regrouped(app.table("t").filter(small).map_values(lambda key, value: value))
+    ).to("out"),
+    "aggregate_of_aggregate": lambda app: text(
+        regrouped(app.stream("a").group_by_key().reduce(latest)).count()
+    ).to("out"),
+    "filter_of_aggregate": lambda app: app.stream("a").group_by_key().reduce(latest).filter(small).to("out"),
+    "join_tables": lambda app: app.table("t").join(app.table("u"), pair).to("out"),
+    "left_join_tables": lambda app: app.table("t").left_join(app.table("u"), pair).to("out"),
+    "outer_join_tables": lambda app: app.table("t").outer_join(app.table("u"), pair).to("out"),
+    "join_tables_named": lambda app: app.table("t").join(app.table("u"), pair, name="j").to("out"),
+    "join_of_joins": lambda app: (
+        app.table("t").left_join(app.table("u"), pair).join(app.table("v"), pair).to("out")
+    ),
+    "outer_of_inner": lambda app: (
+        app.table("t").join(app.table("u"), pair).outer_join(app.table("v"), pair).to("out")
+    ),
+    "join_of_filtered": join_of_filtered,
+    "filter_of_join": filter_of_join,
+    "aggregate_of_join": lambda app: totals(
+        app.table("t").left_join(app.table("u"), pair).group_by(last_character)
+    ).to("out"),
+    "aggregate_of_outer_join": lambda app: totals(
+        app.table("t").outer_join(app.table("u"), pair).group_by(last_character)
+    ).to("out"),
+    "join_stream_table": lambda app: app.stream("a").join(app.table("t"), pair).to("out"),
+    "left_join_stream_table": lambda app: app.stream("a").left_join(app.table("t"), pair).to("out"),
+    "rekeyed_join_stream_table": rekeyed_join,
+    "join_stream_aggregate": join_stream_aggregate,
+    "tumbling": lambda app: windows(tumbling(app.stream("a")).aggregate(empty, add, name="w")).to("out"),
+    "tumbling_count": lambda app: text(windows(tumbling(app.stream("a")).count())).to("out"),
+    "hopping": lambda app: windows(hopping(app.stream("a")).aggregate(empty, add, name="w")).to("out"),
+    "hopping_reduce": lambda app: windows(hopping(app.stream("a")).reduce(both)).to("out"),
+    "tumbling_regrouped": lambda app: totals(regrouped(tumbling(app.stream("a")).reduce(latest))).to("out"),
+    "tumbling_final": lambda app: windows(
+        tumbling(app.stream("a")).emit("final").aggregate(empty, add, name="w")
+    ).to("out"),
+    "hopping_final": lambda app: windows(
+        hopping(app.stream("a")).emit("final").aggregate(empty, add, name="w")
+    ).to("out"),
+    "session": lambda app: windows(session(app.stream("a")).aggregate(empty, add, merge, name="s")).to("out"),
+    "session_count": lambda app: text(windows(session(app.stream("a")).count())).to("out"),
+    "session_final": lambda app: windows(
+        session(app.stream("a")).emit("final").aggregate(empty, add, merge, name="s")
+    ).to("out"),
+    "session_regrouped": lambda app: totals(regrouped(session(app.stream("a")).reduce(latest))).to("out"),
+}

@@ -1,0 +1,179 @@
+"""Apps in the TestDriver: what Kafka Streams' test driver cannot be asked, or not without Java."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from felice.streams import (
+    App,
+    DeadLetters,
+    Record,
+    StreamsError,
+    TestDriver,
+    TopologyError,
+    Window,
+    Windowed,
+    mins,
+)
+
+
+def changes(records: list[Record]) -> list[tuple[Any, Any]]:
+    return [(record.key, record.value) for record in records]
+
+
+def test_words_are_counted() -> None:
+    app = App("words", value="string")
+    words = app.stream("lines").flat_map_values(lambda key, line: line.lower().split())
+    words.group_by(lambda key, word: word).count(name="counts").to("counts")
+    driver = TestDriver(app)
+    driver.send("lines", None, "a b A", 5)
+    assert changes(driver.read("counts")) == [("a", 1), ("b", 1), ("a", 2)]
+    assert driver.read("counts") == []
+    assert driver.table("counts") == {"a": 2, "b": 1}
+
+
+def test_an_aggregator_that_changes_its_argument_does_not_change_the_old_value() -> None:
+    app = App("basket")
+
+    def append(key: str, item: Any, basket: list[Any]) -> list[Any]:
+        basket.append(item)
+        return basket
+
+    baskets = app.stream("items").group_by_key().aggregate(list, append)
+    sizes = baskets.group_by(lambda key, basket: (str(len(basket)), basket))
+    sizes.count(name="sizes")
+    driver = TestDriver(app)
+    for item in range(3):
+        driver.send("items", "k", item)
+    assert driver.table("sizes") == {"1": 0, "2": 0, "3": 1}
+
+
+def test_a_field_can_be_named_in_place_of_a_function() -> None:
+    app = App("by-item")
+    app.stream("sales").group_by("item").count(name="sold")
+    driver = TestDriver(app)
+    driver.send("sales", None, {"item": "pen"})
+    driver.send("sales", None, {"other": 1})
+    driver.send("sales", None, None)
+    assert driver.table("sold") == {"pen": 1}
+
+
+def test_a_windowed_result_is_written_under_key_and_window() -> None:
+    app = App("per-minute")
+    app.stream("clicks").group_by_key().tumbling(mins(1)).count(name="clicks").to("out")
+    driver = TestDriver(app)
+    driver.send("clicks", "k", 1, 61_000)
+    window = Window(60_000, 120_000)
+    assert driver.read("out") == [Record(Windowed("k", window), 1, 61_000)]
+    assert driver.table("clicks") == {Windowed("k", window): 1}
+
+
+def test_windows_that_stream_time_leaves_behind_in_one_step_are_sent() -> None:
+    """Kafka Streams forgets them, unless the store's retention is longer than the step."""
+    app = App("final")
+    app.stream("in").group_by_key().tumbling(10).emit("final").count().to("out")
+    app2 = app.describe()
+    driver = TestDriver(app)
+    driver.send("in", "k", 1, 5)
+    driver.send("in", "k", 1, 100_000_000)
+    assert changes(driver.read("out")) == [(Windowed("k", Window(0, 10)), 1)]
+    assert app.describe() == app2
+
+
+def test_state_of_windows_and_sessions_is_bounded_by_retention() -> None:
+    app = App("bounded")
+    keyed = app.stream("in").group_by_key()
+    keyed.tumbling(10, grace_ms=5).count(name="windows")
+    keyed.session(5, grace_ms=5).count(name="sessions")
+    driver = TestDriver(app)
+    for timestamp in range(0, 10_000, 3):
+        driver.send("in", "k", 1, timestamp)
+        driver.send("in", "other", 1, timestamp + 1_000 * (timestamp % 2))
+    assert len(driver.table("windows")) <= 6
+    assert len(driver.table("sessions")) <= 6
+
+
+@pytest.mark.parametrize("bad", [b"{", b"\xff"])
+def test_a_record_that_cannot_be_read_stops_the_app_unless_told_otherwise(bad: bytes) -> None:
+    app = App("strict")
+    app.stream("in").to("out")
+    with pytest.raises(StreamsError, match="a record of topic 'in' cannot be read"):
+        TestDriver(app).send_bytes("in", b"k", bad)
+
+
+def test_a_record_that_cannot_be_read_is_skipped_or_set_aside() -> None:
+    app = App("lenient")
+    app.stream("skipping", on_bad_record="skip").to("out")
+    app.stream("keeping", on_bad_record=DeadLetters("dead")).to("out2")
+    driver = TestDriver(app)
+    driver.send_bytes("skipping", b"k", b"{", 1)
+    driver.send("skipping", "k", 1, 2)
+    driver.send_bytes("keeping", b"k", b"{", 3, (("h", b"x"),))
+    assert driver.read("out") == [Record("k", 1, 2)]
+    assert driver.read("dead") == [Record(b"k", b"{", 3, (("h", b"x"),))]
+    assert driver.read("out2") == []
+
+
+def test_an_error_of_a_function_names_the_record() -> None:
+    app = App("faulty")
+    app.stream("in").map_values(lambda key, value: value["x"]).to("out")
+    with pytest.raises(
+        StreamsError, match="topic 'in' with key 'k' and value {} cannot be processed: KeyError: 'x'"
+    ):
+        TestDriver(app).send("in", "k", {})
+
+
+def test_headers_go_with_their_record() -> None:
+    app = App("headers")
+    app.stream("in").map_values(lambda key, value: value).group_by(lambda key, value: "k").count().to("out")
+    driver = TestDriver(app)
+    driver.send("in", None, 1, 0, (("h", b"x"),))
+    assert driver.read("out")[0].headers == (("h", b"x"),)
+
+
+def test_an_app_describes_its_parts() -> None:
+    app = App("words", value="string")
+    app.stream("lines").group_by(lambda key, value: value).count(name="counts").to("counts")
+    assert app.describe().splitlines() == [
+        "Sub-topology 0",
+        "  source-0 (topic lines) -> key-by-1",
+        "  key-by-1 -> keyed-2",
+        "  keyed-2 -> sink-3",
+        "  sink-3 (topic words-counts-repartition)",
+        "Sub-topology 1",
+        "  source-4 (topic words-counts-repartition) -> aggregate-5",
+        "  aggregate-5 [stores counts] -> to-stream-6",
+        "  to-stream-6 -> sink-7",
+        "  sink-7 (topic counts)",
+    ]
+
+
+def test_mistakes_are_told_when_the_app_is_built() -> None:
+    app = App("wrong")
+    numbers = app.stream("numbers", key="long")
+    with pytest.raises(TopologyError, match="'numbers' is read twice"):
+        app.table("numbers")
+    with pytest.raises(TopologyError, match="keys of format long, the other string"):
+        numbers.join(app.table("words"), lambda left, right: left)
+    app.stream("in").group_by_key().count(name="n")
+    with pytest.raises(TopologyError, match="two stores 'n'"):
+        app.table("other", name="n")
+    with pytest.raises(ValueError, match="leave gaps"):
+        app.stream("x").group_by_key().hopping(10, every_ms=20)
+    with pytest.raises(ValueError, match="emit is 'late'"):
+        app.stream("y").group_by_key().tumbling(10).emit("late")
+    with pytest.raises(TopologyError, match="on_bad_record is 'ignore'"):
+        app.stream("z", on_bad_record="ignore")
+
+
+def test_a_driver_refuses_topics_and_tables_that_the_app_does_not_have() -> None:
+    app = App("small")
+    app.stream("in").group_by("x").count(name="n")
+    driver = TestDriver(app)
+    for topic in ("other", "small-n-repartition"):
+        with pytest.raises(TopologyError, match=f"small reads no topic '{topic}'"):
+            driver.send(topic, "k", {})
+    with pytest.raises(TopologyError, match="no store 'm'"):
+        driver.table("m")

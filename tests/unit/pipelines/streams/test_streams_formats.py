@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from felice.pipelines.streams.formats import (
+    FORMATS,
+    FormatError,
+    change_of,
+    format_of,
+    session_windowed,
+    time_windowed,
+)
+from felice.pipelines.streams.record import Change, Window, Windowed
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bytes": st.binary(),
+    "string": st.text(),
+    "json": st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    "int": st.integers(-(1 << 31), (1 << 31) - 1),
+    "long": st.integers(-(1 << 63), (1 << 63) - 1),
+    "double": st.floats(allow_nan=False),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(st.data())
+def test_a_value_comes_back_from_its_bytes_and_from_a_store(name: str, data: st.DataObject) -> None:
+    format_, value = FORMATS[name], data.draw(VALUES[name])
+    assert format_.read(format_.write(value)) == value
+    assert format_.unpack(format_.pack(value)) == value
+    hash(format_.pack(value))
+
+
+def test_numbers_are_those_of_kafkas_serializers() -> None:
+    assert FORMATS["long"].write(258) == bytes([0, 0, 0, 0, 0, 0, 1, 2])
+    assert FORMATS["int"].write(-1) == b"\xff" * 4
+    assert FORMATS["double"].write(1.0) == bytes([0x3F, 0xF0, 0, 0, 0, 0, 0, 0])
+
+
+def test_windowed_keys_are_those_of_kafkas_serializers() -> None:
+    key = Windowed("k", Window(258, 268))
+    windowed = time_windowed(FORMATS["string"], 10)
+    assert windowed.write(key) == b"k" + bytes([0, 0, 0, 0, 0, 0, 1, 2])
+    sessions = session_windowed(FORMATS["string"])
+    assert sessions.write(key) == b"k" + bytes([0, 0, 0, 0, 0, 0, 1, 12]) + bytes([0, 0, 0, 0, 0, 0, 1, 2])
+    for format_ in (windowed, sessions):
+        assert format_.read(format_.write(key)) == key
+        assert format_.unpack(format_.pack(key)) == key
+
+
+@given(st.none() | st.text(), st.none() | st.text())
+def test_a_change_comes_back_with_both_values(new: str | None, old: str | None) -> None:
+    format_ = change_of(FORMATS["string"])
+    assert format_.read(format_.write(Change(new, old))) == Change(new, old)
+
+
+def test_null_is_null_in_every_format() -> None:
+    for format_ in FORMATS.values():
+        assert format_.encode(None) is None
+        assert format_.decode(None) is None
+
+
+@pytest.mark.parametrize(("name", "data"), [("json", b"{"), ("string", b"\xff"), ("long", b"abc")])
+def test_bytes_of_another_format_are_told(name: str, data: bytes) -> None:
+    with pytest.raises(FormatError, match=f"is not {name}"):
+        FORMATS[name].decode(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("json", {1, 2}), ("string", 5), ("long", "x"), ("int", 1 << 40)]
+)
+def test_a_value_that_a_format_cannot_hold_is_told(name: str, value: Any) -> None:
+    with pytest.raises(FormatError, match=f"cannot be written as {name}"):
+        FORMATS[name].encode(value)
+
+
+def test_an_unknown_format_is_told_with_those_that_exist() -> None:
+    with pytest.raises(
+        ValueError, match="no format 'avro'; formats are bytes, string, json, int, long, double"
+    ):
+        format_of("avro")
