@@ -27,7 +27,7 @@ PACKAGES = {
     "log": ("unit/log", "properties/log"),
     "replication": (
         "unit/replication",
-        "unit/server/test_logs_without_room.py",
+        "unit/server/test_full_disks.py",
         "scenarios/test_replication.py",
         "properties/replication",
     ),
