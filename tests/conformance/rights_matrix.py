@@ -23,6 +23,7 @@ from felice.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -37,6 +38,7 @@ from felice.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -741,6 +743,24 @@ CASES = (
         (cluster(DESCRIBE),),
     ),
     Case(
+        "describe SCRAM users",
+        API.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda names: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+            users=[describe_user_scram_credentials.UserName(name="nobody")]
+        ),
+        (cluster(DESCRIBE),),
+    ),
+    Case(
+        "alter SCRAM users",
+        API.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda names: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody", mechanism=1)]
+        ),
+        (cluster(ALTER),),
+    ),
+    Case(
         "update features",
         API.UPDATE_FEATURES,
         1,
@@ -754,7 +774,7 @@ CASES = (
     ),
 )
 
-WITHOUT_NEEDS = {API.API_VERSIONS, API.DESCRIBE_CLUSTER}
+WITHOUT_NEEDS = {API.API_VERSIONS, API.DESCRIBE_CLUSTER, API.SASL_HANDSHAKE, API.SASL_AUTHENTICATE}
 
 
 def ask(world: Secured, case: Case, names: Names) -> Outcome:
@@ -787,6 +807,7 @@ _IDS = (
     "partition_id",
     "index",
     "feature",
+    "user",
 )
 _CODES = ("error_code", "partition_error_code", "topic_config_error_code")
 # Lists that differ between the brokers for reasons of their own.

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from conformance.group_calls import commit, find_coordinator
 from conformance.targets import IS_APACHE, SETTINGS
@@ -24,9 +23,7 @@ from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.describe_acls import DescribeAclsRequest
 from felice.security.acl import Operation, PatternType, Permission, ResourceType
-from felice.security.principal import USER, Principal
 from felice.server.embedded import EmbeddedBroker
-from felice.server.session import Session
 from peers.apache_kafka import ApacheKafka, free_port
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -113,6 +110,10 @@ class Secured:
         """All rules, as their rows."""
         return rows_of(self.admin.ask(describe_request()))
 
+    def user(self, name: str) -> Wire:
+        """A connection of `alice` or `bob`."""
+        return log_in(self.admin_address, name)
+
     def close(self) -> None:
         self.admin.close()
         self.client.close()
@@ -153,21 +154,29 @@ def rows_of(answer: Any) -> set[tuple[int, str, int, str, str, int, int]]:
     }
 
 
+_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="admin" password="secret" user_admin="secret" user_alice="secret" user_bob="secret";'
+)
+
+
 @contextlib.contextmanager
 def secured_felice(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Secured]:
-    """A broker in this process. Connections to its listener ADMIN count as authenticated."""
+    """A broker in this process."""
     properties = {
         **SETTINGS,
         "node.id": "1",
         "listeners": "PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.admin.plain.sasl.jaas.config": _LOGIN,
         "authorizer.class.name": AUTHORIZER,
         "super.users": ADMIN,
         **(settings or {}),
     }
-    with trusted_listeners(), EmbeddedBroker(directory, properties=properties) as broker:
+    with EmbeddedBroker(directory, properties=properties) as broker:
         address = f"127.0.0.1:{broker.broker.port('ADMIN')}"
-        found = Secured(broker.bootstrap, address, Wire(address))
+        found = Secured(broker.bootstrap, address, log_in(address, "admin"))
         try:
             yield found
         finally:
@@ -175,26 +184,8 @@ def secured_felice(directory: Path, settings: Mapping[str, str] | None = None) -
 
 
 @contextlib.contextmanager
-def trusted_listeners() -> Iterator[None]:
-    """Makes the client of a listener the user of the listener's name, as if it had logged in."""
-    connection_made = Session.connection_made
-
-    def connection_made_by_user(session: Session, transport: Any) -> None:
-        connection_made(session, transport)
-        if session.listener_name != "PLAINTEXT":
-            session.principal = Principal(USER, session.listener_name.lower())
-
-    with mock.patch.object(Session, "connection_made", connection_made_by_user):
-        yield
-
-
-@contextlib.contextmanager
 def secured_kafka(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Secured]:
     """Apache Kafka. The super user logs in by SASL PLAIN, as do the broker and the controller."""
-    login = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="admin" password="secret" user_admin="secret";'
-    )
     kafka = ApacheKafka({**SETTINGS, **(settings or {})}, directory)
     controller, admin = free_port(), free_port()
     kafka.properties |= {
@@ -207,41 +198,47 @@ def secured_kafka(directory: Path, settings: Mapping[str, str] | None = None) ->
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.admin.plain.sasl.jaas.config": login,
-        "listener.name.controller.plain.sasl.jaas.config": login,
+        "listener.name.admin.plain.sasl.jaas.config": _LOGIN,
+        "listener.name.controller.plain.sasl.jaas.config": _LOGIN,
         "authorizer.class.name": AUTHORIZER,
         "super.users": ADMIN,
     }
     with kafka:
-        wires: list[Wire] = []
-        while not wires:
-            wires += _log_in(f"127.0.0.1:{admin}")
-            time.sleep(0.1)
-        found = Secured(kafka.bootstrap, f"127.0.0.1:{admin}", wires[0])
+        found = Secured(kafka.bootstrap, f"127.0.0.1:{admin}", _serving(f"127.0.0.1:{admin}"))
         try:
             yield found
         finally:
             found.close()
 
 
-def _log_in(address: str) -> list[Wire]:
-    """A connection of the super user, or none until the broker serves: SASL PLAIN by hand."""
-    try:
-        wire = Wire(address)
-    except OSError:
-        return []
+def _serving(address: str) -> Wire:
+    """A connection of the super user, once the broker obeys its authorizer."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            wire = log_in(address, "admin")
+        except OSError:
+            assert time.monotonic() < deadline, "the broker does not listen"
+            time.sleep(0.1)
+            continue
+        if wire.ask(describe_request()).error_code == 0:
+            return wire
+        wire.close()
+        assert time.monotonic() < deadline, "the broker does not know its super user"
+        time.sleep(0.1)
+
+
+def log_in(address: str, user: str) -> Wire:
+    """A connection of a user, by SASL PLAIN."""
+    wire = Wire(address)
     wire.send_frame(request_header(17, 1, 1, "wire", 1) + _text(b"PLAIN"))
     error = struct.unpack_from(">h", wire.read_frame(), 4)[0]
     assert error == 0, error
-    token = b"\0admin\0secret"
+    token = b"\0" + user.encode() + b"\0secret"
     wire.send_frame(request_header(36, 0, 2, "wire", 1) + struct.pack(">i", len(token)) + token)
     error = struct.unpack_from(">h", wire.read_frame(), 4)[0]
     assert error == 0, error
-    answer = wire.ask(describe_request())
-    if answer.error_code == 0:
-        return [wire]
-    wire.close()
-    return []
+    return wire
 
 
 def _text(value: bytes) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.command_line import Run, run_command
-from conformance.secured import Secured, secured_felice
+from conformance.secured import ADMIN, ANONYMOUS, Secured, secured_felice
 from felice.cli.acls import acls
 from felice.cli.kafka_tools.acls import kafka_acls
 from felice.security.acl import Operation, PatternType, Permission, ResourceType
@@ -22,7 +22,9 @@ TOPIC_P = "ResourcePattern(resourceType=TOPIC, name=p, patternType=LITERAL)"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with secured_felice(tmp_path_factory.mktemp("acls") / "data") as secured:
+    with secured_felice(
+        tmp_path_factory.mktemp("acls") / "data", {"super.users": f"{ADMIN};{ANONYMOUS}"}
+    ) as secured:
         yield secured
 
 
@@ -33,10 +35,10 @@ def without_rules(broker: Secured) -> None:
 
 @pytest.fixture
 def kafka(broker: Secured, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `kafka-acls` as the super user."""
+    """Runs `kafka-acls` as a super user."""
 
     def run(line: str, code: int = 0) -> str:
-        words = ["--bootstrap-server", broker.admin_address, *line.split()]
+        words = ["--bootstrap-server", broker.bootstrap, *line.split()]
         return run_command(kafka_acls, words, code, capsys)
 
     return run
@@ -44,11 +46,11 @@ def kafka(broker: Secured, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def felice(broker: Secured, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `felice acls` as the super user."""
+    """Runs `felice acls` as a super user."""
 
     def run(line: str, code: int = 0) -> str:
         action, *words = line.split()
-        return run_command(acls, [action, "--bootstrap-server", broker.admin_address, *words], code, capsys)
+        return run_command(acls, [action, "--bootstrap-server", broker.bootstrap, *words], code, capsys)
 
     return run
 

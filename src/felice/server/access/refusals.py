@@ -51,6 +51,11 @@ from felice.protocol.messages.describe_configs import DescribeConfigsResource, D
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
 from felice.protocol.messages.describe_transactions import TransactionState
+from felice.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from felice.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -439,3 +444,12 @@ def alter_scram_users(
         for user in users
     ]
     return AlterUserScramCredentialsResponse(results=rows)
+
+
+def describe_scram_users(
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Refuses DescribeUserScramCredentials. As in Kafka, each user has a row without the user's name."""
+    row = DescribeUserScramCredentialsResult(error_code=code, error_message=code.message)
+    rows = [row] * len(request.users or ())
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message, results=rows)

@@ -20,9 +20,6 @@ from felice.protocol.messages.describe_groups import DescribeGroupsResponse
 from felice.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from felice.protocol.messages.describe_producers import DescribeProducersResponse
 from felice.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from felice.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsResponse,
-)
 from felice.protocol.messages.end_txn import EndTxnResponse
 from felice.protocol.messages.heartbeat import HeartbeatResponse
 from felice.protocol.messages.leave_group import LeaveGroupResponse
@@ -132,9 +129,7 @@ GUARDS: Mapping[Api, Guard] = {
     API.ALTER_REPLICA_LOG_DIRS: whole(cluster(_ALTER), refuse.alter_replica_log_dirs),
     API.DESCRIBE_LOG_DIRS: whole(cluster(_DESCRIBE), refuse.with_code(DescribeLogDirsResponse)),
     API.UPDATE_FEATURES: whole(cluster(_ALTER), refuse.update_features),
-    API.DESCRIBE_USER_SCRAM_CREDENTIALS: whole(
-        cluster(_DESCRIBE), refuse.with_code(DescribeUserScramCredentialsResponse)
-    ),
+    API.DESCRIBE_USER_SCRAM_CREDENTIALS: whole(cluster(_DESCRIBE), refuse.describe_scram_users),
     API.ALTER_USER_SCRAM_CREDENTIALS: whole(cluster(_ALTER), refuse.alter_scram_users),
     API.DESCRIBE_ACLS: whole(cluster(_DESCRIBE), refuse.describe_acls),
     API.CREATE_ACLS: whole(cluster(_ALTER), refuse.create_acls),
