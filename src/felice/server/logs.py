@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
+# The audit log has Kafka's name, so that it can be filtered as there.
+_LOGGERS = ("felice", "kafka.authorizer.logger")
+
 # Enough for the longest topic name, its directory and a hint. Texts from clients may be much longer.
 MAX_VALUE_CHARACTERS = 1_000
 _MAX_TRACEBACK_CHARACTERS = 20_000
@@ -76,14 +79,15 @@ def _printable(text: str) -> str:
 
 
 def configure_logs(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Sends Felice's logs to `stream` (by default standard error)."""
+    """Sends Felice's logs, with the audit log of its authorizer, to `stream` (by default standard error)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_json_formatter() if as_json else _utc(KeyValueFormatter()))
     handler.addFilter(_Shortened())
-    logger = logging.getLogger("felice")
-    logger.handlers = [handler]
-    logger.setLevel(level)
-    logger.propagate = False
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
 
 
 def _json_formatter() -> logging.Formatter:

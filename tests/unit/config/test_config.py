@@ -213,3 +213,27 @@ def test_every_cleaner_thread_gets_a_mebibyte_of_offset_map() -> None:
     BrokerConfig.parse({**size, "log.cleaner.threads": "2"})
     with pytest.raises(ConfigError, match="1 MiB for each of the 3"):
         BrokerConfig.parse({**size, "log.cleaner.threads": "3"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"authorizer.class.name": "com.example.Own"}, "is known"),
+        (
+            {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "admin"},
+            "User:name",
+        ),
+        ({"super.users": "User:a,b;:c"}, "User:name"),
+        ({"super.users": "User:"}, "User:name"),
+    ],
+)
+def test_an_authorizer_that_cannot_be_had_is_refused(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        BrokerConfig.parse(properties)
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    """A name may contain commas: that of a certificate does."""
+    config, _ = BrokerConfig.parse({"super.users": "User:CN=a,O=b; User:admin;"})
+    assert config.super_user_names == {"User:CN=a,O=b", "User:admin"}
+    assert not config.has_authorizer

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from felice.config import BrokerConfig
+from felice.config import BrokerConfig, shortened
 from felice.protocol.api import API
 from felice.security.acl import (
     CLUSTER_NAME,
@@ -25,6 +25,7 @@ from felice.security.authorizer import Authorizer, Decision
 _audit = logging.getLogger("kafka.authorizer.logger")
 
 TRACE = 5
+logging.addLevelName(TRACE, "TRACE")
 MAX_LINES = 100
 _SEVERAL = "*any*"
 
@@ -128,7 +129,7 @@ class _ByRules:
             level,
             f"Principal = {self._principal} is {'Allowed' if decision.is_allowed else 'Denied'} "
             f"operation = {operation.name} from host = {self._host} "
-            f"on resource = {kind.text}:LITERAL:{name} for request = {api.name if api else self._api_key} "
+            f"on resource = {kind.text}:LITERAL:{shortened(name)} for request = {api.name if api else self._api_key} "
             f"with resourceRefCount = 1 based on rule {decision.reason}",
         )
 
