@@ -24,7 +24,7 @@ controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
 controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
 controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-controller.quorum.voters controller.quota.window.num controller.quota.window.size.seconds
+controller.quorum.voters
 controller.socket.timeout.ms cordoned.log.dirs create.topic.policy.class.name
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key
 delegation.token.max.lifetime.ms delegation.token.secret.key
@@ -65,8 +65,8 @@ num.replica.alter.log.dirs.threads offsets.commit.required.acks offsets.load.buf
 offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
 password.encoder.secret port principal.builder.class process.roles
-producer.purgatory.purge.interval.requests quota.consumer.default quota.producer.default quota.window.num
-quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+producer.purgatory.purge.interval.requests quota.consumer.default quota.producer.default
+remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
 remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
 remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
 remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds

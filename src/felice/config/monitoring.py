@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from felice.config.limits import LimitOptions
 from felice.config.option import Kind, option
+from felice.config.quotas import QuotaOptions
 
 METRICS_LISTENER = "felice.metrics.listener"
 METRIC_NAMES = ("strimzi", "confluent", "reporter")
@@ -49,8 +49,8 @@ def listener_of(text: str, number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MonitoringOptions(LimitOptions):
-    """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
+class MonitoringOptions(QuotaOptions):
+    """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
 
     felice_metrics_listener: str = option(
         METRICS_LISTENER,

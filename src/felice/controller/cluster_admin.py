@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from felice.config import BrokerConfig
@@ -42,6 +43,7 @@ from felice.metadata import (
     identity,
     layout,
 )
+from felice.metadata.client_entity import ClientEntity
 from felice.metadata.layout import TopicNode
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
@@ -147,13 +149,13 @@ class ClusterAdmin:
         assignments: Sequence[Sequence[int]] | None,
         *,
         validate_only: bool = False,
-    ) -> None:
-        """Adds partitions until there are `total_count`; the image shows them when this returns."""
+    ) -> int:
+        """Adds partitions until there are `total_count`, and returns how many; the image shows them then."""
         for _ in range(_MAX_ATTEMPTS):
             topic = self._existing(name)
             added = topic_plans.plan_partitions(topic, total_count, assignments, self._image)
             if validate_only or await self._try_add(topic, added):
-                return
+                return len(added)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it grew")
 
     async def _try_add(self, topic: TopicImage, added: Mapping[int, tuple[int, ...]]) -> bool:
@@ -213,11 +215,27 @@ class ClusterAdmin:
         await self._change_config(layout.broker_config_path(entity), edit, validate_only)
 
     @answering
-    async def change_user_config(
-        self, user: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]]
+    async def change_client_config(
+        self,
+        entity: ClientEntity,
+        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        """Replaces the configuration of a user: SCRAM credentials and quotas."""
-        await self._change_config(layout.user_config_path(user), edit, validate_only=False)
+        """Replaces the quotas and credentials of users, clients or an address."""
+        path = layout.client_config_path(entity)
+        if not validate_only:
+            await self._create_parents(path)
+        await self._change_config(path, edit, validate_only)
+
+    async def _create_parents(self, path: str) -> None:
+        """Creates the nodes between the roots of configurations and `path`."""
+        parent = path.rpartition("/")[0]
+        if parent in layout.PERSISTENT_PATHS:
+            return
+        await self._create_parents(parent)
+        with suppress(NodeExists):
+            await self._store.create(parent)
 
     @answering
     async def update_features(self, changes: Sequence[FeatureChange], *, validate_only: bool = False) -> None:
@@ -281,10 +299,12 @@ class ClusterAdmin:
         entity = layout.entity_of(path)
         if path.startswith(layout.TOPIC_CONFIGS):
             await self._follow(lambda image: image.topic_configs.get(entity) == config)
-        elif path.startswith(layout.USER_CONFIGS):
-            await self._follow(lambda image: image.user_configs.get(entity) == config)
-        else:
+        elif path.startswith(layout.BROKER_CONFIGS):
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
+        else:
+            client = ClientEntity.of_path(path.removeprefix(f"{layout.CONFIG}/"))
+            assert client is not None
+            await self._follow(lambda image: image.client_configs.get(client, {}) == config)
 
     async def _write(
         self, version: int, operations: Sequence[Operation], topic: TopicImage | None = None

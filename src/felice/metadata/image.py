@@ -19,6 +19,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from felice.metadata import layout
+from felice.metadata.client_entity import ClientEntity
 from felice.metadata.layout import Endpoint, TopicIdNode
 from felice.metadata.store import Node
 from felice.security.acl import AclsByResource
@@ -109,8 +110,8 @@ class ClusterImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of all brokers.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # By user: SCRAM credentials by mechanism, and quotas.
-    user_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    # Quotas of users, clients and addresses, and SCRAM credentials of users by mechanism.
+    client_configs: Mapping[ClientEntity, Mapping[str, str]] = field(default_factory=dict, repr=False)
     # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
@@ -171,12 +172,12 @@ class ImageBuilder:
                 self._put_broker(int(broker_id), node)
             case ["config", "topics", _]:
                 self._put_config("topic_configs", layout.entity_of(path), node)
+            case ["config", "users" | "clients" | "ips", *_]:
+                self._put_client_config("/".join(parts[1:]), node)
             case ["config", "brokers", _]:
                 self._put_config("broker_configs", layout.entity_of(path), node)
             case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
                 self._put_acls(path, node)
-            case ["config", "users", _]:
-                self._put_config("user_configs", layout.entity_of(path), node)
             case ["cluster", "id"]:
                 self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
             case ["controller"]:
@@ -357,6 +358,17 @@ class ImageBuilder:
             configs.pop(entity, None)
         else:
             configs[entity] = MappingProxyType(layout.decode_config(node.data))
+
+    def _put_client_config(self, path: str, node: Node | None) -> None:
+        entity = ClientEntity.of_path(path)
+        if entity is None:
+            return
+        configs = self._writable("client_configs", self._image.client_configs)
+        found = layout.decode_config(node.data) if node is not None else {}
+        if found:
+            configs[entity] = MappingProxyType(found)
+        else:
+            configs.pop(entity, None)
 
     def _put_acls(self, path: str, node: Node | None) -> None:
         resource = layout.resource_of_acls(path)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from felice.metadata.client_entity import ClientEntity
 from felice.protocol.uuids import format_uuid, parse_uuid
 from felice.security.acl import Acl, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
@@ -25,7 +26,9 @@ TOPICS = "/brokers/topics"
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+CLIENT_CONFIGS = "/config/clients"
 USER_CONFIGS = "/config/users"
+IP_CONFIGS = "/config/ips"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -47,9 +50,9 @@ PERSISTENT_PATHS = (
     CONFIG,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
-    "/config/clients",
+    CLIENT_CONFIGS,
     USER_CONFIGS,
-    "/config/ips",
+    IP_CONFIGS,
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
@@ -67,7 +70,9 @@ IMAGE_ROOTS = (
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    CLIENT_CONFIGS,
     USER_CONFIGS,
+    IP_CONFIGS,
     LITERAL_ACLS,
     PREFIXED_ACLS,
 )
@@ -208,9 +213,9 @@ def broker_config_path(entity: str) -> str:
     return f"{BROKER_CONFIGS}/{_sanitize(entity)}"
 
 
-def user_config_path(user: str) -> str:
-    """The path of the node with the configuration of a user: SCRAM credentials and quotas."""
-    return f"{USER_CONFIGS}/{_sanitize(user)}"
+def client_config_path(entity: ClientEntity) -> str:
+    """The node of the configuration of users, clients or addresses: quotas, and the credentials of users."""
+    return f"{CONFIG}/{entity.path}"
 
 
 def entity_of(config_path: str) -> str:

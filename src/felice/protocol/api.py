@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from felice.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -25,6 +26,7 @@ from felice.protocol.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -204,6 +206,13 @@ class API:
     DESCRIBE_ACLS = _api(describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse)
     CREATE_ACLS = _api(create_acls.CreateAclsRequest, create_acls.CreateAclsResponse)
     DELETE_ACLS = _api(delete_acls.DeleteAclsRequest, delete_acls.DeleteAclsResponse)
+    DESCRIBE_CLIENT_QUOTAS = _api(
+        describe_client_quotas.DescribeClientQuotasRequest,
+        describe_client_quotas.DescribeClientQuotasResponse,
+    )
+    ALTER_CLIENT_QUOTAS = _api(
+        alter_client_quotas.AlterClientQuotasRequest, alter_client_quotas.AlterClientQuotasResponse
+    )
     DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
     ELECT_LEADERS = _api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse)
     ALTER_PARTITION_REASSIGNMENTS = _api(

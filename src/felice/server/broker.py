@@ -57,6 +57,7 @@ from felice.server.metrics.mbeans import Metrics
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
 from felice.server.producer_ids import ProducerIds
+from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.replication_parts import ReplicationParts, make_replication
 from felice.server.request_memory import RequestMemory
@@ -276,6 +277,8 @@ class Broker:
         coordinators = Coordinators(
             broker_id, env, settings, watcher, partitions, peers, auto_topics, producer_ids
         )
+        quotas = ClientQuotas(env.clock, self._config)
+        quotas.follow(watcher.image)
         metrics = Metrics(broker_id, OFFERED, store, watcher, directories, replication, controller)
         cleaner, replica_moves = self._compose_directory_work(partitions)
         services = Services(
@@ -303,6 +306,7 @@ class Broker:
             group_lookups=GroupLookups(env.clock.monotonic),
             auto_topics=auto_topics,
             producer_ids=producer_ids,
+            quotas=quotas,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
             replica_moves=replica_moves,
             image_follower=ImageFollower(
@@ -363,6 +367,7 @@ class Broker:
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         if self._parts is not None:
+            self._parts.services.quotas.follow(new)
             self._parts.services.image_follower.on_image(old, new)
 
     # Stopping

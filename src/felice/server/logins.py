@@ -14,6 +14,7 @@ from felice.config import BrokerConfig
 from felice.config.security import ListenerSecurity
 from felice.env import Random
 from felice.metadata import ClusterImage
+from felice.metadata.client_entity import ClientEntity
 from felice.security.sasl import plain
 from felice.security.sasl.exchange import Offered
 from felice.security.sasl.mechanism import ServerMechanism
@@ -78,7 +79,9 @@ class Logins:
         return base64.b64encode(random_bytes).decode().rstrip("=").replace("/", "-").replace("+", "_")
 
     def _credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        text = self._image().user_configs.get(user, {}).get(mechanism)
+        # An empty name means the default of all users.
+        config = self._image().client_configs.get(ClientEntity(user), {}) if user else {}
+        text = config.get(mechanism)
         if text is None:
             return None
         try:

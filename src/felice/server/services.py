@@ -32,6 +32,7 @@ from felice.server.log_directories import LogDirectories
 from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
 from felice.server.producer_ids import ProducerIds
+from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.request_memory import RequestMemory
 from felice.server.settings import Settings
@@ -68,6 +69,7 @@ class Services:
     group_lookups: GroupLookups
     auto_topics: AutoTopics
     producer_ids: ProducerIds
+    quotas: ClientQuotas
     fetch_sessions: FetchSessions
     replica_moves: ReplicaMoves
     image_follower: ImageFollower

@@ -24,6 +24,7 @@ from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
 from felice.server.metrics.request_times import RequestTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.quotas.throttling import throttled
 from felice.server.services import Services
 
 
@@ -62,6 +63,10 @@ class Session(asyncio.BufferedProtocol):
         self._request_memory = services.request_memory
         self._held_bytes = 0  # the bytes that `_request_memory` counts for this session
         self._requests = services.metrics.requests
+        self._quotas = services.quotas
+        self._silence: asyncio.TimerHandle | None = None
+        self._silent_until_s = 0.0
+        self._charged_s = 0.0  # the silence that the newest reply asks for
         self._arrived_s = 0.0
         # Of the newest reply: when it was made, and where the time of sending it belongs.
         self._replied_s = 0.0
@@ -153,6 +158,8 @@ class Session(asyncio.BufferedProtocol):
         self._held_bytes = 0
         if self._outbox is not None:
             self._outbox.close()
+        if self._silence is not None:
+            self._silence.cancel()
         for answer in list(self._answers):
             answer.cancel()
 
@@ -268,9 +275,11 @@ class Session(asyncio.BufferedProtocol):
         if self._answered is None:
             return 0
         (request, answer), self._answered = self._answered, None
-        made_bytes = self._answer(request, answer)
         queued_s, local_s, handled_s = request.timing
-        self._note_reply(request, handled_s, (queued_s, local_s, 0.0, 0.0))
+        if self._quotas.are_set:
+            answer = self._charge(request, answer)
+        made_bytes = self._answer(request, answer)
+        self._note_reply(request, handled_s, (queued_s, local_s, 0.0, self._charged_s))
         return made_bytes
 
     def fail(self, error: Exception) -> None:
@@ -296,6 +305,7 @@ class Session(asyncio.BufferedProtocol):
     def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
         found = self._requests.times_of(request.api.key, request.message)
         found.add(times)
+        self._charged_s = 0.0
         self._replied, self._replied_s = found, replied_s
 
     def hold(self) -> None:
@@ -336,6 +346,8 @@ class Session(asyncio.BufferedProtocol):
 
     def _await_answer(self, request: Request, answer: Any) -> None:
         if answer is NO_REPLY:
+            if self._quotas.are_set:
+                self._charge(request, answer)
             request.reply = []
             return
         future = asyncio.ensure_future(answer)
@@ -369,6 +381,8 @@ class Session(asyncio.BufferedProtocol):
             answer = await self._call_in_turn(request)
             if not (type(answer) is request.api.response or answer is NO_REPLY):
                 answer = await answer
+            if self._quotas.are_set:
+                answer = self._charge(request, answer)
             if answer is NO_REPLY:
                 request.reply = []
             else:
@@ -404,6 +418,8 @@ class Session(asyncio.BufferedProtocol):
         self.last_active = self._clock.monotonic()
         try:
             answer = future.result()
+            if self._quotas.are_set:
+                answer = self._charge(request, answer)
             if answer is NO_REPLY:
                 request.reply = []
             else:
@@ -414,9 +430,34 @@ class Session(asyncio.BufferedProtocol):
         self._flush()
         self._on_room()
 
+    def _charge(self, request: Request, answer: object) -> object:
+        """Counts the request against the quotas of its client. Returns the answer to send."""
+        local_s = request.timing[1]
+        answer, self._charged_s = throttled(self._quotas, request, answer, self.principal.name, local_s)
+        if self._charged_s > 0:
+            self._be_silent(self._charged_s)
+        return answer
+
+    def _be_silent(self, seconds: float) -> None:
+        """Handles no further request for so long, or until an earlier, longer silence is over."""
+        loop = self.listener.loop
+        until_s = loop.time() + seconds
+        if until_s <= self._silent_until_s or self._closing:
+            return
+        if self._silence is None:
+            self.hold()
+        else:
+            self._silence.cancel()
+        self._silent_until_s = until_s
+        self._silence = loop.call_at(until_s, self._end_silence)
+
+    def _end_silence(self) -> None:
+        self._silence = None
+        self.release()
+
     def _note_awaited(self, request: Request, replied_s: float) -> None:
         queued_s, local_s, handled_s = request.timing
-        self._note_reply(request, replied_s, (queued_s, local_s, replied_s - handled_s, 0.0))
+        self._note_reply(request, replied_s, (queued_s, local_s, replied_s - handled_s, self._charged_s))
 
     # Bytes out
 

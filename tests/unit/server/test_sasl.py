@@ -19,6 +19,7 @@ from conformance.topics import wait_until
 from conformance.wire import ConnectionClosed, Wire
 from felice.config import ConfigError
 from felice.metadata import layout
+from felice.metadata.client_entity import ClientEntity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -377,8 +378,8 @@ def test_a_changed_password_counts_for_new_connections(broker: EmbeddedBroker, w
 def test_credentials_outlive_a_restart_in_kafkas_form(tmp_path: Path) -> None:
     with running(tmp_path) as broker:
         set_password(broker, "a/b", "secret")
-        node = broker.run(broker.broker._store.get(layout.user_config_path("a/b")))  # type: ignore[union-attr]
-    assert layout.user_config_path("a/b") == "/config/users/a%2Fb"
+        node = broker.run(broker.broker._store.get(layout.client_config_path(ClientEntity("a/b"))))  # type: ignore[union-attr]
+    assert layout.client_config_path(ClientEntity("a/b")) == "/config/users/a%2Fb"
     stored = layout.decode_config(node.data)["SCRAM-SHA-256"]
     assert stored.startswith(f"salt={base64.b64encode(b'salty').decode()},stored_key=")
     key = base64.b64encode(salted("SCRAM-SHA-256", "secret", b"salty", 4096)).decode()

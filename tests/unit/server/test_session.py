@@ -31,6 +31,7 @@ from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.large_requests import LargeRequests
 from felice.server.metrics.request_times import RequestMetrics
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
 from felice.server.turns import Turns
@@ -107,6 +108,7 @@ class Peer:
         self.turns = turns or Turns(still, lambda: config, lambda: [self.session])
         self.request_memory = request_memory or RequestMemory(config.queued_max_request_bytes)
         self.requests = RequestMetrics({KEY: API.DELETE_RECORDS, 0: API.PRODUCE})
+        self.quotas = ClientQuotas(self.turns._clock, lambda: config)
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -126,6 +128,7 @@ class Peer:
                 request_memory=self.request_memory,
                 image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
                 metrics=SimpleNamespace(requests=self.requests),
+                quotas=self.quotas,
             ),
         )
         self.on_check: Callable[[], None] = lambda: None

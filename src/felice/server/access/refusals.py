@@ -15,6 +15,11 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from felice.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntry,
+)
 from felice.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -47,6 +52,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from felice.protocol.messages.describe_acls import DescribeAclsResponse
+from felice.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from felice.protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
@@ -357,6 +363,24 @@ def altered_config(row: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestCo
 def describe_acls(request: Any, code: ErrorCode, context: RequestContext) -> DescribeAclsResponse:
     """Refuses DescribeAcls."""
     return DescribeAclsResponse(error_code=code, error_message=code.message)
+
+
+def describe_client_quotas(
+    request: Any, code: ErrorCode, context: RequestContext
+) -> DescribeClientQuotasResponse:
+    """Refuses DescribeClientQuotas."""
+    return DescribeClientQuotasResponse(error_code=code, error_message=code.message, entries=None)
+
+
+def alter_client_quotas(
+    request: AlterClientQuotasRequest, code: ErrorCode, context: RequestContext
+) -> AlterClientQuotasResponse:
+    """Refuses every entity of AlterClientQuotas, whose response has no error of its own."""
+    rows = [
+        AlteredEntry(error_code=code, error_message=code.message, entity=entry.entity)
+        for entry in request.entries
+    ]
+    return AlterClientQuotasResponse(entries=rows)
 
 
 def create_acls(request: CreateAclsRequest, code: ErrorCode, context: RequestContext) -> CreateAclsResponse:

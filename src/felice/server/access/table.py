@@ -134,6 +134,8 @@ GUARDS: Mapping[Api, Guard] = {
     API.DESCRIBE_ACLS: whole(cluster(_DESCRIBE), refuse.describe_acls),
     API.CREATE_ACLS: whole(cluster(_ALTER), refuse.create_acls),
     API.DELETE_ACLS: whole(cluster(_ALTER), refuse.delete_acls),
+    API.DESCRIBE_CLIENT_QUOTAS: whole(cluster(_DESCRIBE_CONFIGS), refuse.describe_client_quotas),
+    API.ALTER_CLIENT_QUOTAS: whole(cluster(_ALTER_CONFIGS), refuse.alter_client_quotas),
     # Groups
     API.FIND_COORDINATOR: special.find_coordinator,
     API.JOIN_GROUP: whole(_reads_group, refuse.join_group),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.metadata.client_entity import ClientEntity
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -41,8 +42,8 @@ async def _alter(
     result = AlterUserScramCredentialsResult(user=user)
     try:
         scram_users.check(user, changes)
-        await context.services.cluster_admin.change_user_config(
-            user, lambda current: scram_users.changed(current, changes)
+        await context.services.cluster_admin.change_client_config(
+            ClientEntity(user), lambda current: scram_users.changed(current, changes)
         )
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message

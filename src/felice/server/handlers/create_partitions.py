@@ -13,28 +13,36 @@ from felice.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from felice.server.pace import paced
+from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+
+_STRICT_QUOTA_FROM = 3
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Creates the partitions of one topic after the other. A topic that occurs twice gets INVALID_REQUEST."""
     times = Counter(topic.name for topic in request.topics)
     results = []
+    mutations = Mutations(context, _STRICT_QUOTA_FROM)
     distinct = {topic.name: topic for topic in request.topics}.values()
     async for topic in paced(distinct, context.services.env.clock):
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
-            await context.services.cluster_admin.create_partitions(
+            mutations.check()
+            added = await context.services.cluster_admin.create_partitions(
                 topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
             )
+            if not request.validate_only:
+                mutations.spend(added)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_time_ms, results=results)
 
 
 def _assignments(topic: CreatePartitionsTopic) -> list[list[int]] | None:

@@ -20,9 +20,12 @@ from felice.protocol.messages.create_topics import (
 )
 from felice.server.config_entries import ConfigEntry, topic_entries
 from felice.server.pace import paced
+from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+_STRICT_QUOTA_FROM = 6
 
 _Rows: TypeAlias = dict[tuple[str, str | None, int], CreatableTopicConfigs]
 
@@ -31,6 +34,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     """Creates one topic after the other, with pauses for other clients. With `validate_only` it only checks them."""
     times = Counter(topic.name for topic in request.topics)
     results = []
+    mutations = Mutations(context, _STRICT_QUOTA_FROM)
     shared: _Rows = {}
     distinct = {topic.name: topic for topic in request.topics}.values()
     async for topic in paced(distinct, context.services.env.clock):
@@ -38,15 +42,18 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
             requested = _new_topic(topic)
+            mutations.check()
             planned = await context.services.cluster_admin.create_topic(
                 requested, validate_only=request.validate_only
             )
+            if not request.validate_only:
+                mutations.spend(len(planned.partitions))
             results.append(_made(planned, request.validate_only, context, shared))
         except ApiError as error:
             results.append(
                 CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
             )
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=results)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -20,11 +20,13 @@ from felice.protocol.messages.delete_topics import (
 )
 from felice.protocol.primitives import ZERO_UUID
 from felice.server.pace import paced
+from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _DISABLED_CODE_FROM = 3
+_STRICT_QUOTA_FROM = 5
 
 # A topic as the request names it.
 TopicRef: TypeAlias = str | UUID
@@ -36,9 +38,10 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     refused = [_refused(topic) for topic in asked if _ref(topic) is None]
     times = Counter(ref for topic in asked if (ref := _ref(topic)) is not None)
     results = []
+    mutations = Mutations(context, _STRICT_QUOTA_FROM)
     async for ref in paced(_merge_duplicates(times, context), context.services.env.clock):
-        results.append(await _result(ref, times, context))
-    return DeleteTopicsResponse(responses=refused + results)
+        results.append(await _result(ref, times, context, mutations))
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=refused + results)
 
 
 def _ref(topic: DeleteTopicState) -> TopicRef | None:
@@ -66,7 +69,9 @@ def _merge_duplicates(times: Counter[TopicRef], context: RequestContext) -> list
     return [ref for ref in times if ref not in doubled]
 
 
-async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestContext) -> DeletableTopicResult:
+async def _result(
+    ref: TopicRef, times: Counter[TopicRef], context: RequestContext, mutations: Mutations
+) -> DeletableTopicResult:
     result = (
         DeletableTopicResult(name=None, topic_id=ref)
         if isinstance(ref, UUID)
@@ -77,7 +82,9 @@ async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestConte
         if times[ref] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         topic = _find(ref, context)
+        mutations.check()
         await context.services.cluster_admin.delete_topic(topic.name)
+        mutations.spend(len(topic.partitions))
         result.name, result.topic_id = topic.name, topic.topic_id
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message

@@ -24,7 +24,11 @@ def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Describes the requested users, or all that have a credential, in the order of their names."""
-    configs = context.services.image.user_configs
+    configs = {
+        entity.user: config
+        for entity, config in context.services.image.client_configs.items()
+        if entity.user and entity.client_id is None
+    }
     asked = Counter(user.name for user in request.users or ())
     users = sorted(asked) if asked else [user for user in sorted(configs) if _credentials(configs[user])]
     results = [_result(user, asked[user] > 1, configs.get(user, {})) for user in users]

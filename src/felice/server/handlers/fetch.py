@@ -94,6 +94,9 @@ class _Fetch:
         self._replica_epoch = state.replica_epoch if state else -1
         self._read_committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
+        if context.services.quotas.are_set and not self._is_from_follower:
+            allowed = context.services.quotas.max_fetch_bytes(context.principal.name, context.client_id or "")
+            self._max_bytes = min(self._max_bytes, allowed)
 
     @property
     def _is_from_follower(self) -> bool:

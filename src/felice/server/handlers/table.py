@@ -49,6 +49,8 @@ MODULES: dict[Api, str] = {
     API.DESCRIBE_ACLS: "describe_acls",
     API.CREATE_ACLS: "create_acls",
     API.DELETE_ACLS: "delete_acls",
+    API.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
+    API.ALTER_CLIENT_QUOTAS: "alter_client_quotas",
     API.DESCRIBE_CONFIGS: "describe_configs",
     API.ALTER_CONFIGS: "alter_configs",
     API.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",

@@ -48,7 +48,7 @@ class RequestMetrics:
 
     def times_of(self, api_key: int, message: object) -> RequestTimes:
         """Where the times of a request belong. Fetches of followers wait for new records most of the time."""
-        if api_key == API.FETCH.key and _is_from_follower(message):
+        if api_key == API.FETCH.key and is_from_follower(message):
             return self.follower_fetches
         return self.times[api_key]
 
@@ -57,7 +57,8 @@ class RequestMetrics:
         return sum(self.counts[api_key].values())
 
 
-def _is_from_follower(message: object) -> bool:
+def is_from_follower(message: object) -> bool:
+    """Whether a Fetch request comes from another broker."""
     state = getattr(message, "replica_state", None)
     found = getattr(message, "replica_id", -1) if state is None else state.replica_id
     return bool(found >= 0)

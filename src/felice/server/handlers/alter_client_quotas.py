@@ -1,0 +1,45 @@
+"""AlterClientQuotas (key 49): sets and removes quotas; each entity succeeds or fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntry,
+    EntryData,
+)
+from felice.server.pace import paced
+from felice.server.quotas.changes import changed_quotas
+from felice.server.quotas.entities import entity_of
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    """Changes one entity after the other."""
+    rows = []
+    async for entry in paced(request.entries, context.services.env.clock):
+        row = AlteredEntry(entity=entry.entity, error_message=None)
+        try:
+            await _alter(entry, request.validate_only, context)
+        except ApiError as error:
+            row.error_code, row.error_message = error.code, error.message
+        rows.append(row)
+    return AlterClientQuotasResponse(entries=rows)
+
+
+async def _alter(entry: EntryData, validate_only: bool, context: RequestContext) -> None:
+    entity = entity_of(entry.entity)
+    keys = [change.key for change in entry.ops]
+    if len(set(keys)) != len(keys):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "A quota appears twice among the changes of one entity")
+
+    def edit(current: Mapping[str, str]) -> Mapping[str, str]:
+        return changed_quotas(entity, current, entry.ops)
+
+    await context.services.cluster_admin.change_client_config(entity, edit, validate_only=validate_only)

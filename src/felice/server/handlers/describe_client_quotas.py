@@ -1,0 +1,49 @@
+"""DescribeClientQuotas (key 48): quotas of users, clients and addresses that match a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from felice.metadata.client_entity import ClientEntity
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from felice.server.quotas.entities import EntityFilter, rows_of
+from felice.server.quotas.limits import QuotaKind, number
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+    """Returns entities that have quotas; users that only have credentials are left out."""
+    try:
+        wanted = EntityFilter.of(request.components, strict=request.strict)
+    except ApiError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    entries = [
+        _entry(entity, values)
+        for entity, config in context.services.image.client_configs.items()
+        if wanted.matches(entity) and (values := dict(_values(config)))
+    ]
+    return DescribeClientQuotasResponse(entries=entries)
+
+
+def _values(config: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    for kind in QuotaKind:
+        value = number(config.get(kind.value))
+        if value is not None:
+            yield kind.value, value
+
+
+def _entry(entity: ClientEntity, values: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in rows_of(entity)],
+        values=[ValueData(key=key, value=value) for key, value in values.items()],
+    )

@@ -1,0 +1,96 @@
+"""Which quota applies to a client. Pure.
+
+Keeps true: Kafka's precedence, for each kind of quota alone: an entity without this quota does not hide a weaker one.
+
+| entity                        | counted for               |
+|-------------------------------|---------------------------|
+| user and client id            | each pair of them         |
+| user, default client id       | each pair                 |
+| user                          | the user                  |
+| default user and client id    | each pair                 |
+| default user, default client  | each pair                 |
+| default user                  | each user                 |
+| client id                     | the client id             |
+| default client id             | each client id            |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from felice.metadata.client_entity import DEFAULT, ClientEntity
+
+
+class QuotaKind(Enum):
+    """The keys of quotas. Their values are texts of numbers; `is_whole` says of which kind."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+    CONNECTIONS = "connection_creation_rate"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether fractions are refused."""
+        return self not in (QuotaKind.REQUEST, QuotaKind.MUTATION)
+
+
+CLIENT_KINDS = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST, QuotaKind.MUTATION)
+IP_KINDS = (QuotaKind.CONNECTIONS,)
+
+QuotaConfigs = Mapping[ClientEntity, Mapping[str, str]]
+
+
+class Client(NamedTuple):
+    """A user and a client id; None is left out: what shares a quota."""
+
+    user: str | None
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A quota, and the clients that share it."""
+
+    value: float
+    shared_by: Client
+
+
+def limit_of(configs: QuotaConfigs, kind: QuotaKind, user: str, client_id: str) -> Limit | None:
+    """The quota of a client; None if it has none."""
+    for entity, shared_by in _candidates(user, client_id):
+        value = number(configs.get(entity, {}).get(kind.value))
+        if value is not None:
+            return Limit(value, shared_by)
+    return None
+
+
+def limit_of_ip(configs: QuotaConfigs, ip: str) -> float | None:
+    """The connections per second that an address may open; None without a limit."""
+    for name in (ip, DEFAULT):
+        value = number(configs.get(ClientEntity(ip=name), {}).get(QuotaKind.CONNECTIONS.value))
+        if value is not None:
+            return value
+    return None
+
+
+def _candidates(user: str, client_id: str) -> Iterator[tuple[ClientEntity, Client]]:
+    pair = Client(user, client_id)
+    for named in (user, DEFAULT):
+        yield ClientEntity(named, client_id), pair
+        yield ClientEntity(named, DEFAULT), pair
+        yield ClientEntity(named), Client(user, None)
+    yield ClientEntity(client_id=client_id), Client(None, client_id)
+    yield ClientEntity(client_id=DEFAULT), Client(None, client_id)
+
+
+def number(text: str | None) -> float | None:
+    """The value of a quota; None if another program wrote something else than a number."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
