@@ -11,8 +11,9 @@ from felice.protocol.schema import EMPTY, FIRST_OWN_TAG, Field, FieldType, Schem
 _NO_DEFAULT = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False, "records": None}
 
 # Names of structs do not travel. Kafka's `TopicPartition` here is a topic with several partitions; that name is taken
-# by the pair of a topic and one partition (`felice.protocol.topic_partition`).
-_KAFKAS_NAMES = {"AssignedTopic": "TopicPartition"}
+# by the pair of a topic and one partition (`felice.protocol.topic_partition`). The request and the response of
+# AlterClientQuotas have different structs of one name.
+_KAFKAS_NAMES = {"AssignedTopic": "TopicPartition", "AlteredEntry": "EntryData"}
 
 
 @dataclass(frozen=True, slots=True)
