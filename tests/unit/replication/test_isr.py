@@ -292,3 +292,100 @@ def test_a_resignation_after_a_version_conflict_uses_the_new_state(
         assert await state_of(store) == (StateNode(3, 1, 9, (3,)), 2)
 
     run(scenario, monkeypatch)
+
+
+@pytest.mark.parametrize("act", [proposes, resigns])
+def test_a_store_that_does_not_answer_is_asked_again_after_a_pause(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    act: Callable[[Path, IsrWriter], None],
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(isr, "_RETRY_S", 0.15)
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2, 3))), ["before"])
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        began = asyncio.get_running_loop().time()
+        act(tmp_path, writer)
+        await writer.finish()
+        assert asyncio.get_running_loop().time() - began >= 0.14
+        assert (await state_of(store))[1] == 1
+
+    run(scenario, monkeypatch)
+    [reason] = [row.__dict__["reason"] for row in caplog.records if "reason" in row.__dict__]
+    assert "lost" in reason
+
+
+def test_nothing_is_written_after_the_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        before = StateNode(1, 0, 9, (1, 2, 3))
+        store = await store_with(before)
+        for act in (proposes, resigns):
+            path = tmp_path / act.__name__
+            path.mkdir()
+            writer = IsrWriter(store)
+            act(path, writer)
+            writer.stop()
+            await writer.finish()
+            writer._begin(writer._resign("t", TOPIC_ID, 0, 1, (1, 2, 3), ()))
+            await writer.finish()
+        assert await state_of(store) == (before, 0)
+
+    run(scenario, monkeypatch)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_write_whose_answer_was_lost_counts_only_if_the_node_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
+        partition, proposal = leading(tmp_path, 1, 2, 3)
+        # The same in-sync set, but of another leader epoch, is not this proposal.
+        await store.set(PATH, layout.encode_state(StateNode(1, 0 if is_ours else 1, 9, proposal.isr)))
+        writer = IsrWriter(store)
+        writer.propose(partition, proposal)
+        await writer.finish()
+        assert (writer.shrinks, writer.failures) == ((1, 0) if is_ours else (0, 1))
+        assert partition.isr == (proposal.isr if is_ours else (1, 2, 3))
+
+    run(scenario, monkeypatch)
+
+
+def test_a_partition_without_a_state_node_has_nothing_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
+        await store.delete(PATH)
+        writer = IsrWriter(store)
+        resigns(tmp_path, writer)
+        proposes(tmp_path, writer)
+        await writer.finish()
+        assert await store.exists(PATH) is None
+        assert writer.failures == 1
+
+    run(scenario, monkeypatch)
+
+
+def test_a_replica_that_joins_is_an_expansion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1,)), 2)
+        node = await store.exists(layout.broker_path(2))
+        assert node is not None
+        registered = node.created_zxid
+        partition = make(tmp_path)
+        lead(partition, 0, replicas=(1, 2), isr=(1,), partition_epoch=0)
+        assert partition.leader is not None
+        partition.on_follower_fetch(
+            2, 0, log_start_offset=0, broker_epoch=registered, current_leader_epoch=0, last_fetched_epoch=-1
+        )
+        proposal = partition.leader.propose_expansion(2, 0, lambda broker: registered)
+        assert proposal is not None
+        writer = IsrWriter(store)
+        writer.propose(partition, proposal)
+        await writer.finish()
+        assert (await state_of(store))[0].isr == partition.isr == (1, 2)
+        assert (writer.shrinks, writer.expansions, writer.failures) == (0, 1, 0)
+
+    run(scenario, monkeypatch)

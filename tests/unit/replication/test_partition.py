@@ -12,11 +12,12 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.env import SystemClock, SystemDisk
-from felice.log.answers import AppendInfo
+from felice.log.answers import AppendInfo, AppendOrigin
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.records.builder import BatchBuilder, build_batch
+from felice.records.builder import BatchBuilder, build_batch, build_control
+from felice.records.control import ControlType, EndTransactionMarker
 from felice.records.record import Record
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.divergence import Divergence
@@ -555,3 +556,44 @@ def test_cancelling_the_wait_for_a_flush_does_not_stop_the_flush(tmp_path: Path)
         assert partition.high_watermark == 2
 
     run(scenario)
+
+
+def test_only_the_coordinator_writes_control_batches(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+
+    def marker() -> bytes:
+        end = EndTransactionMarker(ControlType.ABORT, 0)
+        return build_control(end, producer_id=7, producer_epoch=0, timestamp_ms=NOW_MS)
+
+    with pytest.raises(ApiError):
+        partition.append(marker(), required_acks=1, now_ms=NOW_MS)
+    partition.append(marker(), required_acks=1, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert partition.log_end_offset == 1
+
+
+def test_a_batch_that_was_found_invalid_beforehand_is_not_appended(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+    verdict = ApiError(ErrorCode.INVALID_RECORD, "found on a thread")
+    with pytest.raises(ApiError, match="found on a thread"):
+        partition.append(batch(), required_acks=1, now_ms=NOW_MS, verdict=verdict)
+    assert partition.log_end_offset == 0
+
+
+def test_appends_and_their_failures_are_counted_by_kind(tmp_path: Path) -> None:
+    partition = make(tmp_path, TopicConfig(max_message_bytes=100))
+    lead(partition)
+    append(partition, 2)
+    too_large = bytes(build_batch([Record(0, NOW_MS, None, b"x" * 200)]))
+    damaged = batch()
+    damaged[-1] ^= 1
+    invalid = ApiError(ErrorCode.INVALID_RECORD, "")
+    for records, verdict in ((too_large, None), (bytes(damaged), None), (batch(), invalid)):
+        with pytest.raises(ApiError):
+            partition.append(records, required_acks=1, now_ms=NOW_MS, verdict=verdict)
+    traffic = partition.traffic
+    assert (traffic.produce_requests, traffic.messages_in, traffic.bytes_in) == (4, 2, len(batch(2)))
+    assert (traffic.bytes_rejected, traffic.failed_produce_requests) == (len(too_large), 1)
+    partition.fetch(0, 100)
+    assert traffic.fetch_requests == 1

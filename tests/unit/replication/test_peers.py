@@ -12,7 +12,8 @@ import pytest
 
 from felice.env import SystemClock, SystemNetwork
 from felice.protocol.api import API
-from felice.protocol.frames import encode_response
+from felice.protocol.frames import decode_request_header, encode_response
+from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from felice.replication.peers import Destination, Link, Peers, PeerUnavailable
@@ -211,3 +212,109 @@ def test_a_broker_that_knows_only_our_oldest_version_gets_requests_in_it() -> No
     with FakeBroker(ranges={API.LIST_OFFSETS.key: (oldest, oldest)}) as broker:
         run(scenario)
         assert [version for _, version in broker.requests][-1] == oldest
+
+
+def test_a_connection_to_a_broker_that_stays_is_kept() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        await cluster.ask()
+        for _ in range(3):
+            cluster.peers.follow()
+            await cluster.ask()
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        run(scenario)
+        assert len(broker.asked(ApiVersionsRequest)) == 1
+
+
+def test_lanes_do_not_wait_for_each_other() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        slow = asyncio.ensure_future(cluster.ask(30))
+        await until(lambda: broker.asked(ListOffsetsRequest))
+        request = ListOffsetsRequest(replica_id=2)
+        assert (await cluster.peers.call(2, API.LIST_OFFSETS, request, 5, lane="other")).topics == []
+        assert not slow.done()
+        await cluster.peers.close()
+        with pytest.raises(PeerUnavailable, match="this broker stops"):
+            await slow
+
+    with FakeBroker() as broker:
+        broker.script(ListOffsetsRequest, Hang)
+        run(scenario)
+        assert [request.replica_id for request in broker.asked(ListOffsetsRequest)] == [1, 2]
+        assert len(broker.asked(ApiVersionsRequest)) == 2
+
+
+def test_a_request_at_its_deadline_closes_the_connection_for_all() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        late, other = cluster.ask(0.1), cluster.ask(30)
+        found = await asyncio.gather(late, other, return_exceptions=True)
+        reason = f"127.0.0.1:{broker.port}: no answer to ListOffsets in 0.1 s"
+        assert [str(error).endswith(reason) for error in found] == [True, True]
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        broker.script(ListOffsetsRequest, Hang)
+        run(scenario)
+
+
+def test_a_broker_whose_versions_are_unknown_is_not_asked() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        with pytest.raises(PeerUnavailable, match="closed"):
+            await cluster.ask()
+        assert (await cluster.ask()).topics == []
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        broker.script(ApiVersionsRequest, Disconnect)
+        run(scenario)
+
+
+def test_an_attempt_that_succeeds_ends_the_growth_of_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        network = RefusingNetwork()
+        cluster = Cluster(broker.port, network)
+        for _ in range(2):
+            with pytest.raises(PeerUnavailable):
+                await cluster.ask()
+        cluster.peers._network = SystemNetwork()
+        assert (await cluster.ask()).topics == []
+        [lane] = cluster.peers._lanes.values()
+        assert lane.backoff_s == 0.05
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        run(scenario)
+
+
+def test_requests_after_the_stop_are_refused_at_once() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(9, RefusingNetwork())
+        await cluster.peers.close()
+        with pytest.raises(PeerUnavailable, match="broker 2 is not there"):
+            await cluster.ask()
+
+    run(scenario)
+
+
+def test_the_client_id_names_this_broker() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        await cluster.ask()
+        await cluster.peers.close()
+
+    clients: list[str | None] = []
+    with FakeBroker() as broker:
+        answer = broker._answer
+
+        async def noted(frame: bytes, writer: Any) -> bool:
+            clients.append(decode_request_header(frame)[0].client_id)
+            return await answer(frame, writer)
+
+        broker._answer = noted  # type: ignore[method-assign]
+        run(scenario)
+    assert clients == ["broker-1", "broker-1"]
