@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("mutmut", reason="mutmut makes the mutants")
 
+from mutation import trial
 from mutation.trial import PACKAGES, ending_in_children
 
 
@@ -29,3 +30,18 @@ def test_a_forked_process_that_exits_in_its_tests_ends_there_and_has_noticed_the
         os._exit(99)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(("packages", "is_kept"), [("client log", True), ("log", False), ("client", False)])
+def test_mutants_are_made_again_for_other_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: str, is_kept: bool
+) -> None:
+    """Of another package the workplace has copies without mutants."""
+    monkeypatch.setattr(trial, "WORKPLACE", tmp_path / "mutants")
+    monkeypatch.setattr(trial, "_ALL_MADE", tmp_path / "mutants" / "all-made")
+    (tmp_path / "mutants").mkdir()
+    made = tmp_path / "mutants" / "module.py"
+    made.touch()
+    trial._ALL_MADE.write_text("client log")
+    trial._clear_workplace(packages)
+    assert made.exists() == is_kept

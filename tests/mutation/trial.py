@@ -52,7 +52,7 @@ PACKAGES = {
 }
 WORKPLACE = Path("mutants")
 _SOURCES = Path("src/felice")
-# Without this file the last run ended while it wrote mutants.
+# Names the packages whose mutants are all there. Without this file the last run ended while it wrote mutants.
 _ALL_MADE = WORKPLACE / "all-made"
 
 
@@ -79,27 +79,36 @@ def package_of(target: str) -> str:
 
 def generate(targets: Sequence[str]) -> list[str]:
     """Writes every mutant of the targets' packages below `mutants/` and returns their names."""
-    config().only_mutate = [f"{_SOURCES}/{package_of(target)}/*" for target in targets]
+    packages = " ".join(sorted({package_of(target) for target in targets}))
+    config().only_mutate = [f"{_SOURCES}/{package}/*" for package in packages.split()]
     operators.install()
     steady.install()
-    _clear_workplace()
+    _clear_workplace(packages)
     with _quiet():
         mutmut.copy_src_dir()
         mutmut.copy_also_copy_files()
         mutmut.create_mutants(1)
-    _ALL_MADE.touch()
+    _ALL_MADE.write_text(packages)
     return [name for _, name, _ in mutmut.collect_source_file_mutation_data(mutant_names=())[0]]
 
 
-def _clear_workplace() -> None:
-    """Keeps the mutants of files that did not change, which take a minute to make, and nothing else."""
-    operators_changed = Path(operators.__file__).stat().st_mtime
-    if not _ALL_MADE.exists() or _ALL_MADE.stat().st_mtime < operators_changed:
+def _clear_workplace(packages: str) -> None:
+    """Keeps the mutants of files that did not change, which take a minute to make, and nothing else.
+
+    mutmut takes a copy without mutants, which it made for a run of other packages, for a file that did not change.
+    """
+    if not _is_reusable(packages):
         shutil.rmtree(WORKPLACE, ignore_errors=True)
     shutil.rmtree(WORKPLACE / "tests", ignore_errors=True)
     for leftover in [_ALL_MADE, WORKPLACE / "mutmut.log", *_without_source()]:
         leftover.unlink(missing_ok=True)
     WORKPLACE.mkdir(exist_ok=True)
+
+
+def _is_reusable(packages: str) -> bool:
+    if not _ALL_MADE.exists() or _ALL_MADE.read_text() != packages:
+        return False
+    return _ALL_MADE.stat().st_mtime >= Path(operators.__file__).stat().st_mtime
 
 
 def _without_source() -> list[Path]:
