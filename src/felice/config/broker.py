@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from felice.config.broker_options import BrokerOptions
 from felice.config.option import (
     ConfigError,
     Kind,
     Option,
+    OptionValue,
     Scope,
+    construct,
     options_of,
     parse_all,
 )
@@ -57,7 +58,7 @@ class Listener:
 class BrokerConfig(BrokerOptions):
     """The effective configuration of one broker. Defaults are Kafka 4.3's."""
 
-    topic_overrides: Mapping[str, Any] = field(default_factory=dict)
+    topic_overrides: Mapping[str, OptionValue] = field(default_factory=dict)
     """Defaults of topic options that this broker sets, by the attribute of `TopicConfig`."""
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The texts from which the configuration was parsed, by option name."""
@@ -72,8 +73,9 @@ class BrokerConfig(BrokerOptions):
         values = parse_all(_OWN_OPTIONS, resolved)
         prefixed = _checked_prefixed(properties)
         other = {name: text for name, text in properties.items() if name not in known | prefixed}
-        config = cls(
-            **values,
+        config = construct(
+            cls,
+            values,
             topic_overrides=_topic_overrides(known),
             originals=known | prefixed,
             without_effect=other,
@@ -81,7 +83,7 @@ class BrokerConfig(BrokerOptions):
         config._check()
         return config, list(other)
 
-    def topic_defaults(self) -> Mapping[str, Any]:
+    def topic_defaults(self) -> Mapping[str, OptionValue]:
         """Values that this broker sets as defaults of topics, by the attribute of `TopicConfig`."""
         return self.topic_overrides
 
@@ -252,7 +254,9 @@ def _topic_synonym_options() -> dict[str, Option]:
         for name, factor in topic_option.synonyms:
             best, coarsest = (name == topic_option.synonyms[index][0] for index in (0, -1))
             has_default = coarsest and name not in _WITHOUT_DEFAULT
-            in_units = topic_option.default // factor if factor != 1 else topic_option.default
+            in_units = topic_option.default
+            if factor != 1 and isinstance(in_units, int):
+                in_units //= factor
             found[name] = dataclasses.replace(
                 topic_option,
                 name=name,
@@ -299,13 +303,15 @@ def _resolve_synonyms(known: Mapping[str, str]) -> dict[str, str]:
     return resolved
 
 
-def _topic_overrides(known: Mapping[str, str]) -> dict[str, Any]:
-    overrides: dict[str, Any] = {}
+def _topic_overrides(known: Mapping[str, str]) -> dict[str, OptionValue]:
+    overrides: dict[str, OptionValue] = {}
     for topic_option in TOPIC_OPTIONS.values():
         for name, factor in topic_option.synonyms:
             if name in known:
                 value = BROKER_OPTIONS[name].parse(known[name])
                 # -1 means 'no limit' in every unit, so it is not converted.
-                overrides[topic_option.attribute] = value * factor if factor != 1 and value > 0 else value
+                if factor != 1 and isinstance(value, int) and value > 0:
+                    value *= factor
+                overrides[topic_option.attribute] = value
                 break
     return overrides

@@ -13,12 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-T = TypeVar("T")
+OptionValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+"""The typed value of an option; None if it is not set and has no default."""
+
+T = TypeVar("T", bound=OptionValue)
+C = TypeVar("C")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -76,7 +80,7 @@ class Option:
 
     name: str
     kind: Kind
-    default: Any
+    default: OptionValue
     doc: str
     scope: Scope = Scope.READ_ONLY
     minimum: float | None = None
@@ -85,14 +89,14 @@ class Option:
     synonyms: tuple[tuple[str, int], ...] = ()
     """Broker options that set this option's value if it is not set itself, strongest first. Each has the factor to this
     option's unit: one `log.retention.hours` is 3,600,000 `retention.ms`."""
-    internal_check: Callable[[Any], str | None] | None = None
+    internal_check: Callable[..., str | None] | None = None
 
     @property
     def attribute(self) -> str:
         """The name of the field that declares this option in its config class."""
         return self.name.replace(".", "_").replace("-", "_")
 
-    def parse(self, text: str | None) -> Any:
+    def parse(self, text: str | None) -> OptionValue:
         """Returns the typed value of `text`. Raises `ConfigError`."""
         if text is None:
             if self.default is None:
@@ -102,27 +106,30 @@ class Option:
         self._check(value)
         return value
 
-    def _check(self, value: Any) -> None:
-        if self.minimum is not None and value < self.minimum:
-            raise ConfigError(self.name, value, f"Value must be at least {self.minimum}")
-        if self.maximum is not None and value > self.maximum:
-            raise ConfigError(self.name, value, f"Value must be no more than {self.maximum}")
+    def _check(self, value: OptionValue) -> None:
+        if isinstance(value, int | float):
+            if self.minimum is not None and value < self.minimum:
+                raise ConfigError(self.name, value, f"Value must be at least {self.minimum}")
+            if self.maximum is not None and value > self.maximum:
+                raise ConfigError(self.name, value, f"Value must be no more than {self.maximum}")
         if self.choices:
-            for item in value if self.kind is Kind.LIST else [value]:
+            for item in value if isinstance(value, tuple) else (value,):
                 if item not in self.choices:
                     raise ConfigError(self.name, item, f"String must be one of: {', '.join(self.choices)}")
         if self.internal_check and (fault := self.internal_check(value)):
             raise ConfigError(self.name, value, fault)
 
-    def format(self, value: Any) -> str | None:
+    def format(self, value: object) -> str | None:
         """Returns the text of a typed value, as Kafka prints it."""
         if value is None:
             return None
-        if self.kind is Kind.BOOLEAN:
+        if isinstance(value, bool):
             return "true" if value else "false"
-        if self.kind is Kind.LIST:
+        if isinstance(value, tuple):
             return ",".join(value)
-        return _format_double(value) if self.kind is Kind.DOUBLE else str(value)
+        if self.kind is Kind.DOUBLE and isinstance(value, int | float):
+            return _format_double(value)
+        return str(value)
 
 
 class _Facts(TypedDict, total=False):
@@ -133,12 +140,19 @@ class _Facts(TypedDict, total=False):
     maximum: float | None
     choices: tuple[str, ...]
     synonyms: tuple[tuple[str, int], ...]
-    internal_check: Callable[[Any], str | None] | None
 
 
-def option(name: str, kind: Kind, default: T, doc: str, **facts: Unpack[_Facts]) -> T:
+def option(
+    name: str,
+    kind: Kind,
+    default: T,
+    doc: str,
+    *,
+    internal_check: Callable[[T], str | None] | None = None,
+    **facts: Unpack[_Facts],
+) -> T:
     """Declares a field of a config class. The field has the name of the option, with `_` instead of `.`."""
-    declared = Option(name, kind, default, doc, **facts)
+    declared = Option(name, kind, default, doc, internal_check=internal_check, **facts)
     # A password must not appear in the text of a configuration, which errors and logs may contain.
     shown = kind is not Kind.PASSWORD
     field: T = dataclasses.field(default=default, repr=shown, metadata={"option": declared})
@@ -155,13 +169,18 @@ def options_of(config_class: type[DataclassInstance]) -> dict[str, Option]:
     return {found.name: found for _, found in declared}
 
 
-def parse_all(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
+def parse_all(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, OptionValue]:
     """Returns typed values by attribute name, for the properties that `options` contains."""
     return {
         options[name].attribute: options[name].parse(text)
         for name, text in properties.items()
         if name in options
     }
+
+
+def construct(config_class: Callable[..., C], values: Mapping[str, OptionValue], **others: object) -> C:
+    """An instance of a config class with these parsed values; other fields keep their defaults."""
+    return config_class(**values, **others)
 
 
 def _parse_boolean(declared: Option, text: str) -> bool:
@@ -200,7 +219,7 @@ def _parse_list(declared: Option, text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",")) if text else ()
 
 
-_PARSERS: dict[Kind, Callable[[Option, str], Any]] = {
+_PARSERS: dict[Kind, Callable[[Option, str], OptionValue]] = {
     Kind.BOOLEAN: _parse_boolean,
     Kind.STRING: lambda _, text: text,
     Kind.INT: _parse_integer,

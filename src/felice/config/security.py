@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas
-from felice.config.option import ConfigError, Kind, Option, Scope, option, options_of, parse_all
+from felice.config.option import ConfigError, Kind, Option, Scope, construct, option, options_of, parse_all
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -265,12 +265,12 @@ class ListenerSecurity:
     @property
     def options(self) -> SecurityOptions:
         """The options of this listener."""
-        return SecurityOptions(**parse_all(OPTIONS, {**self.of_all, **self.own}))
+        return construct(SecurityOptions, parse_all(OPTIONS, {**self.of_all, **self.own}))
 
     def options_of_mechanism(self, mechanism: str) -> SecurityOptions:
         """The options of one of the SASL mechanisms of this listener."""
         texts = {**self.of_all, **self.own, **self.of_mechanisms.get(mechanism, {})}
-        return SecurityOptions(**parse_all(OPTIONS, texts))
+        return construct(SecurityOptions, parse_all(OPTIONS, texts))
 
     @property
     def client_auth(self) -> str:

@@ -9,9 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from felice.config.option import LONG_MAX, ConfigError, Kind, Option, Scope, option, options_of, parse_all
+from felice.config.option import (
+    LONG_MAX,
+    ConfigError,
+    Kind,
+    Option,
+    OptionValue,
+    Scope,
+    construct,
+    option,
+    options_of,
+    parse_all,
+)
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -26,7 +37,7 @@ def _replica_list_fault(replicas: tuple[str, ...]) -> str | None:
 class TopicDefaults(Protocol):
     """A broker configuration as the source of topic defaults."""
 
-    def topic_defaults(self) -> Mapping[str, Any]:
+    def topic_defaults(self) -> Mapping[str, OptionValue]:
         """Typed values by the attribute of `TopicConfig`."""
         ...
 
@@ -368,9 +379,9 @@ class TopicConfig:
         for name in properties:
             if name not in TOPIC_OPTIONS:
                 raise ConfigError(name, properties[name], "Unknown topic config name")
-        values: dict[str, Any] = dict(broker.topic_defaults()) if broker else {}
+        values = dict(broker.topic_defaults()) if broker else {}
         values.update(parse_all(TOPIC_OPTIONS, properties))
-        return cls(**values)
+        return construct(cls, values)
 
 
 TOPIC_OPTIONS: dict[str, Option] = options_of(TopicConfig)

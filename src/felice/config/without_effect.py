@@ -8,16 +8,14 @@ Keeps true: the values that DescribeConfigs shows for these options are true of 
 
 from __future__ import annotations
 
-from typing import Any
-
-from felice.config.option import INT_MAX, Kind, Option, Scope
+from felice.config.option import INT_MAX, Kind, Option, OptionValue, Scope
 
 
-def _fixed(name: str, kind: Kind, value: Any, doc: str) -> Option:
+def _fixed(name: str, kind: Kind, value: OptionValue, doc: str) -> Option:
     return Option(name, kind, value, doc)
 
 
-def _settable(name: str, kind: Kind, default: Any, doc: str, minimum: float | None = None) -> Option:
+def _settable(name: str, kind: Kind, default: OptionValue, doc: str, minimum: float | None = None) -> Option:
     return Option(name, kind, default, doc, scope=Scope.CLUSTER_WIDE, minimum=minimum)
 
 

@@ -10,9 +10,9 @@ How:        many decisions share a transaction. After a version conflict they ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from felice.controller.duties import MAX_STATES_PER_TRANSACTION, Decision, StateChange, TopicChange
 from felice.metadata import (
@@ -48,7 +48,7 @@ class EpochPassed(Exception):
     """The controller epoch that guarded a write is over; nothing was written."""
 
 
-def answering(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def answering(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[None, None, T]]:
     """Decorates a call made for a client: errors of the store become errors of the protocol."""
 
     @wraps(call)

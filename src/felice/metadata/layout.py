@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -310,7 +309,7 @@ def decode_controller(data: bytes) -> int:
 
 def encode_topic(node: TopicNode) -> bytes:
     """Content of a topic's node: version 3 with a topic id, version 1 without, as Kafka before 2.8 wrote it."""
-    value: dict[str, Any] = {"version": 3 if node.topic_id else 1}
+    value: dict[str, object] = {"version": 3 if node.topic_id else 1}
     if node.topic_id:
         value["topic_id"] = format_uuid(node.topic_id)
     value["partitions"] = _replicas(node.partitions)
@@ -426,7 +425,7 @@ def decode_features(data: bytes) -> dict[str, int]:
     return {name: int(level) for name, level in value["features"].items()}
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 

@@ -6,8 +6,9 @@ Keeps true:  each API has one row. `versions` is the range that the declarations
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from felice.protocol.messages import (
     add_offsets_to_txn,
@@ -73,8 +74,8 @@ class Api:
 
     key: int
     name: str
-    request: type[Any]
-    response: type[Any]
+    request: type[object]
+    response: type[object]
     versions: Versions
     advertised: Versions
     flexible_from: int | None
@@ -96,6 +97,11 @@ class Api:
         """Returns 2 (with a tag buffer) for flexible versions, otherwise 1."""
         return 2 if self.is_flexible(version) else 1
 
+    def refusal(self, error_code: int) -> object:
+        """A response with this top-level error and no rows. Raises TypeError if the response has no such field."""
+        response: Callable[..., object] = self.response
+        return response(error_code=error_code)
+
     def response_header_version(self, version: int) -> int:
         """Returns 1 (with a tag buffer) for flexible versions, otherwise 0.
 
@@ -104,12 +110,24 @@ class Api:
         return 1 if version in self.flexible and self.key != API_VERSIONS_KEY else 0
 
 
-def _api(request: type[Any], response: type[Any], advertised: str | None = None) -> Api:
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedApi(Api, Generic[Q, A]):
+    """An API with the types of its request and response, so that a call of it has a typed result."""
+
+    request: type[Q]
+    response: type[A]
+
+
+def _api(request: type[Q], response: type[A], advertised: str | None = None) -> TypedApi[Q, A]:
     schema = schema_of(request)
     flexible = schema.flexible
     offered = schema.versions if advertised is None else Versions.parse(advertised)
     accepted = schema.versions & offered
-    return Api(
+    return TypedApi(
         key=schema.api_key,
         name=schema.name.removesuffix("Request"),
         request=request,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from felice.protocol.decoder import compile_decoder
 from felice.protocol.encoder import compile_element_encoder, compile_encoder
@@ -163,7 +163,8 @@ def _encoder(cls: type, version: int) -> Compiled:
 
 def _explain_decode(cls: type, version: int, compiled: Compiled, error: Exception, end: int) -> NoReturn:
     fields, local = compiled.fields_at(error.__traceback__)
-    position: int = local.get("pos", 0)
+    position = local.get("pos", 0)
+    assert isinstance(position, int)
     name = fields[0][0] if fields else "message"
     reason = str(error)
     if isinstance(error, TooManyElements):
@@ -181,12 +182,12 @@ def _explain_decode(cls: type, version: int, compiled: Compiled, error: Exceptio
 
 
 def _explain_encode(cls: type, version: int, compiled: Compiled, error: Exception) -> NoReturn:
-    fields, local = compiled.fields_at(error.__traceback__)
+    fields, _ = compiled.fields_at(error.__traceback__)
     names = ", ".join(dict.fromkeys(path for path, _ in fields if path)) or "message"
-    raise UnencodableMessage(_label(cls, version), names, _reason(error, local)) from None
+    raise UnencodableMessage(_label(cls, version), names, _reason(error)) from None
 
 
-def _reason(error: Exception, local: dict[str, Any]) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, Fault):
         return str(error)
     return f"a value of the wrong type or range ({error})"

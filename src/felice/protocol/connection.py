@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from felice.protocol.api import API, Api
 from felice.protocol.codec import ANY_NUMBER, Part, decode_prefix
@@ -151,7 +150,7 @@ class Request:
     version: int
     correlation_id: int
     client_id: str | None
-    message: Any
+    message: object
     size_bytes: int
     reply: list[Part] | None = None
     undecoded: memoryview | None = None
@@ -291,7 +290,7 @@ class Response:
     correlation_id: int
     api: Api
     version: int
-    message: Any
+    message: object
 
 
 class ClientConnection:

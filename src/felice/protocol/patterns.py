@@ -10,7 +10,7 @@ The first pattern imports RE2, so a broker that never receives a pattern does no
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Protocol
 
 PATTERN_MAX_MEMORY_BYTES = 256 * 1024
 """Memory for the program of one pattern and the states of its matching. RE2's own default is 8 MiB."""
@@ -26,11 +26,11 @@ class PatternError(ValueError):
 class Pattern(Protocol):
     """The methods of a compiled pattern that Felice uses; `re` and RE2 both have them."""
 
-    def fullmatch(self, text: str, /) -> Any:
+    def fullmatch(self, text: str, /) -> object | None:
         """A match of the whole text, or None."""
         ...
 
-    def match(self, text: str, /) -> Any:
+    def match(self, text: str, /) -> object | None:
         """A match that begins where the text begins, or None."""
         ...
 

@@ -105,7 +105,7 @@ class Field:
     versions: Versions
     nullable: Versions
     tag: int | None
-    default: Any
+    default: object
     ignorable: bool
 
 
@@ -135,7 +135,7 @@ class _Spec:
     versions: str
     nullable: str
     tag: int | None
-    default: Any
+    default: object
     ignorable: bool
 
     def named(self, name: str) -> Field:
@@ -250,10 +250,10 @@ def array(
     return cast(list[T], _Spec(kind, versions, nullable, tag, default, ignorable))
 
 
-def _element(of: Callable[..., Any], may_be_encoded: bool) -> FieldType:
+def _element(of: Callable[..., object], may_be_encoded: bool) -> FieldType:
     if isinstance(of, type):
         return FieldType("struct", of, may_be_encoded=may_be_encoded)
-    names: dict[Callable[..., Any], str] = {boolean: "bool", binary: "bytes", uid: "uuid"}
+    names: dict[Callable[..., object], str] = {boolean: "bool", binary: "bytes", uid: "uuid"}
     return FieldType(names.get(of, of.__name__))
 
 
@@ -343,7 +343,7 @@ def _init_on_first_use(self: object, **values: object) -> None:
 
 def _compile_init(schema: Schema) -> Callable[..., None]:
     parameters, lines = [], ["    pass"]
-    namespace: dict[str, Any] = {"EMPTY": EMPTY}
+    namespace: dict[str, object] = {"EMPTY": EMPTY}
     for field in schema.fields:
         fresh = _fresh(field, namespace)
         namespace[f"default_{field.name}"] = field.default
@@ -355,7 +355,7 @@ def _compile_init(schema: Schema) -> Callable[..., None]:
     return cast(Callable[..., None], namespace["__init__"])
 
 
-def _fresh(field: Field, namespace: dict[str, Any]) -> str | None:
+def _fresh(field: Field, namespace: dict[str, object]) -> str | None:
     if field.default is not EMPTY:
         return None
     if field.type.kind == "array":

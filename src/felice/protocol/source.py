@@ -19,10 +19,10 @@ from typing import Any
 class Compiled:
     """A compiled function, and for each of its lines the fields that it handles, with their widths."""
 
-    call: Callable[..., Any]
+    call: Callable[..., Any]  # generated code: its types depend on the message
     lines: list[list[tuple[str, int]]]
 
-    def fields_at(self, traceback: TracebackType | None) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    def fields_at(self, traceback: TracebackType | None) -> tuple[list[tuple[str, int]], dict[str, object]]:
         """Return the fields of the line at which an exception left this function, and the local variables there."""
         while traceback is not None:
             if traceback.tb_frame.f_code is self.call.__code__:
@@ -35,7 +35,7 @@ class Compiled:
 class Source:
     """The lines of one function, and the constants that they use."""
 
-    namespace: dict[str, Any]
+    namespace: dict[str, object]
     text: list[str] = field(default_factory=list)
     lines: list[list[tuple[str, int]]] = field(default_factory=list)
     depth: int = 0
@@ -77,4 +77,6 @@ class Source:
     def compile(self, name: str, label: str) -> Compiled:
         """Execute the source and return its function."""
         exec(compile("\n".join(self.text), f"<{label}>", "exec"), self.namespace)
-        return Compiled(self.namespace[name], self.lines)
+        function = self.namespace[name]
+        assert callable(function)
+        return Compiled(function, self.lines)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from felice.env import Clock, Network
 from felice.env.network import set_no_delay
-from felice.protocol.api import API, Api
+from felice.protocol.api import API, TypedApi
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection
 from felice.protocol.messages.api_versions import ApiVersionsRequest
@@ -42,6 +42,9 @@ class Destination:
     epoch: int
 
 
+Q = TypeVar("Q")
+A = TypeVar("A")
+
 DestinationOf = Callable[[int], Destination | None]
 
 
@@ -53,7 +56,7 @@ class Link(asyncio.BufferedProtocol):
         self.is_closed = False
         self._address = f"{destination.host}:{destination.port}"
         self._frames = ClientConnection(client_id, _MAX_RESPONSE_BYTES)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, asyncio.Future[object]] = {}
         self._versions: dict[int, tuple[int, int]] = {}
         self._transport: asyncio.Transport | None = None
 
@@ -62,7 +65,7 @@ class Link(asyncio.BufferedProtocol):
         response = await self.call_version(API.API_VERSIONS, 0, ApiVersionsRequest(), timeout_s)
         self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
-    async def call(self, api: Api, message: object, timeout_s: float) -> Any:
+    async def call(self, api: TypedApi[Q, A], message: Q, timeout_s: float) -> A:
         """Sends a request in the newest version that both brokers know, and returns the response message."""
         low, high = self._versions.get(api.key, (0, -1))
         version = min(high, api.versions.max)
@@ -70,17 +73,17 @@ class Link(asyncio.BufferedProtocol):
             raise PeerUnavailable(f"{self._address} does not know {api.name}")
         return await self.call_version(api, version, message, timeout_s)
 
-    async def call_version(self, api: Api, version: int, message: object, timeout_s: float) -> Any:
+    async def call_version(self, api: TypedApi[Q, A], version: int, message: Q, timeout_s: float) -> A:
         """The same in a given version. After a timeout the link is closed. Raises `PeerUnavailable`."""
         if self.is_closed or self._transport is None:
             raise PeerUnavailable(f"{self._address}: the connection is closed")
         number, parts = self._frames.send(api, version, message)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._transport.write(join_parts(parts))
         try:
             async with asyncio.timeout(timeout_s):
-                return await future
+                response = await future
         except TimeoutError:
             reason = f"{self._address}: no answer to {api.name} in {timeout_s:.3g} s"
             # The broker may have disappeared silently: only a new connection can tell.
@@ -88,6 +91,8 @@ class Link(asyncio.BufferedProtocol):
             raise PeerUnavailable(reason) from None
         finally:
             self._waiting.pop(number, None)
+        assert isinstance(response, api.response)
+        return response
 
     def close(self, reason: str) -> None:
         """Ends the connection; waiting calls raise `PeerUnavailable` with `reason`. Closing twice has no effect."""
@@ -151,8 +156,8 @@ class Peers:
         self._is_closed = False
 
     async def call(
-        self, broker_id: int, api: Api, message: object, timeout_s: float, *, lane: str = ""
-    ) -> Any:
+        self, broker_id: int, api: TypedApi[Q, A], message: Q, timeout_s: float, *, lane: str = ""
+    ) -> A:
         """Sends a request and returns its reply; raises `PeerUnavailable`."""
         link = await self._link(broker_id, lane)
         return await link.call(api, message, timeout_s)

@@ -128,7 +128,8 @@ class AutoTopics:
         Kafka uses the brokers' default of 1: then the failure of one broker can lose an acknowledged commit.
         """
         config = self._settings.config
-        asked = int(config.topic_defaults().get("min_insync_replicas", 1))
+        asked = config.topic_defaults().get("min_insync_replicas", 1)
+        assert isinstance(asked, int)
         is_set = "min.insync.replicas" in config.originals
         return asked if is_set or replicas < _REPLICAS_FOR_SAFETY else max(asked, _MIN_ISR_OF_OFFSETS)
 

@@ -15,8 +15,8 @@ from typing import Any
 from felice.protocol.api import API
 from felice.protocol.connection import ProtocolViolation, Request, ServerConnection
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from felice.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from felice.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from felice.protocol.schema import schema_of
 from felice.security.sasl.exchange import Answer, Exchange, Phase
 from felice.server.closings import Closing
@@ -65,7 +65,7 @@ class SaslSession(Session):
         return _token_response(self._exchange.on_token(b"", self._clock.now_ms()))
 
     def _authenticate(self, request: Request, now_ms: int) -> Any:
-        if request.api is API.SASL_HANDSHAKE and request.message is not None:
+        if isinstance(request.message, SaslHandshakeRequest):
             answer = self._exchange.on_handshake(request.message.mechanism, request.version, now_ms)
             self._sasl.takes_raw_frames = self._exchange.phase is Phase.RAW_TOKENS
             response = SaslHandshakeResponse(error_code=answer.error, mechanisms=self._exchange.mechanisms)
@@ -83,7 +83,9 @@ class SaslSession(Session):
         is_raw = request.version == _RAW_VERSION
         if not is_raw and self._exchange.phase is not Phase.TOKENS:
             return self._refuse_other(request)
-        token = request.message if is_raw else bytes(request.message.auth_bytes)
+        message = request.message
+        token = bytes(message.auth_bytes) if isinstance(message, SaslAuthenticateRequest) else message
+        assert isinstance(token, bytes)
         answer = self._exchange.on_token(token, now_ms)
         if self._exchange.phase is Phase.OPEN:
             self._open()
@@ -104,7 +106,7 @@ class SaslSession(Session):
         reason = f"{request.api.name} came before the login had succeeded"
         fields = schema_of(request.api.response).fields
         if was_waiting_for_token and any(field.name == "error_code" for field in fields):
-            response = request.api.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            response = request.api.refusal(ErrorCode.ILLEGAL_SASL_STATE)
             return self._answer_later(response, reason)
         return self._close_later(reason)
 

@@ -197,7 +197,7 @@ def refused(fault: Fault, handle: Handle, request: object, context: RequestConte
     if api.key in _READS:
         return _read_then_overwrite(fault, handle(request, context), context)
     build = _FROM_REQUEST.get(api.key)
-    return build(request, fault.error) if build else api.response(error_code=fault.error)
+    return build(request, fault.error) if build else api.refusal(fault.error)
 
 
 def _read_then_overwrite(fault: Fault, answer: object, context: RequestContext) -> object:

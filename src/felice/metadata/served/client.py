@@ -12,13 +12,15 @@ import logging
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
 
 from felice.env import Clock
 from felice.metadata.served.wire import (
+    Json,
     Message,
+    decode_children,
     decode_error,
     decode_nodes,
+    decode_outcomes,
     encode_operation,
     read_message,
     write_message,
@@ -57,7 +59,7 @@ class ServedStore(SingleWrites):
         self._life = SessionLife()
         self._numbers = count(1)
         # Requests under way, and the time when each was sent.
-        self._asked: dict[int, tuple[asyncio.Future[Any], float]] = {}
+        self._asked: dict[int, tuple[asyncio.Future[Json], float]] = {}
         self._heard_s = clock.monotonic()
         self._is_gone = False
         loop = asyncio.get_running_loop()
@@ -67,11 +69,15 @@ class ServedStore(SingleWrites):
     async def open(cls, reader: StreamReader, writer: StreamWriter, clock: Clock) -> ServedStore:
         """Raises `StoreUnavailable` if no server answers at the other end."""
         try:
-            _, _, session_id, timeout_s = await read_message(reader)
+            greeting = await read_message(reader)
         except (EOFError, ConnectionError, ValueError) as error:
             writer.close()
             raise StoreUnavailable("/", "no process serves the metadata store") from error
-        return cls(reader, writer, clock, session_id, timeout_s)
+        match greeting:
+            case [0, "session", int(session_id), int(timeout_s) | float(timeout_s)]:
+                return cls(reader, writer, clock, session_id, timeout_s)
+        writer.close()
+        raise StoreUnavailable("/", "another kind of server answers")
 
     @property
     def session_state(self) -> SessionState:
@@ -93,7 +99,9 @@ class ServedStore(SingleWrites):
             raise SessionExpired()
         if self.session_state is SessionState.CONNECTED:
             return
-        self.session_id = await self._ask("renew")
+        session_id = await self._ask("renew")
+        assert isinstance(session_id, int)
+        self.session_id = session_id
         self._life.become(SessionState.CONNECTED)
         self._watches.tell_missed()
 
@@ -102,10 +110,7 @@ class ServedStore(SingleWrites):
         for operation in operations:
             check_path(operation.path)
         self._check_alive(operations[0].path if operations else "/")
-        outcomes: list[str | int | None] = await self._ask(
-            "multi", [encode_operation(one) for one in operations]
-        )
-        return outcomes
+        return decode_outcomes(await self._ask("multi", [encode_operation(one) for one in operations]))
 
     async def get(self, path: str) -> Node:
         """The node; raises `NoNode`."""
@@ -134,8 +139,7 @@ class ServedStore(SingleWrites):
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Each path's children, or None where there is no node, with one request."""
         self._check_alive(paths[0] if paths else "/")
-        found: list[list[str] | None] = await self._ask("children", list(paths))
-        return found
+        return decode_children(await self._ask("children", list(paths)))
 
     async def close(self) -> None:
         """Ends the session on the server, if it can be reached, and closes the connection."""
@@ -161,14 +165,14 @@ class ServedStore(SingleWrites):
 
     # The connection
 
-    async def _ask(self, verb: str, *arguments: Any) -> Any:
+    async def _ask(self, verb: str, *arguments: Json) -> Json:
         if self._is_gone:
             raise SessionExpired()
         return await self._send(verb, *arguments)
 
-    def _send(self, verb: str, *arguments: Any) -> asyncio.Future[Any]:
+    def _send(self, verb: str, *arguments: Json) -> asyncio.Future[Json]:
         number = next(self._numbers)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._asked[number] = future, self._clock.monotonic()
         write_message(self._writer, [number, verb, *arguments])
         return future
@@ -184,18 +188,18 @@ class ServedStore(SingleWrites):
 
     def _hear(self, message: Message) -> None:
         match message:
-            case [0, "event", kind, path]:
+            case [0, "event", kind, str(path)]:
                 if self._life.state is not SessionState.EXPIRED:
                     self._watches.tell([Event(EventKind(kind), path)])
             case [0, "expired"]:
                 self._lose("the server did not hear of this session for too long")
-            case [number, outcome, result]:
-                future, sent_s = self._asked.pop(number, (None, 0.0))
+            case [int(number), str(outcome), result] if number in self._asked:
+                future, sent_s = self._asked.pop(number)
                 self._heard_s = max(self._heard_s, sent_s)
-                if future is not None and not future.done():
+                if not future.done():
                     self._settle(future, outcome, result)
 
-    def _settle(self, future: asyncio.Future[Any], outcome: str, result: Any) -> None:
+    def _settle(self, future: asyncio.Future[Json], outcome: str, result: Json) -> None:
         if outcome == "done":
             future.set_result(result)
         else:
@@ -203,7 +207,7 @@ class ServedStore(SingleWrites):
 
     async def _keep_alive(self) -> None:
         """Sends pings without waiting for answers: only the clock shows that a server is suspended."""
-        ping: asyncio.Future[Any] | None = None
+        ping: asyncio.Future[Json] | None = None
         while not self._is_gone:
             await asyncio.sleep(self.timeout_s / _PINGS_A_TIMEOUT)
             self._look_at_the_clock()

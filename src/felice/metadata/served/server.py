@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import logging
 from asyncio import StreamReader, StreamWriter
-from typing import Any
 
 from felice.metadata.embedded import EmbeddedSession, EmbeddedStore
 from felice.metadata.served.wire import (
+    Json,
     Message,
     decode_operation,
     encode_error,
@@ -99,7 +99,7 @@ class _Connection:
             await self._expire()
         await sending
 
-    async def _do(self, verb: str, arguments: list[Any]) -> Any:
+    async def _do(self, verb: Json, arguments: list[Json]) -> Json:
         if verb == "renew":
             await self._end_session()
             self._begin_session()
@@ -109,14 +109,17 @@ class _Connection:
             return None
         if self._session is None:
             raise SessionExpired()
-        if verb == "multi":
-            return await self._session.multi([decode_operation(one) for one in arguments[0]])
-        if verb == "get":
-            return encode_nodes(await self._session.get_many(arguments[0]))
-        if verb == "children":
-            return await self._session.children_many(arguments[0])
-        if verb == "close":
-            return await self._end_session()
+        match verb, arguments:
+            case "multi", [[*operations]]:
+                return [*await self._session.multi([decode_operation(one) for one in operations])]
+            case "get", [[*paths]]:
+                return encode_nodes(await self._session.get_many([str(path) for path in paths]))
+            case "children", [[*paths]]:
+                found = await self._session.children_many([str(path) for path in paths])
+                return [None if names is None else [*names] for names in found]
+            case "close", []:
+                await self._end_session()
+                return None
         raise ValueError(f"{verb!r} is no request")
 
     def _begin_session(self) -> None:

@@ -15,7 +15,7 @@ import json
 import struct
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 from felice.metadata import store
 from felice.metadata.store import Check, Create, Delete, Node, Operation, SetData, StoreError
@@ -24,7 +24,8 @@ _LENGTH = struct.Struct(">I")
 # The largest message is the state of a cluster of some ten thousand partitions.
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
-Message = list[Any]
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Message: TypeAlias = list[Json]
 
 
 async def read_message(reader: StreamReader) -> Message:
@@ -32,7 +33,9 @@ async def read_message(reader: StreamReader) -> Message:
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
     if length > MAX_FRAME_BYTES:
         raise EOFError(f"a frame of {length} bytes")
-    message: Message = json.loads(await reader.readexactly(length))
+    message: Json = json.loads(await reader.readexactly(length))
+    if not isinstance(message, list):
+        raise ValueError(f"a frame holds {message!r}, not a list")
     return message
 
 
@@ -55,31 +58,52 @@ def encode_operation(operation: Operation) -> Message:
             return ["check", path, version]
 
 
-def decode_operation(message: Message) -> Operation:
+def decode_operation(message: Json) -> Operation:
     """The operation in such a list. Raises ValueError for anything else."""
     match message:
-        case ["create", path, data, ephemeral, sequential]:
+        case ["create", str(path), str(data), bool(ephemeral), bool(sequential)]:
             return Create(path, _bytes(data), ephemeral, sequential)
-        case ["set", path, data, version]:
+        case ["set", str(path), str(data), int(version)]:
             return SetData(path, _bytes(data), version)
-        case ["delete", path, version]:
+        case ["delete", str(path), int(version)]:
             return Delete(path, version)
-        case ["check", path, version]:
+        case ["check", str(path), int(version)]:
             return Check(path, version)
     raise ValueError(f"{message!r} is no operation")
 
 
-def encode_nodes(nodes: Sequence[Node | None]) -> list[Any]:
+def encode_nodes(nodes: Sequence[Node | None]) -> list[Json]:
     """Nodes as lists that JSON can hold; null stands for a missing node."""
-    return [
-        node and [_text(node.data), node.version, node.created_zxid, node.modified_zxid, node.ephemeral_owner]
-        for node in nodes
-    ]
+    return [None if node is None else _encode_node(node) for node in nodes]
 
 
-def decode_nodes(rows: Sequence[Any]) -> list[Node | None]:
+def _encode_node(node: Node) -> Json:
+    return [_text(node.data), node.version, node.created_zxid, node.modified_zxid, node.ephemeral_owner]
+
+
+def decode_nodes(rows: Json) -> list[Node | None]:
     """The nodes in such lists."""
-    return [row and Node(_bytes(row[0]), *row[1:]) for row in rows]
+    assert isinstance(rows, list)
+    return [None if row is None else _decode_node(row) for row in rows]
+
+
+def _decode_node(row: Json) -> Node:
+    match row:
+        case [str(data), int(version), int(created_zxid), int(modified_zxid), int(owner)]:
+            return Node(_bytes(data), version, created_zxid, modified_zxid, owner)
+    raise ValueError(f"{row!r} is no node")
+
+
+def decode_outcomes(rows: Json) -> list[str | int | None]:
+    """The results of a `multi`: path, version or nothing for each operation."""
+    assert isinstance(rows, list)
+    return [row if isinstance(row, str | int) else None for row in rows]
+
+
+def decode_children(rows: Json) -> list[list[str] | None]:
+    """The names of each node's children; None for a missing node."""
+    assert isinstance(rows, list)
+    return [[str(name) for name in row] if isinstance(row, list) else None for row in rows]
 
 
 def encode_error(error: StoreError) -> Message:
@@ -87,9 +111,13 @@ def encode_error(error: StoreError) -> Message:
     return [type(error).__name__, error.path, str(error)]
 
 
-def decode_error(message: Message) -> StoreError:
+def decode_error(message: Json) -> StoreError:
     """The error as the server's own store would raise it."""
-    kind, path, text = message
+    match message:
+        case [str(kind), str(path), str(text)]:
+            pass
+        case _:
+            raise ValueError(f"{message!r} is no error")
     error: StoreError = StoreError.__new__(getattr(store, kind, StoreError))
     Exception.__init__(error, text)
     error.path = path

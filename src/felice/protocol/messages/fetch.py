@@ -134,7 +134,9 @@ class PartitionData:
         AbortedTransaction, versions="4+", nullable="4+", ignorable=True
     )
     preferred_read_replica: int = int32(versions="11+", default=-1)
-    records: Any = records()
+    records: Any = (
+        records()
+    )  # a slice of a file where the response is made, a view of the frame where it is read
 
 
 @struct

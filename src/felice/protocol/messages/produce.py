@@ -8,8 +8,8 @@ With acks=0 there is no response.
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
+from felice.protocol.primitives import Buffer
 from felice.protocol.schema import (
     array,
     int16,
@@ -30,7 +30,7 @@ class PartitionProduceData:
     """`records` is a view into the request when decoded."""
 
     index: int = int32()
-    records: Any = records()
+    records: Buffer | None = records()
 
 
 @struct

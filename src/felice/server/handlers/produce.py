@@ -256,6 +256,7 @@ def _partition(
 ) -> PartitionProduceResponse:
     try:
         is_transactional = _check(topic, data, request, context)
+        assert data.records is not None  # or `_check` raises
         partition = context.services.partitions.find(topic, data.index)
         if is_transactional:
             # Without a verdict the partition was not here when the coordinator was asked.
