@@ -134,9 +134,8 @@ class PartitionData:
         AbortedTransaction, versions="4+", nullable="4+", ignorable=True
     )
     preferred_read_replica: int = int32(versions="11+", default=-1)
-    records: Any = (
-        records()
-    )  # a slice of a file where the response is made, a view of the frame where it is read
+    records: Any = records()
+    """A slice of a file in a response to encode, a view of the frame in a decoded one."""
 
 
 @struct
