@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.net.traffic import BrokerTraffic
@@ -27,10 +27,14 @@ from felice.client.net.wire import (
 from felice.env import Network
 from felice.env.network import set_no_delay
 from felice.protocol.api import Api
-from felice.protocol.codec import join_parts
+from felice.protocol.codec import Part, join_parts, parts_size
 from felice.protocol.connection import ClientConnection
+from felice.protocol.primitives import Buffer, size_of
 
 _log = logging.getLogger("felice.client")
+
+# A larger part is written on its own: one more system call costs less than copying it.
+_LARGE_PART_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -99,13 +103,11 @@ class Connection(asyncio.BufferedProtocol):
                 KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
             )
         number, parts = self._frames.send(api, version, request, expect_response=answered)
-        # Copied: a retry may renumber the batch while this request is still in the transport's buffer.
-        data = join_parts(parts)
-        self._transport.write(data)
+        _write(self._transport, parts)
         if self._traffic is not None:
-            self._traffic.on_sent(api.name, len(data))
+            self._traffic.on_sent(api.name, parts_size(parts))
         if self._log.isEnabledFor(logging.DEBUG):
-            self._log.debug("%s: sent %s v%d, %d bytes", self.address, api.name, version, len(data))
+            self._log.debug("%s: sent %s v%d, %d bytes", self.address, api.name, version, parts_size(parts))
         self.last_used = self._loop.time()
         return number
 
@@ -185,6 +187,21 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None and not waiting.future.done():
             waiting.future.set_exception(failure(KafkaError._BAD_MSG, f"{self.address}: {error}"))
         self.close(f"{error}: the peer does not speak Kafka's protocol")
+
+
+def _write(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
+    """Write the parts of a request. Large batches are not copied: their owner leaves their bytes unchanged."""
+    small: list[Part] = []
+    for part in parts:
+        if size_of(part) < _LARGE_PART_BYTES:
+            small.append(part)
+            continue
+        if small:
+            transport.write(join_parts(small))
+            small = []
+        transport.write(memoryview(cast(Buffer, part)))
+    if small:
+        transport.write(join_parts(small))
 
 
 async def connect(

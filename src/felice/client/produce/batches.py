@@ -110,7 +110,10 @@ class ProducerBatch:
             self.data = builder.build()
 
     def number(self, identity: ProducerIdentity, sequence: int) -> None:
-        """Give the batch its identity and sequence; rewrites the header of a sealed batch."""
+        """Give the batch its identity and sequence; rewrites the header of a sealed batch.
+
+        A batch that was sent gets new bytes, because the old ones may still be in the buffer of a connection.
+        """
         self.identity, self.sequence = identity, sequence
         if not self.data:
             self.seal()
@@ -119,7 +122,7 @@ class ProducerBatch:
         fields = header._replace(
             producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=sequence
         )
-        if not isinstance(self.data, bytearray):
+        if self.attempts or not isinstance(self.data, bytearray):
             self.data = bytearray(self.data)
         write_header(self.data, fields)
 

@@ -11,9 +11,11 @@ from felice.client.error import KafkaError, KafkaException
 from felice.client.net.connection import Connection, connect
 from felice.env import SystemNetwork
 from felice.protocol.errors import ErrorCode
+from felice.protocol.frames import encode_request
 from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 
 
@@ -190,3 +192,44 @@ def test_connection_silent_for_the_whole_request_timeout_is_closed(limit_s: floa
     with FakeBroker() as broker:
         broker.script(MetadataRequest, Hang)
         assert asyncio.run(main()) is given_up
+
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps each piece that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[Any] = []
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def write(self, data: Any) -> None:
+        self.pieces.append(data)
+
+
+def test_large_batches_are_written_without_a_copy_in_the_order_of_the_request() -> None:
+    batches = [
+        bytearray(b"a" * 100),
+        bytearray(b"b" * 70_000),
+        bytearray(b"c" * 100),
+        bytearray(b"d" * 80_000),
+    ]
+    topics = [
+        TopicProduceData(name=f"t{number}", partition_data=[PartitionProduceData(index=0, records=batch)])
+        for number, batch in enumerate(batches)
+    ]
+    request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=topics)
+
+    async def send() -> list[Any]:
+        transport = RecordingTransport()
+        connection = Connection("broker:1", "test")
+        connection.connection_made(transport)
+        connection.versions.ranges[0] = (9, 9)
+        connection.send_unanswered(request)
+        return transport.pieces
+
+    pieces = asyncio.run(send())
+    assert b"".join(pieces) == encode_request(0, 9, 0, "test", request)
+    owners = [piece.obj for piece in pieces if isinstance(piece, memoryview)]
+    assert [any(owner is batch for owner in owners) for batch in batches] == [False, True, False, True]
+    assert len(pieces) == 5

@@ -164,3 +164,13 @@ def test_nothing_is_sent_to_a_new_leader_while_batches_are_in_flight_to_the_old_
     assert queue.may_send_to(1) and not queue.may_send_to(2)
     queue.in_flight.remove(first)
     assert queue.may_send_to(2)
+
+
+def test_a_batch_that_was_sent_gets_new_bytes_with_its_new_number() -> None:
+    queue = queue_of(2)
+    sent = queue.take(OLD, 1)
+    before = sent.data
+    copy = bytes(before)
+    sent.number(NEW, 7)
+    assert bytes(before) == copy
+    assert (header(sent).base_sequence, header(sent).producer_epoch) == (7, NEW.epoch)
