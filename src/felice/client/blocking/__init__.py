@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from felice.client.blocking.client import (
-    EARLIEST,
-    LATEST,
-    Appended,
-    BlockingClient,
-    BlockingConfig,
-    OffsetOutOfRange,
-    RawBatches,
-)
+from felice.client.blocking.client import EARLIEST, LATEST, BlockingClient
+from felice.client.blocking.config import BlockingConfig
+from felice.client.blocking.fetching import OffsetOutOfRange, RawBatches
+from felice.client.blocking.producing import Appended
 
 __all__ = [
     "EARLIEST",

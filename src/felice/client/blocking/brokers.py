@@ -1,0 +1,108 @@
+"""The connections of a blocking client, and what it knows of the cluster.
+
+Keeps true:  there is one connection per broker. `link` returns it without responses that an earlier use left unread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from felice.client.blocking.config import BlockingConfig
+from felice.client.blocking.link import BlockingLink
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.model import Partition
+from felice.client.net.requests import metadata_request
+from felice.client.net.topology import NO_LEADER, Topology
+from felice.client.options import parse_addresses
+from felice.protocol.errors import ErrorCode
+
+_RETRY_BACKOFF_S = 0.1
+
+
+class Brokers:
+    """The brokers of one client. Only one thread at a time may use it."""
+
+    def __init__(self, config: BlockingConfig) -> None:
+        self.topology = Topology()
+        self._config = config
+        self._bootstrap = parse_addresses(config.bootstrap_servers)
+        self._links: dict[tuple[str, int], BlockingLink] = {}
+
+    def close(self) -> None:
+        """Close the connections. The next use opens them again."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close()
+
+    def refresh(self, topics: list[str] | None, allow_auto_create: bool = False) -> None:
+        """Ask for the metadata of these topics (None: all)."""
+        response = self.call_any(metadata_request(topics, allow_auto_create=allow_auto_create))
+        self.topology.update(response, complete=topics is None)
+
+    # The type of the response follows from the API of the request, so callers annotate it.
+    def call_any(self, request: object) -> Any:
+        """Return the response of the first broker that gives one. Raises _ALL_BROKERS_DOWN with all reasons."""
+        reasons = []
+        known = [(broker.host, broker.port) for broker in self.topology.brokers.values()]
+        for address in dict.fromkeys([*self._links, *known, *self._bootstrap]):
+            try:
+                return self.link(address).call(request)
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                reasons.append(error.error.str())
+        raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+
+    def link(self, address: tuple[str, int]) -> BlockingLink:
+        """Return an idle connection to this address (host and port)."""
+        link = self._open(address)
+        if link.in_flight:
+            # A generator that was not read to its end leaves responses in the connection.
+            link.close()
+            link = self._open(address)
+        return link
+
+    def _open(self, address: tuple[str, int]) -> BlockingLink:
+        link = self._links.get(address)
+        if link is None or link.closed:
+            config = self._config
+            link = self._links[address] = BlockingLink(
+                *address,
+                client_id=config.client_id,
+                connect_s=config.connect_timeout_ms / 1000,
+                request_s=config.request_timeout_ms / 1000,
+            )
+        return link
+
+    def link_of(self, node_id: int) -> BlockingLink:
+        """Return an idle connection to a broker of the known metadata."""
+        broker = self.topology.brokers[node_id]
+        return self.link((broker.host, broker.port))
+
+    def by_leader(self, wanted: Iterable[Partition]) -> dict[int, list[Partition]]:
+        """Group partitions by leader, in the given order; those without a leader under NO_LEADER."""
+        partitions = list(wanted)
+        unknown = {t for t, p in partitions if self.topology.leader(t, p) not in self.topology.brokers}
+        if unknown:
+            self.refresh(sorted(unknown))
+        led: dict[int, list[Partition]] = {}
+        for topic, partition in partitions:
+            leader = self.topology.leader(topic, partition)
+            leader = leader if leader in self.topology.brokers else NO_LEADER
+            led.setdefault(leader, []).append((topic, partition))
+        return led
+
+    def why_leaderless(self, topic: str, partition: int) -> KafkaException:
+        """Return the error for a partition that `by_leader` listed under NO_LEADER."""
+        if self.topology.partition_count(topic) and self.topology.partition(topic, partition) is not None:
+            return failure(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+        code = self.topology.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # The metadata is current: a retry would only delay the error for a misspelt name.
+        return failure(code, f"{topic}-{partition}", retriable=False)
+
+    def refresh_leaders(self, partitions: Iterable[Partition]) -> None:
+        """Wait a little, then ask for the leaders of these partitions again."""
+        time.sleep(_RETRY_BACKOFF_S)
+        self.refresh(sorted({topic for topic, _ in partitions}))

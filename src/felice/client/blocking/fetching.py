@@ -1,0 +1,215 @@
+"""Reads ranges of offsets from the leaders of their partitions.
+
+Keeps true:  batches pass through whole and undecoded, in order for each partition. All records between the requested
+             offsets are read; the first and the last batch may contain offsets outside them.
+             Errors that new metadata may resolve are retried within `retry_timeout_ms`.
+How:         while the caller processes a response, the next request is already in flight (`prefetch`); this keeps one
+             more response in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from felice.client.blocking.brokers import Brokers
+from felice.client.blocking.config import BlockingConfig
+from felice.client.blocking.link import BlockingLink
+from felice.client.consume.isolation import READ_COMMITTED, visible_batches, visible_ranges, whole_batches
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.model import Partition
+from felice.client.net.requests import fetch_request
+from felice.client.net.topology import NO_LEADER
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import FetchResponse, PartitionData
+
+
+class RawBatches(NamedTuple):
+    """Whole batches of one partition. `next_offset` is the offset at which reading continues."""
+
+    topic: str
+    partition: int
+    data: memoryview
+    next_offset: int
+
+
+class OffsetOutOfRange(KafkaException):
+    """The partition does not hold the requested offset: it was deleted, or is not written yet."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic}-{partition} does not hold offset {offset}")
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return OffsetOutOfRange, (self.topic, self.partition, self.offset)
+
+
+@dataclass(slots=True)
+class _Range:
+    """How far one partition was read."""
+
+    topic: str
+    partition: int
+    position: int
+    end: int
+    failing_since: float | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """The limits of one `fetch`: bytes of a response, bytes of a partition in it, and the wait in milliseconds."""
+
+    max_bytes: int
+    partition_max_bytes: int
+    isolation_level: int
+    max_wait_ms: int
+    rack_id: str
+
+
+class Fetching:
+    """Fetches from the brokers of one client."""
+
+    def __init__(self, brokers: Brokers, config: BlockingConfig) -> None:
+        self._brokers = brokers
+        self._config = config
+
+    def fetch(
+        self, ranges: Mapping[Partition, tuple[int, int]], options: FetchOptions
+    ) -> Iterator[RawBatches]:
+        """Yield the batches between each partition's start and end offset (exclusive), partitions interleaved."""
+        left = [_Range(t, p, start, end) for (t, p), (start, end) in ranges.items() if start < end]
+        while left:
+            yield from self._fetch_round(left, options)
+            left = [piece for piece in left if not piece.done]
+
+    def _fetch_round(self, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
+        """Read from every leader once; a failing broker does not delay the data of the others."""
+        ranges = {(piece.topic, piece.partition): piece for piece in left}
+        try:
+            led = self._brokers.by_leader(ranges)
+        except KafkaException as error:
+            self._on_fetch_failure(list(ranges.values()), error)
+            return
+        if NO_LEADER in led:
+            self._on_fetch_failure(
+                [ranges[p] for p in led[NO_LEADER]], self._brokers.why_leaderless(*led.pop(NO_LEADER)[0])
+            )
+        for node_id, partitions in led.items():
+            yield from self._fetch_from(node_id, [ranges[p] for p in partitions], options)
+
+    def _fetch_from(self, node_id: int, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
+        """Read from one leader until its ranges are done or an error requires new metadata."""
+        alone = len(self._brokers.topology.brokers) == 1
+        try:
+            link = self._brokers.link_of(node_id)
+            self._send_fetch(link, left, options)
+            while left:
+                response = link.receive(extra_s=options.max_wait_ms / 1000)
+                pieces, error = self._take_fetch(response, left, options)
+                left = _turned([piece for piece in left if not piece.done])
+                ahead = self._config.prefetch and error is None and bool(left)
+                if ahead:
+                    self._send_fetch(link, left, options)
+                yield from pieces
+                if error is not None:
+                    raise error
+                if left and not ahead:
+                    if not alone:
+                        return
+                    self._send_fetch(link, left, options)
+        except KafkaException as error:
+            self._on_fetch_failure(left, error)
+
+    def _send_fetch(self, link: BlockingLink, left: list[_Range], options: FetchOptions) -> None:
+        positions = {(piece.topic, piece.partition): piece.position for piece in left}
+        link.send(
+            fetch_request(
+                self._brokers.topology,
+                positions,
+                max_wait_ms=options.max_wait_ms,
+                max_bytes=options.max_bytes,
+                partition_max_bytes=options.partition_max_bytes,
+                isolation_level=options.isolation_level,
+                rack_id=options.rack_id,
+            )
+        )
+
+    def _take_fetch(
+        self, response: FetchResponse, left: list[_Range], options: FetchOptions
+    ) -> tuple[list[RawBatches], KafkaException | None]:
+        if response.error_code:
+            return [], failure(response.error_code)
+        wanted = {(piece.topic, piece.partition): piece for piece in left}
+        pieces: list[RawBatches] = []
+        problem: KafkaException | None = None
+        for topic in response.responses:
+            name = topic.topic or self._brokers.topology.names_by_id.get(topic.topic_id, "")
+            for row in topic.partitions:
+                piece = wanted.get((name, row.partition_index))
+                if piece is None:
+                    continue
+                if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    problem = OffsetOutOfRange(name, piece.partition, piece.position)
+                elif row.error_code:
+                    problem = problem or failure(row.error_code, f"{name}-{piece.partition}")
+                else:
+                    pieces += _advance(piece, row, options.isolation_level)
+                    problem = problem or self._stalled(piece, row)
+        return pieces, problem
+
+    def _stalled(self, piece: _Range, row: PartitionData) -> KafkaException | None:
+        """Return an error if the log stays shorter than the requested end: the wait must be bounded."""
+        since = piece.failing_since
+        if since is None or (time.monotonic() - since) * 1000 < self._config.retry_timeout_ms:
+            return None
+        where = f"{piece.topic}-{piece.partition} ends at {row.high_watermark}, {piece.end} was asked for"
+        return failure(
+            KafkaError._TIMED_OUT, f"{where}, and nothing came in {self._config.retry_timeout_ms} ms"
+        )
+
+    def _on_fetch_failure(self, pieces: list[_Range], error: KafkaException) -> None:
+        """Raise the error, or keep the ranges for the next round if it is transient."""
+        now = time.monotonic()
+        for piece in pieces:
+            piece.failing_since = piece.failing_since or now
+        longest = max((now - (piece.failing_since or now) for piece in pieces), default=0.0)
+        if not error.error.retriable() or longest * 1000 >= self._config.retry_timeout_ms:
+            raise error
+        try:
+            self._brokers.refresh_leaders((piece.topic, piece.partition) for piece in pieces)
+        except KafkaException as unreachable:
+            if not unreachable.error.retriable():
+                raise
+
+
+def _turned(left: list[_Range]) -> list[_Range]:
+    """Move the partition served first to the end: a broker fills a response in the order of the request."""
+    return left[1:] + left[:1]
+
+
+def _advance(piece: _Range, row: PartitionData, isolation_level: int) -> list[RawBatches]:
+    """Advance the position past the whole batches of a response, and return the visible ones."""
+    records = memoryview(row.records) if row.records is not None else memoryview(b"")
+    headers = [header for header in whole_batches(records) if header.next_offset > piece.position]
+    if not headers:
+        piece.failing_since = piece.failing_since or time.monotonic()
+        return []
+    piece.failing_since = None
+    piece.position = headers[-1].next_offset
+    headers = [header for header in headers if header.base_offset < piece.end]
+    if isolation_level == READ_COMMITTED:
+        headers = list(visible_batches(records, headers, row.aborted_transactions))
+    return [
+        RawBatches(piece.topic, piece.partition, data, piece.position)
+        for data in visible_ranges(records, headers)
+    ]
