@@ -39,7 +39,6 @@ from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
 from felice.server.closings import Closings
-from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.group_lookups import GroupLookups
@@ -126,6 +125,10 @@ class Broker:
         self._store: MetadataStore | None = None
         self._watcher: Watcher | None = None
         self._parts: _Parts | None = None
+        self._starting: asyncio.Future[None] | None = None
+        self._start_ended = asyncio.Event()
+        self._is_interrupted = False
+        self._is_killed = False
 
     @property
     def config(self) -> BrokerConfig:
@@ -177,15 +180,25 @@ class Broker:
     # Starting
 
     async def start(self) -> None:
-        """Starts the broker, and returns when it is ready to serve. Raises `StartupError`."""
+        """Starts the broker, and returns when it is ready to serve. Raises `StartupError`, also when `stop` or `kill` is
+        called meanwhile.
+        """
+        self._starting = asyncio.ensure_future(self._start())
         try:
-            await self._start()
+            await self._starting
+        except asyncio.CancelledError:
+            await self._abandon(ends_session=not self._is_killed)
+            if self._is_interrupted:
+                raise StartupError("the broker was stopped before it was ready") from None
+            raise
         except StoreError as error:
             await self._abandon()
             raise StartupError(f"the metadata store cannot be used: {error}") from error
         except BaseException:
             await self._abandon()
             raise
+        finally:
+            self._start_ended.set()
 
     async def _start(self) -> None:
         self.lifecycle.enter(State.LOADING)
@@ -289,7 +302,7 @@ class Broker:
             watcher=watcher,
             apis=OFFERED,
             access=AccessControl(self.config, lambda: watcher.image.acls),
-            connections=Connections(),
+            connection_count=lambda: sum(len(listener.sessions) for listener in self.listeners),
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
             request_memory=RequestMemory(self.config.queued_max_request_bytes),
@@ -377,8 +390,16 @@ class Broker:
         await self._made.controller.stop()
         await self._made.replication.fetchers.stop()
 
+    async def _interrupt_start(self) -> None:
+        """Cancels a start in progress. `start` then releases everything and raises `StartupError`."""
+        if self._starting is not None and not self._start_ended.is_set():
+            self._is_interrupted = True
+            self._starting.cancel()
+            await self._start_ended.wait()
+
     async def stop(self, *, hand_over: bool = True) -> None:
-        """Hands leaderships over, finishes the requests in progress, and flushes all logs."""
+        """Hands leaderships over, finishes the requests in progress, and flushes all logs. Interrupts a start."""
+        await self._interrupt_start()
         if self.lifecycle.has_stop_begun:
             return
         parts = self._parts
@@ -428,6 +449,8 @@ class Broker:
 
     async def kill(self) -> None:
         """Ends like a killed process: sends no further response and marks no directory clean."""
+        self._is_killed = True
+        await self._interrupt_start()
         if self.lifecycle.has_stop_begun:
             return
         self.lifecycle.enter(State.STOPPING)

@@ -98,7 +98,7 @@ class Listener:
         config = self.services.config
         if not self._accepting:
             return False
-        if self.services.connections.count >= config.max_connections:
+        if self.services.connection_count() >= config.max_connections:
             return self._refuse(session, f"max.connections={config.max_connections}")
         if self._by_ip[session.peer] >= config.max_connections_per_ip:
             return self._refuse(session, f"max.connections.per.ip={config.max_connections_per_ip}")
@@ -108,7 +108,6 @@ class Listener:
         session.principal = principal
         self.sessions[session] = None
         self.accepted += 1
-        self.services.connections.count += 1
         self._by_ip[session.peer] += 1
         return True
 
@@ -136,7 +135,6 @@ class Listener:
         """Stops counting a connection that has ended; has no effect for one that was not admitted."""
         if session in self.sessions:
             del self.sessions[session]
-            self.services.connections.count -= 1
             self._by_ip[session.peer] -= 1
             if not self._by_ip[session.peer]:
                 del self._by_ip[session.peer]

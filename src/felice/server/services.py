@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from felice.config import BrokerConfig
@@ -21,7 +21,6 @@ from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.closings import Closings
 from felice.server.config_entries import BrokerLayers
-from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.group_lookups import GroupLookups
@@ -52,7 +51,7 @@ class Services:
     watcher: Watcher
     apis: Mapping[int, Api]
     access: AccessControl
-    connections: Connections
+    connection_count: Callable[[], int]
     turns: Turns
     large_requests: LargeRequests
     request_memory: RequestMemory

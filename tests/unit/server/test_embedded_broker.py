@@ -286,7 +286,7 @@ def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
             first.ask(MetadataRequest(topics=[]))
             with Wire(broker.bootstrap) as second:
                 assert second.is_closed_by_peer()
-        wait_until(lambda: broker.broker.services.connections.count == 0)
+        wait_until(lambda: broker.broker.services.connection_count() == 0)
         with Wire(broker.bootstrap) as again:
             again.ask(MetadataRequest(topics=[]))
 

@@ -29,6 +29,7 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.records.builder import BatchBuilder
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedBroker, embedded_config
+from felice.server.startup import StartupError
 from waiting import let_run, wait_until
 
 STORAGE_ERROR = 56
@@ -249,3 +250,29 @@ def test_after_a_kill_acknowledged_topics_and_records_are_there(tmp_path: Path) 
     with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
         assert broker.broker.services.partitions.find("a", 0).log_end_offset == 5
         assert produce(wire, "a") == 0
+
+
+@pytest.mark.parametrize("passes", [1, 3, 10, 30, 60, 100, 200])
+@pytest.mark.parametrize("ends", ["stop", "kill"])
+def test_a_broker_that_is_stopped_while_it_starts_releases_everything(
+    tmp_path: Path, passes: int, ends: str
+) -> None:
+    async def scenario() -> None:
+        config = embedded_config(tmp_path / "data", 0, {})
+        broker = Broker(config, Environment.system())
+        starting = asyncio.ensure_future(broker.start())
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        was_ready = starting.done()
+        await getattr(broker, ends)()
+        if was_ready:
+            await starting
+        else:
+            with pytest.raises(StartupError, match="stopped before it was ready"):
+                await starting
+        assert broker.lifecycle.is_stopping
+        again = Broker(config, Environment.system())
+        await again.start()
+        await again.stop()
+
+    asyncio.run(scenario())
