@@ -180,8 +180,9 @@ class Broker:
     # Starting
 
     async def start(self) -> None:
-        """Starts the broker, and returns when it is ready to serve. Raises `StartupError`, also when `stop` or `kill` is
-        called meanwhile.
+        """Starts the broker, and returns when it is ready to serve.
+
+        Raises `StartupError`, also when `stop` or `kill` is called meanwhile.
         """
         self._starting = asyncio.ensure_future(self._start())
         try:
