@@ -8,9 +8,9 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
+from felice.client.admin.arguments import distinct, distinct_rules
 from felice.client.admin.core import DEFAULT_TIMEOUT_S
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
@@ -52,8 +52,6 @@ from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
-R = TypeVar("R", bound=AclBinding)
-
 
 class AdminClient(FutureCalls):
     """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
@@ -75,7 +73,7 @@ class AdminClient(FutureCalls):
         """Create topics. A topic's future is done when the controller has created it, or with `validate_only`
         checked it. Timeouts are in seconds.
         """
-        names = _distinct([topic.topic for topic in new_topics], "topic")
+        names = distinct([topic.topic for topic in new_topics], "topic")
         work = self._admin.create_topics(
             new_topics, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S, validate_only
         )
@@ -88,7 +86,7 @@ class AdminClient(FutureCalls):
         request_timeout: float | None = None,
     ) -> dict[str, Future[None]]:
         """Delete topics and their records. Timeouts are in seconds."""
-        names = _distinct(topics, "topic")
+        names = distinct(topics, "topic")
         work = self._admin.delete_topics(names, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S)
         return self._many(names, work)
 
@@ -100,7 +98,7 @@ class AdminClient(FutureCalls):
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
         """Add partitions until a topic has `new_total_count` of them."""
-        names = _distinct([topic.topic for topic in new_partitions], "topic")
+        names = distinct([topic.topic for topic in new_partitions], "topic")
         timeout_s = operation_timeout or request_timeout or DEFAULT_TIMEOUT_S
         return self._many(names, self._admin.create_partitions(new_partitions, timeout_s, validate_only))
 
@@ -113,7 +111,7 @@ class AdminClient(FutureCalls):
     ) -> dict[str, Future[TopicDescription]]:
         """Partitions, leaders and replicas of topics; `include_authorized_operations` adds the allowed operations."""
         listed = topics.topic_names if isinstance(topics, TopicCollection) else list(topics)
-        names = _distinct(listed, "topic")
+        names = distinct(listed, "topic")
         return self._many(
             names, self._admin.describe_topics(names, request_timeout, include_authorized_operations)
         )
@@ -199,7 +197,7 @@ class AdminClient(FutureCalls):
         self, acls: list[AclBinding], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[AclBinding, Future[None]]:
         """Create access rules. A broker without an authorizer responds with SECURITY_DISABLED."""
-        wanted = _distinct_rules(acls, AclBinding)
+        wanted = distinct_rules(acls, AclBinding)
         return self._many(wanted, self._admin.create_acls(wanted, request_timeout))
 
     def describe_acls(
@@ -212,7 +210,7 @@ class AdminClient(FutureCalls):
         self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
         """Delete the access rules that match a filter; each future returns the deleted rules."""
-        wanted = _distinct_rules(acl_binding_filters, AclBindingFilter)
+        wanted = distinct_rules(acl_binding_filters, AclBindingFilter)
         return self._many(wanted, self._admin.delete_acls(wanted, request_timeout))
 
     def describe_user_scram_credentials(
@@ -349,7 +347,7 @@ class AdminClient(FutureCalls):
             group: self._one(
                 self._admin.describe_consumer_group(group, request_timeout, include_authorized_operations)
             )
-            for group in _distinct(group_ids, "group")
+            for group in distinct(group_ids, "group")
         }
 
     def delete_consumer_groups(
@@ -358,7 +356,7 @@ class AdminClient(FutureCalls):
         """Delete groups without members, and their offsets."""
         return {
             group: self._one(self._admin.delete_consumer_group(group, request_timeout))
-            for group in _distinct(group_ids, "group")
+            for group in distinct(group_ids, "group")
         }
 
     def list_consumer_group_offsets(
@@ -455,7 +453,7 @@ class AdminClient(FutureCalls):
         """Futures of `TransactionDescription`; an unknown or expired id gives TRANSACTIONAL_ID_NOT_FOUND."""
         return {
             name: self._one(self._admin.describe_transaction(name, request_timeout))
-            for name in _distinct(transactional_ids, "transactional id")
+            for name in distinct(transactional_ids, "transactional id")
         }
 
     def describe_producers(
@@ -486,7 +484,7 @@ class AdminClient(FutureCalls):
         """
         return {
             name: self._one(self._admin.fence_producer(name, request_timeout))
-            for name in _distinct(transactional_ids, "transactional id")
+            for name in distinct(transactional_ids, "transactional id")
         }
 
     def force_terminate_transaction(
@@ -494,25 +492,3 @@ class AdminClient(FutureCalls):
     ) -> Future[FencedProducer]:
         """Do `fence_producers` for one id (KIP-939)."""
         return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
-
-
-def _distinct(names: Iterable[str], kind: str) -> list[str]:
-    found = list(names)
-    if not found:
-        raise ValueError(f"expected at least one {kind}")
-    if len(set(found)) != len(found):
-        raise failure(KafkaError._INVALID_ARG, f"the same {kind} is named twice")
-    if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"expected each {kind} as a string")
-    return found
-
-
-def _distinct_rules(rules: Iterable[R], kind: type[R]) -> list[R]:
-    found = list(rules)
-    if not found:
-        raise ValueError("expected at least one rule")
-    if len(set(found)) != len(found):
-        raise ValueError("the same rule is named twice")
-    if not all(type(rule) is kind for rule in found):
-        raise TypeError(f"expected {kind.__name__}")
-    return found

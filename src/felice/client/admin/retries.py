@@ -1,0 +1,107 @@
+"""Repeats administrative requests that failed with a transient error.
+
+Keeps true:  An error that time or another broker resolves (no controller yet, coordinator moving, leader changing) is
+             retried until the time limit. Every other error is returned at once, as the result of its item. If no
+             broker can be reached, the call fails at once, not at the end of the time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Self, TypeVar
+
+from felice.client.admin.topics import Results
+from felice.client.error import KafkaError, KafkaException, kafka_exception
+from felice.client.net.cluster import Cluster, backoff_s
+from felice.client.options import Settings, parse_settings
+from felice.env import Environment
+from felice.protocol.errors import ErrorCode
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_PASSING = {
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}
+
+
+class RetryingCalls:
+    """The connections of an administrative client, and the repetition of its requests."""
+
+    def __init__(self, config: Mapping[str, object] | Settings, *, env: Environment | None = None) -> None:
+        self._settings = config if isinstance(config, Settings) else parse_settings("a", config, env)
+        self._log: logging.Logger = self._settings.logger()
+        self._cluster: Cluster | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connections, created on first use."""
+        if self._cluster is None:
+            self._cluster = Cluster(self._settings, self._log)
+        return self._cluster
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._cluster is not None:
+            await self._cluster.close()
+            self._cluster = None
+
+    async def _retrying(self, ask: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+        """Repeat `ask` on transient errors until it succeeds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        attempt = 0
+        while True:
+            try:
+                return await ask()
+            except KafkaException as error:
+                gone = error.code == KafkaError._ALL_BROKERS_DOWN
+                if gone or not error.error.retriable() or loop.time() >= deadline:
+                    raise
+            except OSError as error:
+                raise kafka_exception(error) from error
+            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
+            attempt += 1
+            if attempt > 1:
+                await self.cluster.refresh([])
+
+    async def _each(
+        self, items: Mapping[K, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
+    ) -> Results:
+        """Send a request for all items, and repeat it for the items with a transient error."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        left = dict(items)
+        results: Results = {}
+        attempt = 0
+        while left:
+            asked = list(left.values())
+            answers = await self._retrying(lambda asked=asked: ask(asked), deadline - loop.time())  # type: ignore[misc]
+            results.update(answers)
+            left = {key: item for key, item in left.items() if _passes(answers.get(key))}
+            if not left or loop.time() >= deadline:
+                break
+            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
+            await self.cluster.refresh([])
+            attempt += 1
+        return {key: results.get(key) for key in items}
+
+
+def _passes(result: object) -> bool:
+    return isinstance(result, KafkaException) and result.code in _PASSING
