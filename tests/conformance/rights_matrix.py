@@ -20,6 +20,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -31,6 +32,7 @@ from felice.protocol.messages import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -741,6 +743,28 @@ CASES = (
         0,
         lambda names: list_partition_reassignments.ListPartitionReassignmentsRequest(),
         (cluster(DESCRIBE),),
+    ),
+    Case(
+        "describe quotas",
+        API.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        lambda names: describe_client_quotas.DescribeClientQuotasRequest(components=[]),
+        (cluster(DESCRIBE_CONFIGS),),
+    ),
+    Case(
+        "alter quotas",
+        API.ALTER_CLIENT_QUOTAS,
+        1,
+        lambda names: alter_client_quotas.AlterClientQuotasRequest(
+            entries=[
+                alter_client_quotas.EntryData(
+                    entity=[describe_client_quotas.EntityData(entity_type="user", entity_name="nobody")],
+                    ops=[alter_client_quotas.OpData(key="consumer_byte_rate", value=1.0)],
+                )
+            ],
+            validate_only=True,
+        ),
+        (cluster(ALTER_CONFIGS),),
     ),
     Case(
         "describe SCRAM users",
