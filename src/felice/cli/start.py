@@ -102,7 +102,7 @@ def start(
     felice start --processes 4
     felice start --port 0 --data-dir /tmp/data -o num.partitions=3
 
-    There is no authentication yet, so the default is to listen on this machine only
+    Clients do not authenticate by default, so it listens on this machine only
     (see --host). Ctrl-C stops it; its data stays.
     """
     from felice.server.local_cluster import LocalCluster, local_settings
@@ -259,9 +259,11 @@ def _refuse_quorum(properties: dict[str, str], config: BrokerConfig) -> None:
 
 def _warn_of_open(config: BrokerConfig) -> None:
     for listener in config.parsed_listeners:
-        if listener.host in ("", "0.0.0.0", "::"):
+        security = config.security_of(listener.name)
+        is_open = not security.uses_sasl and security.client_auth != "required"
+        if listener.host in ("", "0.0.0.0", "::") and is_open:
             click.echo(
-                f"warning: {listener} is open to every network, and nothing authenticates yet", err=True
+                f"warning: {listener} is open to every network, and clients do not authenticate", err=True
             )
 
 

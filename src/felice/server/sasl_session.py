@@ -157,7 +157,7 @@ class SaslSession(Session):
 def _token_response(answer: Answer) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=answer.error,
-        error_message=answer.message,
+        error_message=answer.message or "",
         auth_bytes=answer.token,
         session_lifetime_ms=answer.session_ms,
     )

@@ -41,7 +41,7 @@ class AlterUserScramCredentialsResult:
 
     user: str = string()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
 
 
 @response(api_key=51, versions="0", flexible="0+")

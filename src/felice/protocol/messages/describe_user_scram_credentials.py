@@ -33,7 +33,7 @@ class DescribeUserScramCredentialsResult:
 
     user: str = string()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
@@ -43,5 +43,5 @@ class DescribeUserScramCredentialsResponse:
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)

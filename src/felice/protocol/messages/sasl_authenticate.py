@@ -20,6 +20,6 @@ class SaslAuthenticateResponse:
     """The server's token. A lifetime of 0 means no limit."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     auth_bytes: bytes = binary()
     session_lifetime_ms: int = int64(versions="1+", ignorable=True)

@@ -39,7 +39,7 @@ async def handle(
 async def _alter(
     user: str, changes: list[scram_users.Change], context: RequestContext
 ) -> AlterUserScramCredentialsResult:
-    result = AlterUserScramCredentialsResult(user=user)
+    result = AlterUserScramCredentialsResult(user=user, error_message=None)
     try:
         scram_users.check(user, changes)
         await context.services.cluster_admin.change_client_config(

@@ -32,7 +32,7 @@ def handle(
     asked = Counter(user.name for user in request.users or ())
     users = sorted(asked) if asked else [user for user in sorted(configs) if _credentials(configs[user])]
     results = [_result(user, asked[user] > 1, configs.get(user, {})) for user in users]
-    return DescribeUserScramCredentialsResponse(results=results)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
 def _result(user: str, is_repeated: bool, config: Mapping[str, str]) -> DescribeUserScramCredentialsResult:
@@ -49,7 +49,7 @@ def _result(user: str, is_repeated: bool, config: Mapping[str, str]) -> Describe
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
             error_message=f"Attempt to describe a user credential that does not exist: {user}",
         )
-    return DescribeUserScramCredentialsResult(user=user, credential_infos=found)
+    return DescribeUserScramCredentialsResult(user=user, error_message=None, credential_infos=found)
 
 
 def _credentials(config: Mapping[str, str]) -> list[CredentialInfo]:
