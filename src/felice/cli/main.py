@@ -71,6 +71,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "metadata",
         "Show, export and repair the metadata journal of a broker without ZooKeeper.",
     ),
+    "scram": (
+        "felice.cli.scram",
+        "scram",
+        "Set, list and delete the SCRAM users of a cluster, without a running broker.",
+    ),
     "decode-frame": (
         "felice.cli.decode_frame",
         "decode_frame",

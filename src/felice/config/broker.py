@@ -117,6 +117,8 @@ class BrokerConfig(BrokerOptions):
         """The name of the listener that other brokers use to connect to this broker."""
         if self.inter_broker_listener_name is not None:
             return self.inter_broker_listener_name.upper()
+        if self.security_inter_broker_protocol is not None:
+            return self.security_inter_broker_protocol
         names = [listener.name for listener in self.parsed_advertised_listeners]
         return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
@@ -153,11 +155,19 @@ class BrokerConfig(BrokerOptions):
     def _check_replication(self) -> None:
         names = [listener.name for listener in self.parsed_advertised_listeners]
         if self.inter_broker_listener not in names:
+            by_name = self.inter_broker_listener_name is not None
             raise ConfigError(
-                "inter.broker.listener.name",
-                self.inter_broker_listener_name,
+                "inter.broker.listener.name" if by_name else "security.inter.broker.protocol",
+                self.inter_broker_listener_name if by_name else self.security_inter_broker_protocol,
                 f"no advertised listener has that name; there are {', '.join(names)}",
             )
+        if self.inter_broker_listener_name is not None and self.security_inter_broker_protocol is not None:
+            raise ConfigError(
+                "security.inter.broker.protocol",
+                self.security_inter_broker_protocol,
+                "inter.broker.listener.name is set, too; set only one of them",
+            )
+        self._check_inter_broker_login()
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             # Otherwise a follower with nothing to fetch would leave the ISR again and again.
             raise ConfigError(
@@ -170,6 +180,25 @@ class BrokerConfig(BrokerOptions):
                 "replica.fetch.wait.max.ms",
                 self.replica_fetch_wait_max_ms,
                 f"it must not be above replica.socket.timeout.ms ({self.replica_socket_timeout_ms})",
+            )
+
+    def _check_inter_broker_login(self) -> None:
+        security = self.security_of(self.inter_broker_listener)
+        if not security.uses_sasl:
+            return
+        mechanism = self.sasl_mechanism_inter_broker_protocol
+        if mechanism not in security.mechanisms:
+            raise ConfigError(
+                "sasl.mechanism.inter.broker.protocol",
+                mechanism,
+                f"brokers use the listener {security.name}, which offers {', '.join(security.mechanisms)}",
+            )
+        module = security.jaas(mechanism)
+        if module is None or not {"username", "password"} <= module.options.keys():
+            raise ConfigError(
+                security.jaas_key(mechanism),
+                "[hidden]",
+                "this broker needs a login at the other brokers; set username and password in it",
             )
 
     def _check_listeners(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from felice.config.coordinator_options import CoordinatorOptions
 from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, option
+from felice.config.security import PROTOCOLS
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -106,6 +107,21 @@ class BrokerOptions(CoordinatorOptions):
         None,
         "The listener that other brokers use. If not set: the one that security.inter.broker.protocol names, or the "
         "first listener if that option is not set and none is named PLAINTEXT.",
+    )
+    security_inter_broker_protocol: str | None = option(
+        "security.inter.broker.protocol",
+        Kind.STRING,
+        None,
+        "The security protocol between brokers, which selects the listener of this name. Not together with "
+        "inter.broker.listener.name.",
+        choices=PROTOCOLS,
+    )
+    sasl_mechanism_inter_broker_protocol: str = option(
+        "sasl.mechanism.inter.broker.protocol",
+        Kind.STRING,
+        "GSSAPI",
+        "The SASL mechanism with which this broker logs in at other brokers. Felice does not have GSSAPI, so it must "
+        "be set if brokers use SASL.",
     )
     connection_failed_authentication_delay_ms: int = option(
         "connection.failed.authentication.delay.ms",

@@ -57,9 +57,6 @@ _FIXED = (
         "Whether there is tiered storage; not supported.",
     ),
     _fixed(
-        "security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The security protocol between brokers."
-    ),
-    _fixed(
         "socket.receive.buffer.bytes",
         Kind.INT,
         -1,

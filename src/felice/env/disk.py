@@ -97,6 +97,10 @@ class Disk(Protocol):
         """Creates the directory and its parents, if they do not exist."""
         ...
 
+    def restrict(self, path: Path) -> None:
+        """Lets only the user of this process read and change a file or a directory."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Renames a file or directory. A file at `target` is replaced."""
         ...
@@ -261,6 +265,10 @@ class SystemDisk:
     def mkdir(self, path: Path) -> None:
         """Creates a directory and its parents; an existing one is left as it is."""
         path.mkdir(parents=True, exist_ok=True)
+
+    def restrict(self, path: Path) -> None:
+        """Removes the rights of group and others."""
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
     def rename(self, source: Path, target: Path) -> None:
         """Renames within a file system; an existing target is replaced."""

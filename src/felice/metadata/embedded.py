@@ -1,6 +1,7 @@
 """The metadata store of a single machine: a tree in memory and its journal on disk.
 
-Keeps true: a write is on disk before its call returns; after a crash the tree has all acknowledged writes, and
+Keeps true: only the user of the broker can read the files.
+            A write is on disk before its call returns; after a crash the tree has all acknowledged writes, and
             possibly the one write under way.
 How:        one write at a time is planned, appended to `journal`, synced, applied. When the journal outgrows the
             tree, `snapshot` is replaced and the journal emptied; a journal frame not newer than the snapshot is
@@ -77,7 +78,10 @@ class EmbeddedStore(TreeSession):
         # Its file, not the directory, shows whether there is one: locking creates the directory.
         is_new = not disk.exists(directory / JOURNAL)
         disk.mkdir(directory)
+        # The nodes hold SCRAM credentials and passwords.
+        disk.restrict(directory)
         store = cls(disk, directory, load_tree(disk, directory))
+        disk.restrict(directory / JOURNAL)
         if is_new:
             disk.sync_dir(directory)
             disk.sync_dir(directory.parent)
@@ -207,6 +211,7 @@ class EmbeddedStore(TreeSession):
         """Replaces the journal by a snapshot of the tree."""
         body = encode_snapshot(self._tree.zxid, list(self._tree.walk()))
         self._disk.write_atomic(self._snapshot_path, encode_frame(body))
+        self._disk.restrict(self._snapshot_path)
         self._snapshot_size_bytes = len(body)
         self._journal.truncate(0)
         # Synced before the next write: a power failure then tears at most one frame, and leaves no older ones.

@@ -167,8 +167,9 @@ def repair(disk: Disk, directory: Path, *, cut: bool) -> Repair:
     if new == old:
         return Repair(None, 0, 0, ())
     copy = _free_name(disk, path)
-    disk.write_atomic(copy, old)
-    disk.write_atomic(path, new)
+    for file, data in ((copy, old), (path, new)):
+        disk.write_atomic(file, data)
+        disk.restrict(file)
     return Repair(copy, recovered, dropped_bytes, dropped)
 
 

@@ -12,9 +12,11 @@ Leaves:      the content of requests, and retries, to `fetcher`, `server/transac
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from felice.env import Clock, Network
 from felice.env.network import set_no_delay
@@ -22,6 +24,8 @@ from felice.protocol.api import API, TypedApi
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection
 from felice.protocol.messages.api_versions import ApiVersionsRequest
+from felice.security.sasl.login import REAUTHENTICATION_SHARE, log_in
+from felice.security.sasl.mechanism import AuthenticationFailed, ClientMechanism
 
 _CONNECT_TIMEOUT_S = 10.0
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
@@ -48,11 +52,36 @@ A = TypeVar("A")
 DestinationOf = Callable[[int], Destination | None]
 
 
+class PeerSecurity(Protocol):
+    """How connections to other brokers are secured."""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS context; None for a connection without TLS."""
+
+    def login(self) -> ClientMechanism | None:
+        """The start of a login; None for a connection without SASL."""
+
+
+class NoSecurity:
+    """Plain connections without a login."""
+
+    def tls(self) -> None:
+        """No TLS."""
+
+    def login(self) -> None:
+        """No SASL."""
+
+
 class Link(asyncio.BufferedProtocol):
     """One open connection."""
 
-    def __init__(self, destination: Destination, client_id: str) -> None:
+    def __init__(self, destination: Destination, client_id: str, security: PeerSecurity) -> None:
         self.destination = destination
+        self._security = security
+        self._renewal: asyncio.TimerHandle | None = None
+        # While the link authenticates again, other requests wait.
+        self._may_send = asyncio.Event()
+        self._authenticating: asyncio.Task[None] | None = None
         self.is_closed = False
         self._address = f"{destination.host}:{destination.port}"
         self._frames = ClientConnection(client_id, _MAX_RESPONSE_BYTES)
@@ -65,8 +94,36 @@ class Link(asyncio.BufferedProtocol):
         response = await self.call_version(API.API_VERSIONS, 0, ApiVersionsRequest(), timeout_s)
         self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
+    async def authenticate(self, timeout_s: float) -> None:
+        """Logs in, if these connections use SASL; again before the session ends. Raises `PeerUnavailable`."""
+        self._may_send.clear()
+        login = self._security.login()
+        if login is not None:
+            try:
+                session_ms = await log_in(login, lambda api, message: self._call(api, message, timeout_s))
+            except AuthenticationFailed as error:
+                self.close(f"the login failed: {error}")
+                raise PeerUnavailable(f"{self._address}: the login failed: {error}") from None
+            if session_ms:
+                delay_s = session_ms / 1000 * REAUTHENTICATION_SHARE
+                self._renewal = asyncio.get_running_loop().call_later(delay_s, self._renew, timeout_s)
+        self._may_send.set()
+
+    def _renew(self, timeout_s: float) -> None:
+        self._authenticating = asyncio.get_running_loop().create_task(self._authenticate_again(timeout_s))
+
+    async def _authenticate_again(self, timeout_s: float) -> None:
+        # Requests that wait learn the reason from `close`.
+        with contextlib.suppress(PeerUnavailable):
+            await self.authenticate(timeout_s)
+
     async def call(self, api: TypedApi[Q, A], message: Q, timeout_s: float) -> A:
         """Sends a request in the newest version that both brokers know, and returns the response message."""
+        if not self._may_send.is_set():
+            await self._may_send.wait()
+        return await self._call(api, message, timeout_s)
+
+    async def _call(self, api: TypedApi[Q, A], message: Q, timeout_s: float) -> A:
         low, high = self._versions.get(api.key, (0, -1))
         version = min(high, api.versions.max)
         if version < max(low, api.versions.min):
@@ -99,6 +156,9 @@ class Link(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.is_closed = True
+        self._may_send.set()
+        if self._renewal is not None:
+            self._renewal.cancel()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -147,7 +207,15 @@ class _Lane:
 class Peers:
     """At most one connection for each broker and lane; lanes keep slow requests from holding up others."""
 
-    def __init__(self, network: Network, clock: Clock, broker_id: int, destination_of: DestinationOf) -> None:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        broker_id: int,
+        destination_of: DestinationOf,
+        security: PeerSecurity | None = None,
+    ) -> None:
+        self._security: PeerSecurity = security or NoSecurity()
         self._network = network
         self._clock = clock
         self._client_id = f"broker-{broker_id}"
@@ -215,14 +283,17 @@ class Peers:
 
     async def _open(self, destination: Destination) -> Link:
         address = f"{destination.host}:{destination.port}"
-        link = Link(destination, self._client_id)
+        link = Link(destination, self._client_id, self._security)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                await self._network.connect(lambda: link, destination.host, destination.port)
+                await self._network.connect(
+                    lambda: link, destination.host, destination.port, ssl_context=self._security.tls()
+                )
         except (OSError, TimeoutError) as error:
             raise PeerUnavailable(f"{address}: {error or 'no connection in time'}") from None
         try:
             await link.negotiate(_CONNECT_TIMEOUT_S)
+            await link.authenticate(_CONNECT_TIMEOUT_S)
         except BaseException:
             link.close("the versions were not agreed")
             raise

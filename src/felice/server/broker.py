@@ -45,6 +45,7 @@ from felice.server.group_lookups import GroupLookups
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
 from felice.server.image_follower import ImageFollower
+from felice.server.inter_broker import InterBrokerSecurity
 from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
@@ -120,6 +121,7 @@ class Broker:
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
+        self._peer_security = InterBrokerSecurity(self.settings, self._tls, env.random)
         self._store_source = source_of(config, env) if store_source is None else store_source
         self.monitoring = Monitoring(env, self._config, self.lifecycle)
         self._store: MetadataStore | None = None
@@ -279,7 +281,9 @@ class Broker:
         """Creates every component, each after its dependencies."""
         env, settings, broker_id = self.env, self.settings, self.broker_id
         lifecycle, directories = self.lifecycle, self.directories
-        replication = make_replication(broker_id, env, settings, store, watcher, directories)
+        replication = make_replication(
+            broker_id, env, settings, store, watcher, directories, self._peer_security
+        )
         partitions, peers = replication.partitions, replication.peers
         admin = ClusterAdmin(store, watcher, env.random, self._config)
         controller = Controller(
@@ -365,7 +369,7 @@ class Broker:
         addresses = self.config.parsed_listeners
         self.listeners.extend(Listener(services, self.handlers, address) for address in addresses)
         session_timeout_ms = self._store_source.session_timeout_ms
-        membership = Membership(services, store, session_timeout_ms, self.listeners)
+        membership = Membership(services, store, session_timeout_ms, self.listeners, self._peer_security)
         maintenance = Maintenance(services, self.listeners)
         return _Parts(replication, controller, membership, cleaner, maintenance, services)
 

@@ -31,6 +31,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.replication.peers import NoSecurity, PeerSecurity
 from felice.server.listener import Listener
 from felice.server.own_address import why_not_reached
 from felice.server.services import Services
@@ -53,6 +54,7 @@ class Membership:
         store: MetadataStore,
         session_timeout_ms: int,
         listeners: Sequence[Listener],
+        security: PeerSecurity,
     ) -> None:
         self._broker_id = services.broker_id
         self._env = services.env
@@ -63,6 +65,7 @@ class Membership:
         self._metrics = services.metrics
         self._store = store
         self._listeners = listeners
+        self._security = security
         self._session_timeout_ms = session_timeout_ms
         self._rejoining: asyncio.Task[None] | None = None
         self._reaching: asyncio.Task[None] | None = None
@@ -151,8 +154,11 @@ class Membership:
     async def _check_addresses_reach_self(self) -> None:
         env, image = self._env, self._watcher.image
         for endpoint in self._description().endpoints:
+            security = self._security_at(endpoint.listener)
+            if security is None:
+                continue
             reason = await why_not_reached(
-                env.network, env.clock, endpoint, self._broker_id, image.cluster_id
+                env.network, env.clock, endpoint, self._broker_id, image.cluster_id, security
             )
             if reason is not None:
                 _log.warning(
@@ -162,6 +168,13 @@ class Membership:
                         "reason": reason,
                     },
                 )
+
+    def _security_at(self, listener: str) -> PeerSecurity | None:
+        """How this broker can connect to one of its own listeners; None if it has no login there."""
+        config = self._settings.config
+        if listener == config.inter_broker_listener:
+            return self._security
+        return NoSecurity() if config.security_of(listener).protocol == "PLAINTEXT" else None
 
     async def _resign_previous_incarnation(self) -> None:
         broker_id = self._broker_id

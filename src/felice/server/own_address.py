@@ -13,16 +13,23 @@ from felice.protocol.messages.describe_configs import (
     ResourceType,
 )
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.replication.peers import Destination, Peers, PeerUnavailable
+from felice.replication.peers import Destination, Peers, PeerSecurity, PeerUnavailable
 
 _TIMEOUT_S = 5.0
 
 
 async def why_not_reached(
-    network: Network, clock: Clock, endpoint: Endpoint, broker_id: int, cluster_id: str | None
+    network: Network,
+    clock: Clock,
+    endpoint: Endpoint,
+    broker_id: int,
+    cluster_id: str | None,
+    security: PeerSecurity,
 ) -> str | None:
     """Returns the reason why a client does not reach this broker at `endpoint`, or None if it does."""
-    peers = Peers(network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0))
+    peers = Peers(
+        network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0), security
+    )
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await _other_answerer(peers, broker_id, cluster_id)

@@ -11,7 +11,7 @@ from felice.replication.dependencies import PartitionDependencies
 from felice.replication.fetcher import Fetchers
 from felice.replication.isr import IsrWriter
 from felice.replication.partitions import Partitions
-from felice.replication.peers import Destination, Peers
+from felice.replication.peers import Destination, Peers, PeerSecurity
 from felice.server.log_directories import LogDirectories
 from felice.server.settings import Settings
 
@@ -40,6 +40,7 @@ def make_replication(
     store: MetadataStore,
     watcher: Watcher,
     directories: LogDirectories,
+    security: PeerSecurity,
 ) -> ReplicationParts:
     """Builds the components, and connects them with the settings and the newest image. It starts nothing."""
 
@@ -57,7 +58,7 @@ def make_replication(
         env.clock, lambda: settings.config.replica_lag_time_max_ms, epoch_of, isr_writer.propose
     )
     partitions = Partitions(broker_id, directories, settings.topic_config, dependencies)
-    peers = Peers(env.network, env.clock, broker_id, destination_of)
+    peers = Peers(env.network, env.clock, broker_id, destination_of, security)
     fetchers = Fetchers(
         broker_id, peers, env.clock, lambda: settings.config, lambda: epoch_of(broker_id) or -1
     )

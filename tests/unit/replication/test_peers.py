@@ -16,7 +16,7 @@ from felice.protocol.frames import decode_request_header, encode_response
 from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from felice.replication.peers import Destination, Link, Peers, PeerUnavailable
+from felice.replication.peers import Destination, Link, NoSecurity, Peers, PeerUnavailable
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 from waiting import until
 
@@ -180,7 +180,7 @@ def test_a_reply_to_an_abandoned_request_disturbs_no_other_request() -> None:
             return default
 
     async def scenario() -> None:
-        link = Link(Destination("h", 1, 5), "broker-1")
+        link = Link(Destination("h", 1, 5), "broker-1", NoSecurity())
         link.connection_made(Transport())
         calls = [
             asyncio.create_task(

@@ -166,12 +166,12 @@ def test_options_of_the_file_without_effect_are_shown_and_secrets_are_not() -> N
 
 def test_an_unsupported_option_shows_its_actual_value_whatever_the_file_says() -> None:
     config, _ = BrokerConfig.parse(
-        {"create.topic.policy.class.name": "x.Y", "security.inter.broker.protocol": "SSL"}
+        {"create.topic.policy.class.name": "x.Y", "inter.broker.protocol.version": "3.0"}
     )
     entries = broker_entries(BrokerLayers({}, {}, {**config.originals, **config.without_effect}))
     for name, value in (
         ("create.topic.policy.class.name", None),
-        ("security.inter.broker.protocol", "PLAINTEXT"),
+        ("inter.broker.protocol.version", "4.3-IV0"),
     ):
         found = entry(entries, name)
         assert (found.value, found.source, found.read_only) == (value, ConfigSource.DEFAULT_CONFIG, True)

@@ -114,6 +114,7 @@ def answers(wire: Wire) -> bool:
 
 
 def test_versions_are_told_before_a_login(wire: Wire) -> None:
+    """4: the full list comes before authentication."""
     response = wire.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
     assert {17, 36, 0, 1} <= {row.api_key for row in response.api_keys}
     assert log_in(wire, PlainClient("alice", "alices-secret")).error_code == 0
@@ -144,6 +145,7 @@ def test_another_request_between_handshake_and_token_gets_its_error_and_is_close
 
 
 def test_bare_tokens_follow_the_old_handshake(wire: Wire) -> None:
+    """16: SaslHandshake v0 and raw tokens."""
     assert wire.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
     wire.send_frame(b"\0alice\0alices-secret")
     assert wire.read_frame() == b""
@@ -169,6 +171,7 @@ def test_a_wrong_bare_token_closes_without_a_byte(wire: Wire) -> None:
 
 
 def test_an_unknown_mechanism_is_answered_with_those_that_exist(wire: Wire) -> None:
+    """17: error 33, the list, and the end of the connection."""
     response = wire.ask(SaslHandshakeRequest(mechanism="GSSAPI"))
     assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -177,6 +180,7 @@ def test_an_unknown_mechanism_is_answered_with_those_that_exist(wire: Wire) -> N
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "alices-secret")])
 def test_wrong_users_and_passwords_are_told_alike_and_late(wire: Wire, user: str, password: str) -> None:
+    """18: error 58, no hint at users, a delay, and the end of the connection."""
     wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
     began = time.monotonic()
     answer = authenticate(wire, PlainClient(user, password))
@@ -280,6 +284,7 @@ def test_random_bytes_before_a_login_only_close_the_connection(broker: EmbeddedB
 
 
 def test_a_client_authenticates_again_before_its_session_ends(tmp_path: Path) -> None:
+    """19: on the same connection."""
     properties = settings() | {f"{PREFIX}connections.max.reauth.ms": "3000"}
     with running(tmp_path, properties) as broker:
         with connect(broker) as wire:

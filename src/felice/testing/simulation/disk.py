@@ -256,6 +256,9 @@ class SimDisk:
             self.begin("mkdir", path)
             self._make(path, is_dir=True)
 
+    def restrict(self, path: Path) -> None:
+        """Does nothing: a simulated machine has one user."""
+
     def rename(self, source: Path, target: Path) -> None:
         """Replaces `target`, a file or an empty directory, as POSIX does. Durable after a sync of both directories."""
         with self._mutex:

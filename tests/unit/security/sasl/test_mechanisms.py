@@ -133,6 +133,7 @@ def test_scram_accepts_only_the_users_own_authorization_id() -> None:
 
 
 def test_scram_ignores_unknown_extensions() -> None:
+    """20: they are no error."""
     assert isinstance(server().respond(b"n,,m=x,n=user,r=c,other=1,tokenauth=false", 0), Challenge)
 
 
