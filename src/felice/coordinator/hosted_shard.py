@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +28,7 @@ from felice.coordinator.shard import (
     Instant,
     Outcome,
     RecordCodec,
-    Reply,
+    Sendable,
     Shard,
     TransactionalProducer,
     Undo,
@@ -225,7 +225,7 @@ class HostedShard(Generic[S, R]):
 
     def _carry_out(self, outcome: Outcome[R]) -> None:
         for reply in outcome.replies:
-            reply.waiter.answer(reply.response)
+            reply.send()
         if outcome.records or outcome.after_write:
             self._write(outcome.records, outcome.after_write, outcome.producer)
 
@@ -418,11 +418,11 @@ class HostedShard(Generic[S, R]):
             self._answer(lambda after=after: after.on_failed(error, now).replies)  # type: ignore[misc]
         self._answer(lambda: self.shard.on_unloaded(error))
 
-    def _answer(self, replies: Callable[[], list[Reply]]) -> None:
+    def _answer(self, replies: Callable[[], Sequence[Sendable]]) -> None:
         """Sends replies; an exception over a half-changed state must not leave the other requests waiting."""
         try:
             for reply in replies():
-                reply.waiter.answer(reply.response)
+                reply.send()
         except Exception:
             _log.exception("a request could not be answered", extra={"partition": self.partition.name})
 
@@ -440,9 +440,9 @@ def _builder_for(producer: TransactionalProducer | None) -> BatchBuilder:
 
 def _split(
     encoded: list[Encoded], undo: list[Undo], producer: TransactionalProducer | None, limit: int
-) -> Iterator[_Write[Any]]:
+) -> Iterator[_Write[R]]:
     """Pieces that fit into a batch each; one empty piece if there are no records."""
-    piece: _Write[Any] = _Write([], [], producer=producer)
+    piece: _Write[R] = _Write([], [], producer=producer)
     size = 0
     for entry, back in zip(encoded, undo, strict=True):
         if piece.encoded and size + _encoded_size(entry) > limit:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from felice.coordinator.hosted_shard import HostedShard
 from felice.coordinator.java_hash import partition_for
@@ -22,6 +22,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partition import Partition
 
 R = TypeVar("R")
+A = TypeVar("A")
 S = TypeVar("S", bound=Shard[Any])
 
 _log = logging.getLogger("felice.coordinator")
@@ -35,26 +36,26 @@ class PartitionSource(Protocol):
         ...
 
 
-class PendingAnswer:
+class PendingAnswer(Generic[A]):
     """The answer to a call: available at once, or a future if a caller waits for it."""
 
     __slots__ = ("_future", "_is_given", "_response")
 
     def __init__(self) -> None:
-        self._response: Any = None
+        self._response: A | None = None
         self._is_given = False
-        self._future: asyncio.Future[Any] | None = None
+        self._future: asyncio.Future[A] | None = None
 
-    def answer(self, response: Any) -> None:
+    def answer(self, response: A) -> None:
         """Keeps the response, and wakes the request if it waits already."""
         self._response, self._is_given = response, True
         if self._future is not None and not self._future.done():
             self._future.set_result(response)
 
-    def take(self) -> Any:
+    def take(self) -> A | Awaitable[A]:
         """The response, or an awaitable of it."""
         if self._is_given:
-            return self._response
+            return cast("A", self._response)
         self._future = asyncio.get_running_loop().create_future()
         return self._future
 
@@ -118,10 +119,10 @@ class CoordinatorRuntime(Generic[S, R]):
         """The loaded shard of a partition, as `hosted`."""
         return self._host(partition)
 
-    def call(self, key: str, event: Callable[[S, Waiter, Instant], Outcome[R]]) -> Any:
+    def call(self, key: str, event: Callable[[S, Waiter[A], Instant], Outcome[R]]) -> A | Awaitable[A]:
         """Lets the key's shard handle an event that answers its waiter; returns the answer, or an awaitable of it."""
         hosted = self.hosted(key)
-        answer = PendingAnswer()
+        answer: PendingAnswer[A] = PendingAnswer()
         hosted.run(lambda now: event(hosted.shard, answer, now))
         return answer.take()
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from felice.protocol.errors import ErrorCode
 
 R = TypeVar("R")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
 
 NO_PRODUCER_ID = -1
 NEVER_MS = 2**62
@@ -34,20 +36,32 @@ class Instant:
     steady_ms: int
 
 
-class Waiter(Protocol):
-    """A request that waits for its answer. A shard keeps it and gives it back, and never looks inside."""
+class Waiter(Protocol[A_contra]):
+    """A request that waits for its answer, of type `A_contra`. A shard keeps it, and never looks inside."""
 
-    def answer(self, response: Any) -> None:
+    def answer(self, response: A_contra) -> None:
         """Gives the request its response. Each request gets one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Generic[A]):
     """A response and the request that gets it."""
 
-    waiter: Waiter
-    response: Any
+    waiter: Waiter[A]
+    response: A
+
+    def send(self) -> None:
+        """Gives the request its response."""
+        self.waiter.answer(self.response)
+
+
+class Sendable(Protocol):
+    """A reply of any type."""
+
+    def send(self) -> None:
+        """Gives the request its response."""
+        ...
 
 
 class AfterWrite(Protocol[R]):
@@ -77,12 +91,12 @@ class Outcome(Generic[R]):
     With a `producer` the records belong to its transaction and wait for its marker.
     """
 
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[Sendable] = field(default_factory=list)
     records: list[R] = field(default_factory=list)
     after_write: list[AfterWrite[R]] = field(default_factory=list)
     producer: TransactionalProducer | None = None
 
-    def reply(self, waiter: Waiter, response: Any) -> None:
+    def reply(self, waiter: Waiter[A], response: A) -> None:
         """Adds a reply that may be sent at once."""
         self.replies.append(Reply(waiter, response))
 
@@ -94,15 +108,15 @@ class Outcome(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyAfterWrite(Generic[R]):
+class ReplyAfterWrite(Generic[R, A]):
     """The usual continuation: one answer when the records are committed, another one when they are refused.
 
     Without records it is a read that waits for all earlier writes, so that no answer shows a state that may be lost.
     """
 
-    waiter: Waiter
-    response: Any
-    failure: Callable[[ErrorCode], Any]
+    waiter: Waiter[A]
+    response: A
+    failure: Callable[[ErrorCode], A]
 
     def on_committed(self, now: Instant) -> Outcome[R]:
         """The response."""
@@ -140,7 +154,7 @@ class Shard(Protocol[R]):
         """The whole log is replayed; requests may arrive now."""
         ...
 
-    def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+    def on_unloaded(self, error: ErrorCode) -> list[Sendable]:
         """This broker is no longer the coordinator: returns `error` for every waiting request."""
         ...
 

@@ -20,6 +20,7 @@ from felice.coordinator.shard import NEVER_MS, Instant, Waiter
 from felice.protocol.codec import data_version, decode_prefix
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
+from felice.protocol.messages.join_group import JoinGroupResponse
 from felice.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from felice.protocol.primitives import MalformedMessage
 
@@ -137,13 +138,15 @@ class ClassicGroup:
     def _forget_protocols(self, member: Member) -> None:
         self.protocol_support.subtract(name for name, _ in member.protocols)
 
-    def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
+    def park_join(
+        self, member: Member, waiter: Waiter[JoinGroupResponse]
+    ) -> Waiter[JoinGroupResponse] | None:
         """Returns the request that the new one replaces."""
         displaced, member.joining = member.joining, waiter
         self.joining_count += displaced is None
         return displaced
 
-    def unpark_join(self, member: Member) -> Waiter | None:
+    def unpark_join(self, member: Member) -> Waiter[JoinGroupResponse] | None:
         """Takes the member's waiting JoinGroup, if there is one. The caller must answer it."""
         waiter, member.joining = member.joining, None
         self.joining_count -= waiter is not None

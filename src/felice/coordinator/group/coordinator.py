@@ -159,12 +159,14 @@ class GroupCoordinator:
     ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
         """JoinGroup. Waits until the join phase ends."""
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[JoinGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.join(request, self._joining(request, client, waiter), now)
 
         return self._call(request.group_id, event, lambda error: join_error(error, request.member_id))
 
-    def _joining(self, request: JoinGroupRequest, client: Client, waiter: Waiter) -> Caller:
+    def _joining(
+        self, request: JoinGroupRequest, client: Client, waiter: Waiter[JoinGroupResponse]
+    ) -> Caller[JoinGroupResponse]:
         unique = uuid.UUID(int=self._random.getrandbits(128), version=4)
         new_member_id = f"{request.group_instance_id or client.client_id}-{unique}"
         return Caller(waiter, client.version, client.client_id, client.host, new_member_id)
@@ -174,7 +176,7 @@ class GroupCoordinator:
     ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
         """SyncGroup. Waits until the leader's assignment is in the log."""
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[SyncGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.sync(request, Caller(waiter, client.version), now)
 
         return self._call(request.group_id, event, lambda error: SyncGroupResponse(error_code=error))
@@ -198,7 +200,7 @@ class GroupCoordinator:
     ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
         """LeaveGroup, for several members at once (KIP-345)."""
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[LeaveGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.leave(group_id, leavers, Caller(waiter, client.version), now)
 
         return self._call(group_id, event, lambda error: LeaveGroupResponse(error_code=error))
@@ -219,7 +221,7 @@ class GroupCoordinator:
                 wanted.row.error_code = wanted.row.error_code or code
             return response
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[OffsetCommitResponse], now: Instant) -> Outcome[Record]:
             error, records = shard.commit(request, commits, Caller(waiter, client.version), now)
             outcome: Outcome[Record] = Outcome(records=records)
             if error != ErrorCode.NONE:
@@ -254,14 +256,18 @@ class GroupCoordinator:
                 wanted.row.error_code = wanted.row.error_code or code
             return response
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(
+            shard: GroupShard, waiter: Waiter[TxnOffsetCommitResponse], now: Instant
+        ) -> Outcome[Record]:
             error, records = refusal, list[Record]()
             if error == ErrorCode.NONE:
                 error, records = shard.commit_transactional(request, commits, now)
             if error != ErrorCode.NONE:
                 return Outcome([Reply(waiter, failed(error))])
             producer = TransactionalProducer(request.producer_id, request.producer_epoch)
-            after: ReplyAfterWrite[Record] = ReplyAfterWrite(waiter, response, failed)
+            after: ReplyAfterWrite[Record, TxnOffsetCommitResponse] = ReplyAfterWrite(
+                waiter, response, failed
+            )
             return Outcome(records=records, after_write=[after], producer=producer)
 
         return self._call(request.group_id, event, failed)
@@ -292,7 +298,9 @@ class GroupCoordinator:
         def failed(error: ErrorCode) -> OffsetFetchResponseGroup:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(
+            shard: GroupShard, waiter: Waiter[OffsetFetchResponseGroup], now: Instant
+        ) -> Outcome[Record]:
             image, version, group_id = self._image(), client.version, request.group_id
             if request.topics is None:
                 topics = offset_topics.fetch_all(shard.offsets, group_id, require_stable, version, image)
@@ -312,7 +320,7 @@ class GroupCoordinator:
         """OffsetDelete (KIP-496)."""
         response, narrowed = offset_topics.resolve_deletions(request, self._image())
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[OffsetDeleteResponse], now: Instant) -> Outcome[Record]:
             return shard.delete_offsets(narrowed, response, Caller(waiter, client.version))
 
         return self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
@@ -341,7 +349,7 @@ class GroupCoordinator:
     def delete(self, group_id: str, client: Client) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
         """One group of a DeleteGroups request. Waits until the tombstones are replicated."""
 
-        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+        def event(shard: GroupShard, waiter: Waiter[DeletableGroupResult], now: Instant) -> Outcome[Record]:
             return shard.delete(group_id, Caller(waiter, client.version))
 
         def failed(error: ErrorCode) -> DeletableGroupResult:
@@ -354,7 +362,7 @@ class GroupCoordinator:
     def _call(
         self,
         group_id: str,
-        event: Callable[[GroupShard, Waiter, Instant], Outcome[Record]],
+        event: Callable[[GroupShard, Waiter[T], Instant], Outcome[Record]],
         failed: Callable[[ErrorCode], T],
         *,
         may_be_empty: bool = False,
@@ -362,8 +370,7 @@ class GroupCoordinator:
         try:
             if not may_be_empty:
                 _check_group_id(group_id)
-            answer: T | Awaitable[T] = self._runtime.call(group_id, event)
-            return answer
+            return self._runtime.call(group_id, event)
         except ApiError as error:
             return failed(error.code)
 

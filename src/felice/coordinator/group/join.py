@@ -38,7 +38,9 @@ _MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 
 
-def join(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+def join(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
+) -> None:
     """The session timeout was checked, and the group found or created."""
     member_id = request.member_id
     error = _check(group, request, turn)
@@ -83,7 +85,9 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 # New members
 
 
-def _join_new(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+def _join_new(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
+) -> None:
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id in group.static_members:
         _take_over(group, request, caller, instance_id, turn)
@@ -93,7 +97,9 @@ def _join_new(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, tu
         _enter(group, request, caller, caller.new_member_id, turn)
 
 
-def _require_member_id(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+def _require_member_id(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
+) -> None:
     """KIP-394: a client that gives up before its first answer must not leave a member behind."""
     deadline_ms = turn.now.steady_ms + request.session_timeout_ms
     group.pending_joins[caller.new_member_id] = deadline_ms
@@ -102,7 +108,11 @@ def _require_member_id(group: ClassicGroup, request: JoinGroupRequest, caller: C
 
 
 def _enter(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, turn: Turn
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller[JoinGroupResponse],
+    member_id: str,
+    turn: Turn,
 ) -> None:
     member = Member(
         member_id=member_id,
@@ -125,7 +135,9 @@ def _enter(
 # Known members
 
 
-def _join_known(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+def _join_known(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
+) -> None:
     member = group.members[request.member_id]
     unchanged = member.protocols == _protocols(request)
     leads = group.leader_id == member.member_id
@@ -146,7 +158,11 @@ def _join_known(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, 
 
 
 def _update(
-    group: ClassicGroup, member: Member, request: JoinGroupRequest, caller: Caller, turn: Turn
+    group: ClassicGroup,
+    member: Member,
+    request: JoinGroupRequest,
+    caller: Caller[JoinGroupResponse],
+    turn: Turn,
 ) -> None:
     group.set_protocols(member, _protocols(request))
     member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
@@ -161,7 +177,11 @@ def _update(
 
 
 def _take_over(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, instance_id: str, turn: Turn
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller[JoinGroupResponse],
+    instance_id: str,
+    turn: Turn,
 ) -> None:
     old_leader_id = group.leader_id
     old = group.replace_static(instance_id, caller.new_member_id)
@@ -187,7 +207,9 @@ def _fence(group: ClassicGroup, old: Member, turn: Turn) -> None:
     answer_sync(group, old, ErrorCode.FENCED_INSTANCE_ID, turn)
 
 
-def _keep_assignment(group: ClassicGroup, before: Takeover, caller: Caller, turn: Turn) -> None:
+def _keep_assignment(
+    group: ClassicGroup, before: Takeover, caller: Caller[JoinGroupResponse], turn: Turn
+) -> None:
     group.subscribed_topics = group.read_subscribed_topics()
     member_id = caller.new_member_id
     if caller.version >= _SKIP_ASSIGNMENT_SINCE:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from felice.coordinator.shard import NEVER_MS, Waiter
+from felice.protocol.messages.join_group import JoinGroupResponse
+from felice.protocol.messages.sync_group import SyncGroupResponse
 
 
 @dataclass(slots=True)
@@ -25,8 +27,8 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     is_new: bool = False
-    joining: Waiter | None = None
-    syncing: Waiter | None = None
+    joining: Waiter[JoinGroupResponse] | None = None
+    syncing: Waiter[SyncGroupResponse] | None = None
     session_deadline_ms: int = NEVER_MS
 
     def metadata(self, protocol: str) -> bytes:

@@ -31,16 +31,17 @@ from felice.coordinator.shard import (
     Outcome,
     Reply,
     ReplyAfterWrite,
+    Sendable,
     Undo,
 )
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from felice.protocol.messages.join_group import JoinGroupRequest
+from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from felice.protocol.messages.list_groups import ListedGroup
-from felice.protocol.messages.offset_commit import OffsetCommitRequest
+from felice.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -97,9 +98,9 @@ class GroupShard:
                 rebalance.prepare_rebalance(group, turn)
         return turn.outcome
 
-    def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+    def on_unloaded(self, error: ErrorCode) -> list[Sendable]:
         """Every group ends here: returns `error` for every waiting JoinGroup and SyncGroup."""
-        replies: list[Reply] = []
+        replies: list[Sendable] = []
         for group in self.groups.values():
             group.state = GroupState.DEAD
             for member in group.members.values():
@@ -145,7 +146,9 @@ class GroupShard:
 
     # Membership
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+    def join(
+        self, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], now: Instant
+    ) -> Outcome[Record]:
         """JoinGroup: checks the session timeout; a JoinGroup without a member id may create the group."""
         turn = Turn(self.settings, now)
         timeout_ms = request.session_timeout_ms
@@ -164,7 +167,7 @@ class GroupShard:
             self._join_first(request, caller, turn)
         return turn.outcome
 
-    def _join_first(self, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+    def _join_first(self, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn) -> None:
         """Writes a new group at once, still empty, so that a restart knows of it."""
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=self._alarms)
         empty = group.record()
@@ -174,7 +177,9 @@ class GroupShard:
             turn.outcome.records.insert(0, empty)
             turn.outcome.after_write.append(GroupCreated(self, group))
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+    def sync(
+        self, request: SyncGroupRequest, caller: Caller[SyncGroupResponse], now: Instant
+    ) -> Outcome[Record]:
         """SyncGroup; UNKNOWN_MEMBER_ID if there is no such group."""
         turn = Turn(self.settings, now)
         group = self.groups.get(request.group_id)
@@ -193,7 +198,7 @@ class GroupShard:
         return HeartbeatResponse(error_code=membership.heartbeat(group, request, Turn(self.settings, now)))
 
     def leave(
-        self, group_id: str, leavers: list[MemberIdentity], caller: Caller, now: Instant
+        self, group_id: str, leavers: list[MemberIdentity], caller: Caller[LeaveGroupResponse], now: Instant
     ) -> Outcome[Record]:
         """LeaveGroup: each member leaves or gets an error of its own."""
         turn = Turn(self.settings, now)
@@ -208,7 +213,11 @@ class GroupShard:
     # Offsets
 
     def commit(
-        self, request: OffsetCommitRequest, commits: list[Commit], caller: Caller, now: Instant
+        self,
+        request: OffsetCommitRequest,
+        commits: list[Commit],
+        caller: Caller[OffsetCommitResponse],
+        now: Instant,
     ) -> tuple[ErrorCode, list[Record]]:
         """Returns an error for the whole request, or the records for the valid rows."""
         turn = Turn(self.settings, now)
@@ -240,7 +249,10 @@ class GroupShard:
         return error, turn.outcome.records
 
     def delete_offsets(
-        self, request: OffsetDeleteRequest, response: OffsetDeleteResponse, caller: Caller
+        self,
+        request: OffsetDeleteRequest,
+        response: OffsetDeleteResponse,
+        caller: Caller[OffsetDeleteResponse],
     ) -> Outcome[Record]:
         """`response` has rows for the partitions that do not exist; the other rows are added."""
         outcome: Outcome[Record] = Outcome()
@@ -284,7 +296,7 @@ class GroupShard:
             listing.listed(group) for group in self.groups.values() if listing.matches(group, states, types)
         ]
 
-    def delete(self, group_id: str, caller: Caller) -> Outcome[Record]:
+    def delete(self, group_id: str, caller: Caller[DeletableGroupResult]) -> Outcome[Record]:
         """Writes tombstones for the group and its offsets, if it has no members."""
         error = listing.check_delete(self.groups.get(group_id))
         result = DeletableGroupResult(group_id=group_id, error_code=error)

@@ -25,7 +25,9 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(group: ClassicGroup, request: SyncGroupRequest, caller: Caller, turn: Turn) -> None:
+def sync(
+    group: ClassicGroup, request: SyncGroupRequest, caller: Caller[SyncGroupResponse], turn: Turn
+) -> None:
     """Answers a SyncGroup, or parks it until the leader's assignment is in the log."""
     error = _check(group, request)
     if error != ErrorCode.NONE:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from felice.coordinator.group.records import GroupRecord, OffsetRecord
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.shard import Instant, Outcome, Waiter
+
+A = TypeVar("A")
 
 Record: TypeAlias = GroupRecord | OffsetRecord
 
@@ -22,10 +24,13 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """The sender of a request. `new_member_id` is the id for a new member: randomness comes from outside."""
+class Caller(Generic[A]):
+    """The sender of a request, which waits for an answer of type `A`.
 
-    waiter: Waiter
+    `new_member_id` is the id for a new member: randomness comes from outside.
+    """
+
+    waiter: Waiter[A]
     version: int
     client_id: str = ""
     client_host: str = ""

@@ -44,7 +44,7 @@ WRITE_TIMEOUT_MS = 5000
 
 _log = logging.getLogger("felice.coordinator")
 
-Event = Callable[[TransactionShard, Waiter, Instant], Outcome[TransactionRecord]]
+Event = Callable[[TransactionShard, Waiter[Ended], Instant], Outcome[TransactionRecord]]
 Hosted = HostedShard[TransactionShard, TransactionRecord]
 
 
@@ -122,14 +122,17 @@ class TransactionCoordinator:
     async def initialise(self, request: InitRequest) -> Initialised:
         """InitProducerId for a transactional id. Returns when the identity is in the log."""
         new_producer_id = NO_PRODUCER_ID
+
+        def event(
+            shard: TransactionShard, waiter: Waiter[Initialised], now: Instant
+        ) -> Outcome[TransactionRecord]:
+            return shard.initialise(request, new_producer_id, waiter, now)
+
         try:
             if self._runtime.hosted(request.transactional_id).shard.needs_new_producer_id(request):
                 new_producer_id = await self._next_producer_id()
             # If another call came first meanwhile, this producer id is never used.
-            answer = self._runtime.call(
-                request.transactional_id,
-                lambda shard, waiter, now: shard.initialise(request, new_producer_id, waiter, now),
-            )
+            answer = self._runtime.call(request.transactional_id, event)
         except ApiError as error:
             return Initialised(ErrorCode(error.code))
         return await answer if isinstance(answer, asyncio.Future) else cast("Initialised", answer)
@@ -139,12 +142,13 @@ class TransactionCoordinator:
     ) -> ErrorCode | Awaitable[ErrorCode]:
         """AddPartitionsToTxn: adds partitions to the transaction, which begins with the first of them."""
 
-        def event(shard: TransactionShard, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
+        def event(
+            shard: TransactionShard, waiter: Waiter[ErrorCode], now: Instant
+        ) -> Outcome[TransactionRecord]:
             return shard.add_partitions(identity, partitions, waiter, now, client_version)
 
         try:
-            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(identity.transactional_id, event)
-            return answer
+            return self._runtime.call(identity.transactional_id, event)
         except ApiError as error:
             return ErrorCode(error.code)
 

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from felice.coordinator.shard import (
     NEVER_MS,
     NO_PRODUCER_ID,
+    AfterWrite,
     Instant,
     Outcome,
     Reply,
+    ReplyAfterWrite,
+    Sendable,
     Undo,
     Waiter,
 )
@@ -38,6 +41,9 @@ Change = TransactionMetadata | ErrorCode
 
 DECIDE_AGAIN_MS = 1000
 """Pause after which a decision whose write failed is written again."""
+
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class TransactionShard:
         self._next_removal_ms = now.steady_ms + self.settings.removal_interval_ms
         return self._decide_again(self.transactions)
 
-    def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+    def on_unloaded(self, error: ErrorCode) -> list[Sendable]:
         """Nothing waits here: every answer waits for the log, and the runtime ends that."""
         return []
 
@@ -190,7 +196,7 @@ class TransactionShard:
         return initialisation.needs_new_producer_id(current, request)
 
     def initialise(
-        self, request: InitRequest, new_producer_id: int, waiter: Waiter, now: Instant
+        self, request: InitRequest, new_producer_id: int, waiter: Waiter[Initialised], now: Instant
     ) -> Outcome[TransactionRecord]:
         """InitProducerId: gives the next identity, or CONCURRENT_TRANSACTIONS while an earlier transaction must end."""
         if not 0 < request.timeout_ms <= self.settings.max_timeout_ms:
@@ -210,7 +216,7 @@ class TransactionShard:
         self,
         identity: Identity,
         partitions: frozenset[TopicPartition],
-        waiter: Waiter,
+        waiter: Waiter[ErrorCode],
         now: Instant,
         client_version: int = V1,
     ) -> Outcome[TransactionRecord]:
@@ -236,7 +242,7 @@ class TransactionShard:
         return current.with_partitions(partitions, now.wall_ms, client_version)
 
     def end(
-        self, identity: Identity, commit: bool, waiter: Waiter, now: Instant
+        self, identity: Identity, commit: bool, waiter: Waiter[Ended], now: Instant
     ) -> Outcome[TransactionRecord]:
         """Answers `Ended` as soon as the decision is committed; the markers follow."""
         before = self._changing.get(identity.transactional_id)
@@ -254,7 +260,7 @@ class TransactionShard:
         return ending.needs_next_producer_id(current, identity.producer_id, identity.epoch)
 
     def end_v2(
-        self, identity: Identity, commit: bool, next_producer_id: int, waiter: Waiter, now: Instant
+        self, identity: Identity, commit: bool, next_producer_id: int, waiter: Waiter[Ended], now: Instant
     ) -> Outcome[TransactionRecord]:
         """As `end`, for transaction V2: with the identity for the next transaction."""
         current = self.transactions.get(identity.transactional_id)
@@ -324,9 +330,9 @@ class TransactionShard:
         self,
         identity: Identity,
         change: Change,
-        waiter: Waiter,
-        response: Any,
-        failure: Callable[[ErrorCode], Any],
+        waiter: Waiter[A],
+        response: A,
+        failure: Callable[[ErrorCode], A],
     ) -> Outcome[TransactionRecord]:
         if isinstance(change, ErrorCode):
             return Outcome([Reply(waiter, failure(change))])
@@ -336,12 +342,13 @@ class TransactionShard:
         self,
         transactional_id: str,
         change: TransactionMetadata,
-        waiter: Waiter,
-        response: Any,
-        failure: Callable[[ErrorCode], Any],
+        waiter: Waiter[A],
+        response: A,
+        failure: Callable[[ErrorCode], A],
     ) -> Outcome[TransactionRecord]:
         outcome: Outcome[TransactionRecord] = Outcome()
-        self._write(transactional_id, change, outcome, WaitingAnswer(waiter, response, failure))
+        answer: ReplyAfterWrite[TransactionRecord, A] = ReplyAfterWrite(waiter, response, failure)
+        self._write(transactional_id, change, outcome, answer)
         return outcome
 
     def _write(
@@ -349,7 +356,7 @@ class TransactionShard:
         transactional_id: str,
         change: TransactionMetadata | None,
         outcome: Outcome[TransactionRecord],
-        answer: WaitingAnswer | None = None,
+        answer: AfterWrite[TransactionRecord] | None = None,
     ) -> None:
         self._changing[transactional_id] = self.transactions.get(transactional_id)
         outcome.records.append(TransactionRecord(transactional_id, change))
@@ -382,33 +389,20 @@ def _fault_of(identity: Identity, current: TransactionMetadata) -> ErrorCode | N
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingAnswer:
-    """A request that waits for a change, and its answer."""
-
-    waiter: Waiter
-    response: Any
-    failure: Callable[[ErrorCode], Any]
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeWritten:
     """Continues when a change is committed or refused."""
 
     shard: TransactionShard
     transactional_id: str
     change: TransactionMetadata | None
-    answer: WaitingAnswer | None
+    answer: AfterWrite[TransactionRecord] | None
 
     def on_committed(self, now: Instant) -> Outcome[TransactionRecord]:
         """Takes note of the change, then answers the request."""
         self.shard.on_change_committed(self.transactional_id, self.change)
-        if self.answer is None:
-            return Outcome()
-        return Outcome([Reply(self.answer.waiter, self.answer.response)])
+        return Outcome() if self.answer is None else self.answer.on_committed(now)
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[TransactionRecord]:
         """The outcome may be unknown: takes note of that, then answers with the error."""
         self.shard.on_change_failed(self.transactional_id, now)
-        if self.answer is None:
-            return Outcome()
-        return Outcome([Reply(self.answer.waiter, self.answer.failure(error))])
+        return Outcome() if self.answer is None else self.answer.on_failed(error, now)

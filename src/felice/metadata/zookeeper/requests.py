@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.serialization import (
@@ -31,6 +31,19 @@ class WatchMode(IntEnum):
     """The kinds of watch of ZooKeeper's AddWatch request that Felice uses."""
 
     PERSISTENT_RECURSIVE = 1
+
+
+class Request(Protocol):
+    """A request, one of kazoo's or one of this module's. `type` is None for the request that begins a session."""
+
+    @property
+    def type(self) -> int | None:
+        """The operation's number in ZooKeeper's protocol."""
+        ...
+
+    def serialize(self) -> bytes:
+        """The request's body."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class AddWatch:
 class MultiRead:
     """Reads, `GetData` and `GetChildren` without watchers, in one request."""
 
-    reads: Sequence[Any]
+    reads: Sequence[Request]
 
     type: ClassVar[int] = 22
 
@@ -69,9 +82,9 @@ class MultiRead:
         return bytes(body + MultiHeader(-1, True, -1).serialize())
 
     @classmethod
-    def deserialize(cls, data: bytes, offset: int) -> list[Any]:
+    def deserialize(cls, data: bytes, offset: int) -> list[object]:
         """The result of each read, or the exception that refused it."""
-        results: list[Any] = []
+        results: list[object] = []
         header, offset = MultiHeader.deserialize(data, offset)
         while not header.done:
             result, offset = _result(header.type, data, offset)
@@ -80,7 +93,7 @@ class MultiRead:
         return results
 
 
-def _result(kind: int, data: bytes, offset: int) -> tuple[Any, int]:
+def _result(kind: int, data: bytes, offset: int) -> tuple[object, int]:
     if kind == GetData.type:
         value, offset = read_buffer(data, offset)
         return (value, ZnodeStat._make(stat_struct.unpack_from(data, offset))), offset + stat_struct.size

@@ -16,7 +16,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, SessionExpiredError
@@ -29,7 +29,7 @@ from kazoo.retry import KazooRetry
 from felice.env import Clock
 from felice.metadata.latencies import RequestLatencies
 from felice.metadata.store import SessionExpired, SessionState, StoreError
-from felice.metadata.zookeeper.requests import AddWatch
+from felice.metadata.zookeeper.requests import AddWatch, Request
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
 
 _log = logging.getLogger("felice.metadata")
@@ -84,7 +84,7 @@ class ZooKeeperSession:
         self._connection = _Connection(self, self._client)
         self._client._connection = self._connection
         self._client.add_listener(self._on_kazoo_state)
-        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._in_flight: set[asyncio.Future[object]] = set()
         self._slots = asyncio.Semaphore(settings.max_in_flight_requests)
         self._connected: asyncio.Future[None] = self._loop.create_future()
         self._thread_ended: asyncio.Future[None] = self._loop.create_future()
@@ -106,7 +106,7 @@ class ZooKeeperSession:
         self._client.start_async()
         await self._connected
 
-    async def call(self, request: Any) -> Any:
+    async def call(self, request: Request) -> object:
         """Returns the answer to a request, or raises kazoo's exception. Waits while the session is suspended."""
         async with self._slots:
             self.check_alive()
@@ -196,7 +196,7 @@ class ZooKeeperSession:
         """kazoo's thread calls it as its last act."""
         self.post(self._thread_has_ended)
 
-    def post(self, function: Callable[..., None], *arguments: Any) -> None:
+    def post(self, function: Callable[..., None], *arguments: object) -> None:
         """Runs a function on the event loop soon, in the order of the calls. For any thread."""
         post(self._loop, function, *arguments)
 
@@ -282,12 +282,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._sent_s: deque[float] = deque()
         self._max_frame_bytes = _MAX_CONNECT_FRAME_BYTES
 
-    def send_first(self, request: Any, reply: Any) -> None:
+    def send_first(self, request: Request, reply: object) -> None:
         """Call on the connection's thread only."""
         self.client._queue.appendleft((request, reply))
         self._wake()
 
-    def send_last(self, request: Any) -> None:
+    def send_last(self, request: Request) -> None:
         self.client._queue.append((request, None))
         self._wake()
 
@@ -315,7 +315,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if waker is not None:
             waker.send(b"\0")
 
-    def _connect(self, host: str, hostip: str, port: int) -> Any:
+    def _connect(self, host: str, hostip: str, port: int) -> object:
         self._max_frame_bytes = _MAX_CONNECT_FRAME_BYTES
         self._sent_s.clear()
         try:
@@ -326,13 +326,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._sent_s.clear()
         return timeouts
 
-    def _expand_client_hosts(self) -> Any:
+    def _expand_client_hosts(self) -> object:
         addresses = super()._expand_client_hosts()
         if not addresses:
             self.last_failure = "no host of it has an address"
         return addresses
 
-    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+    def _invoke(self, timeout: float, request: Request, xid: int | None = None) -> object:
         sent_s = self._session.now_s()
         answer = super()._invoke(timeout, request, xid)
         if request.type is None and answer[0].time_out > 0:
@@ -343,17 +343,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self._max_frame_bytes = _MAX_FRAME_BYTES
         return answer
 
-    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+    def _submit(self, request: Request, timeout: float, xid: int | None = None) -> None:
         self._sent_s.append(self._session.now_s())
         super()._submit(request, timeout, xid)
 
-    def _read_header(self, timeout: float) -> Any:
+    def _read_header(self, timeout: float) -> object:
         answer = super()._read_header(timeout)
         if answer[0].xid != WATCH_XID and self._sent_s:
             self.heard_s = self._sent_s.popleft()
         return answer
 
-    def _read(self, length: int, timeout: float) -> Any:
+    def _read(self, length: int, timeout: float) -> object:
         if not 0 <= length <= self._max_frame_bytes:
             raise ConnectionDropped("what answers there is no ZooKeeper")
         return super()._read(length, timeout)
@@ -370,15 +370,15 @@ class _Reply:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.future: asyncio.Future[object] = loop.create_future()
 
-    def set(self, value: Any = None) -> None:
+    def set(self, value: object = None) -> None:
         post(self._loop, self._resolve, value, None)
 
     def set_exception(self, error: Exception) -> None:
         post(self._loop, self._resolve, None, error)
 
-    def _resolve(self, value: Any, error: Exception | None) -> None:
+    def _resolve(self, value: object, error: Exception | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -394,7 +394,7 @@ class _WatchAgain:
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
 
-    def set(self, value: Any = None) -> None:
+    def set(self, value: object = None) -> None:
         self._session.on_watched_again()
 
     def set_exception(self, error: Exception) -> None:
@@ -415,8 +415,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         pass
 
     def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
-    ) -> Any:
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
+    ) -> object:
         plain = super().create_connection(address, timeout=timeout)
         if self._tls is None:
             return plain
@@ -438,7 +438,7 @@ def _client(settings: ZooKeeperSettings, tls: ssl.SSLContext | None) -> KazooCli
     )
 
 
-def post(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
+def post(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
     """Calls a function on the loop, from any thread, in order."""
     try:
         loop.call_soon_threadsafe(function, *arguments)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from kazoo import exceptions as zk
 from kazoo.protocol import serialization as wire
@@ -46,7 +45,7 @@ from felice.metadata.store import (
     is_within,
     parent_of,
 )
-from felice.metadata.zookeeper.requests import MultiRead
+from felice.metadata.zookeeper.requests import MultiRead, Request
 from felice.metadata.zookeeper.session import ZooKeeperSession
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
 
@@ -138,8 +137,7 @@ class ZooKeeperStore(SingleWrites):
     async def get(self, path: str) -> Node:
         """The node; raises `NoNode`."""
         check_path(path)
-        data, stat = await self._read(path, wire.GetData(self._outside(path), None))
-        return _node(data, stat)
+        return _node(await self._read(path, wire.GetData(self._outside(path), None)))
 
     async def exists(self, path: str) -> Node | None:
         """The node, or None."""
@@ -151,17 +149,17 @@ class ZooKeeperStore(SingleWrites):
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Each path's node or None, in the order given, with few requests."""
         results = await self._read_many([wire.GetData(self._outside(path), None) for path in paths])
-        return [None if result is None else _node(*result) for result in _or_none(paths, results)]
+        return [None if result is None else _node(result) for result in _or_none(paths, results)]
 
     async def children(self, path: str) -> list[str]:
         """Names of the children, sorted; raises `NoNode`."""
         check_path(path)
-        return sorted(await self._read(path, wire.GetChildren(self._outside(path), None)))
+        return _names(await self._read(path, wire.GetChildren(self._outside(path), None)))
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Each path's children, or None where there is no node, with few requests."""
         results = await self._read_many([wire.GetChildren(self._outside(path), None) for path in paths])
-        return [None if names is None else sorted(names) for names in _or_none(paths, results)]
+        return [None if names is None else _names(names) for names in _or_none(paths, results)]
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
         """All or nothing, see `MetadataStore.multi`. Raises `StoreUnavailable` if the answer was lost."""
@@ -276,7 +274,7 @@ class ZooKeeperStore(SingleWrites):
 
     # Reads and writes
 
-    async def _read(self, path: str, request: Any) -> Any:
+    async def _read(self, path: str, request: Request) -> object:
         """Sends a request that may safely be repeated, and returns its answer."""
         while True:
             try:
@@ -287,13 +285,17 @@ class ZooKeeperStore(SingleWrites):
             except zk.ZookeeperError as error:
                 raise _store_error(Check(path), error) from None
 
-    async def _read_many(self, reads: Sequence[Any]) -> list[Any]:
+    async def _read_many(self, reads: Sequence[Request]) -> list[object]:
         chunks = [reads[at : at + _READS_AT_ONCE] for at in range(0, len(reads), _READS_AT_ONCE)]
         self._session.check_alive()
         answers = await asyncio.gather(*(self._read("/", MultiRead(chunk)) for chunk in chunks))
-        return [result for answer in answers for result in answer]
+        results: list[object] = []
+        for answer in answers:
+            assert isinstance(answer, list)
+            results += answer
+        return results
 
-    async def _send_writes(self, operations: Sequence[Operation]) -> list[Any]:
+    async def _send_writes(self, operations: Sequence[Operation]) -> list[object]:
         """The result of each operation; an error if it, or another operation of the transaction, was refused."""
         request = wire.Transaction([self._request(operation) for operation in operations])
         size_bytes = len(request.serialize())
@@ -306,28 +308,31 @@ class ZooKeeperStore(SingleWrites):
             if isinstance(operation, Create) and operation.ephemeral:
                 self._ephemerals[operation.path] = None
         try:
-            results: list[Any] = await self._session.call(request)
+            results = await self._session.call(request)
         except zk.ZookeeperError as error:
             raise _store_error(operations[0], error) from None
+        assert isinstance(results, list)
         return results
 
-    def _request(self, operation: Operation) -> Any:
+    def _request(self, operation: Operation) -> Request:
         check_path(operation.path)
         path = self._outside(operation.path)
+        request: Request
         match operation:
             case Create(_, data, ephemeral, sequential):
                 flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
-                return wire.Create(path, data, self._acl(operation.path), flags)
+                request = wire.Create(path, data, self._acl(operation.path), flags)
             case SetData(_, data, version):
-                return wire.SetData(path, data, version)
+                request = wire.SetData(path, data, version)
             case Delete(_, version):
                 if operation.path == "/":
                     raise StoreError("/", "the root cannot be deleted")
-                return wire.Delete(path, version)
+                request = wire.Delete(path, version)
             case Check(_, version):
-                return wire.CheckVersion(path, version)
+                request = wire.CheckVersion(path, version)
+        return request
 
-    def _outcome(self, result: Any) -> str | int | None:
+    def _outcome(self, result: object) -> str | int | None:
         if isinstance(result, ZnodeStat):
             return int(result.version)
         return self._inside(result) if isinstance(result, str) else None
@@ -347,11 +352,20 @@ class ZooKeeperStore(SingleWrites):
         return path[len(self._chroot) :] or "/"
 
 
-def _node(data: bytes | None, stat: ZnodeStat) -> Node:
+def _names(result: object) -> list[str]:
+    """The names in an answer to GetChildren, sorted."""
+    assert isinstance(result, list)
+    return sorted(result)
+
+
+def _node(result: object) -> Node:
+    """The node in an answer to GetData."""
+    assert isinstance(result, tuple)
+    data, stat = result
     return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
 
 
-def _or_none(paths: Iterable[str], results: Iterable[Any]) -> Iterable[Any]:
+def _or_none(paths: Iterable[str], results: Iterable[object]) -> Iterable[object]:
     """Each result, or None where there is no node."""
     for path, result in zip(paths, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, zk.NoNodeError):
