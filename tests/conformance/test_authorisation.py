@@ -149,6 +149,8 @@ def test_an_unknown_topic_is_not_told_from_a_forbidden_one(broker: Secured, clie
     assert list_offset(client, "missing", -1).error_code == OF_TOPIC
     assert metadata_of(client, "missing").error_code == OF_TOPIC
     assert produce(client, "missing", batch_of(b"value")).error_code == OF_TOPIC
+    assert not metadata_of(client, "missing").is_internal
+    assert metadata_of(client, "__consumer_offsets").is_internal
     broker.grant(Rule(TOPIC, "missing", Operation.ALL))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetched(client, "missing") == unknown

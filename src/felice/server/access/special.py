@@ -21,6 +21,7 @@ from felice.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.join_group import JoinGroupRequest
 from felice.protocol.messages.list_groups import ListGroupsResponse
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -138,6 +139,15 @@ _COORDINATOR_GUARDS = {
     GROUP_KEY_TYPE: _coordinator_guards(ResourceType.GROUP),
     TRANSACTION_KEY_TYPE: _coordinator_guards(ResourceType.TRANSACTIONAL_ID),
 }
+
+
+def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handle) -> Any:
+    """Needs READ of the group. A refused member has used the coordinator that it looked up, too."""
+    context.services.group_lookups.on_group_request(context)
+    return _join_group(request, context, handle)
+
+
+_join_group = whole(need(Operation.READ, ResourceType.GROUP, "group_id"), refusals.join_group)
 
 
 def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:

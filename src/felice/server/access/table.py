@@ -138,7 +138,7 @@ GUARDS: Mapping[Api, Guard] = {
     API.ALTER_CLIENT_QUOTAS: whole(cluster(_ALTER_CONFIGS), refuse.alter_client_quotas),
     # Groups
     API.FIND_COORDINATOR: special.find_coordinator,
-    API.JOIN_GROUP: whole(_reads_group, refuse.join_group),
+    API.JOIN_GROUP: special.join_group,
     API.SYNC_GROUP: whole(_reads_group, refuse.with_code(SyncGroupResponse)),
     API.HEARTBEAT: whole(_reads_group, refuse.with_code(HeartbeatResponse)),
     API.LEAVE_GROUP: whole(_reads_group, refuse.with_code(LeaveGroupResponse)),

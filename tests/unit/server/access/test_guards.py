@@ -1,0 +1,186 @@
+"""Guards over handlers that a test holds in its hand: what reaches a handler, and what is added to its response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from felice.env import SystemClock
+from felice.protocol.api import API, Api
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from felice.protocol.messages.join_group import JoinGroupRequest
+from felice.protocol.messages.produce import ProduceRequest, TopicProduceData
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.control import EVERYTHING
+from felice.server.access.table import GUARDS, GuardedHandlers
+from felice.server.context import NO_REPLY, CloseConnection
+
+
+class Allowing:
+    """The access of a client that may use the named resources."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.asked: list[tuple[Operation, ResourceType, str]] = []
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        self.asked.append((operation, kind, name))
+        return name in self.names
+
+    shows = allows
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        return False
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        return 0
+
+
+class Context:
+    """The parts of a request's context that guards use."""
+
+    def __init__(self, access: Any, version: int = 2) -> None:
+        self.access = access
+        self.version = version
+        self.events: list[str] = []
+        self.session = SimpleNamespace(
+            hold=lambda: self.events.append("hold"), release=lambda: self.events.append("release")
+        )
+        self.services = SimpleNamespace(
+            env=SimpleNamespace(clock=SystemClock()),
+            image_follower=SimpleNamespace(check_session=lambda: self.events.append("session checked")),
+            group_lookups=SimpleNamespace(on_group_request=lambda _: self.events.append("group request")),
+            image=SimpleNamespace(topic_names={}),
+        )
+
+
+def deleting(seen: list[list[str]]) -> Callable[[Any, Any], DeleteGroupsResponse]:
+    def handle(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
+        seen.append(request.groups_names)
+        rows = [DeletableGroupResult(group_id=name) for name in request.groups_names]
+        return DeleteGroupsResponse(results=rows)
+
+    return handle
+
+
+def guard(api: Api) -> Any:
+    """The guard of an API, for the contexts of this module."""
+    return GUARDS[api]
+
+
+def codes(answer: DeleteGroupsResponse) -> dict[str, int]:
+    return {row.group_id: row.error_code for row in answer.results}
+
+
+def test_only_allowed_items_reach_the_handler() -> None:
+    seen: list[list[str]] = []
+    access = Allowing("a", "c")
+    request = DeleteGroupsRequest(groups_names=["a", "b", "c", "b"])
+    answer = guard(API.DELETE_GROUPS)(request, Context(access), deleting(seen))
+    assert seen == [["a", "c"]]
+    assert codes(answer) == {"a": 0, "c": 0, "b": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    assert access.asked[0] == (Operation.DELETE, ResourceType.GROUP, "a")
+
+
+def test_a_handler_is_not_called_where_nothing_is_allowed() -> None:
+    """Its list would be empty, which means all in many APIs."""
+    seen: list[list[str]] = []
+    request = DeleteGroupsRequest(groups_names=["a"])
+    answer = guard(API.DELETE_GROUPS)(request, Context(Allowing()), deleting(seen))
+    assert not seen
+    assert codes(answer) == {"a": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+def test_an_empty_list_and_a_list_of_allowed_items_pass_unchanged() -> None:
+    seen: list[list[str]] = []
+    for names in ([], ["a", "b"]):
+        context = Context(EVERYTHING)
+        guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, deleting(seen))
+    assert seen == [[], ["a", "b"]]
+
+
+def test_a_long_list_is_checked_in_slices_while_later_requests_wait() -> None:
+    seen: list[list[str]] = []
+    names = [f"g{number}" for number in range(5000)]
+    context = Context(Allowing("g7"))
+
+    async def handle(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
+        context.events.append("handled")
+        return deleting(seen)(request, context)
+
+    async def scenario() -> None:
+        answering = guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, handle)
+        assert context.events == ["hold"]
+        answer = await answering
+        assert seen == [["g7"]]
+        assert len(answer.results) == 5000
+        # Later requests may go on as soon as the handler was called.
+        assert context.events == ["hold", "session checked", "release", "handled"]
+
+    asyncio.run(scenario())
+
+
+def test_later_requests_go_on_after_a_check_that_failed() -> None:
+    context = Context(SimpleNamespace(allows=lambda *_: 1 / 0))
+    request = DeleteGroupsRequest(groups_names=["g"] * 2000)
+
+    async def scenario() -> None:
+        try:
+            await guard(API.DELETE_GROUPS)(request, context, deleting([]))
+        except ZeroDivisionError:
+            return
+        raise AssertionError("the fault was swallowed")
+
+    asyncio.run(scenario())
+    assert context.events == ["hold", "release"]
+
+
+def test_produce_without_acks_closes_the_connection_after_it_wrote_what_is_allowed() -> None:
+    seen: list[list[str]] = []
+
+    def handle(request: ProduceRequest, context: Any) -> Any:
+        seen.append([topic.name for topic in request.topic_data])
+        return NO_REPLY
+
+    def send(*names: str) -> Any:
+        topics = [TopicProduceData(name=name) for name in names]
+        request = ProduceRequest(acks=0, topic_data=topics)
+        return guard(API.PRODUCE)(request, Context(Allowing("a"), 9), handle)
+
+    assert send("a") is NO_REPLY
+    for names in (("a", "b"), ("b",)):
+        try:
+            send(*names)
+        except CloseConnection:
+            continue
+        raise AssertionError("the connection stays open")
+    assert seen == [["a"], ["a"]]
+
+
+def test_a_member_that_is_refused_has_used_its_coordinator() -> None:
+    """Otherwise a warning would say that the client does not use it because of missing topics."""
+    context = Context(Allowing(), 9)
+    answer = guard(API.JOIN_GROUP)(JoinGroupRequest(group_id="g"), context, deleting([]))
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert answer.protocol_name is None
+    assert context.events == ["group request"]
+
+
+def test_an_api_without_a_guard_has_no_handler() -> None:
+    def handle(request: Any, context: Any) -> Any:
+        raise AssertionError("it must not be called")
+
+    handlers = GuardedHandlers({API.API_VERSIONS.key: handle, 32_000: handle})
+    assert handlers[API.API_VERSIONS.key] is handlers[API.API_VERSIONS.key]
+    try:
+        handlers[32_000]
+    except KeyError:
+        return
+    raise AssertionError("an API without a guard was found")
