@@ -429,7 +429,7 @@ class TraceHandler(logging.Handler):
 
 
 async def settle() -> None:
-    """Wait until every broker has heard of every change."""
+    """Waits until every broker has seen every change."""
     for _ in range(60):
         await asyncio.sleep(0)
 

@@ -95,7 +95,7 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
         self.carry_out(self.shard.initialise(requested, new_id, self.waiter(names[0]), self.now))
 
     def do_exhaust(self, names: list[str], options: dict[str, str]) -> None:
-        """Set the epoch as if the producer had requested its next epoch very often."""
+        """Sets the epoch as if the producer had requested its next epoch very often."""
         exhausted = replace(self.shard.transactions[ID], epoch=LAST_EPOCH - 2)
         self.shard.transactions[ID] = exhausted
         self.log.append(self.codec.encode(TransactionRecord(ID, exhausted)))

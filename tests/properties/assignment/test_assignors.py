@@ -1,4 +1,4 @@
-"""What every assignor keeps true, over any members and topics."""
+"""Invariants of every assignor, for any members and topics."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -43,7 +43,7 @@ def name_of(value: object) -> str:
 
 
 def messages(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Any message that `version` can carry; what it cannot carry keeps its default."""
+    """Any message that `version` can carry; fields that it cannot carry keep their defaults."""
     fields = [field for field in schema_of(cls).fields if version in field.versions]
     return st.builds(cls, **{field.name: _values(field, version) for field in fields})
 
@@ -51,7 +51,7 @@ def messages(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
 def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     values = _of_type(field.type, version)
     if field.tag is not None and field.type.struct is not None:
-        # An object of defaults travels as an absent tag, and comes back as None.
+        # A tagged struct with all defaults is not encoded, and is decoded as None.
         blank = field.type.struct()
         return st.none() | values.filter(lambda value: value != blank)
     return st.none() | values if version in field.nullable else values

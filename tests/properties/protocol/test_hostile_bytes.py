@@ -1,4 +1,4 @@
-"""Bytes from outside: only `MalformedMessage` comes out, and memory follows what really came."""
+"""Decoding any bytes raises nothing but `MalformedMessage`, and takes memory only for received bytes."""
 
 import random
 import struct
@@ -127,7 +127,7 @@ def peak_of(cls: type[Any], data: bytes, version: int) -> int:
 
 
 def received(data: bytes) -> tuple[Request | None, Exception | None]:
-    """The first request, and why there is no other."""
+    """The first request, and the reason why no other follows."""
     connection = ServerConnection(1000)
     connection.get_buffer()[: len(data)] = data
     connection.received(len(data))

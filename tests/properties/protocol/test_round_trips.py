@@ -1,4 +1,4 @@
-"""What is encoded comes back equal, for every message in every version."""
+"""Every message in every version is decoded as it was encoded."""
 
 from typing import Any
 

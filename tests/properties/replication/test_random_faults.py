@@ -126,7 +126,7 @@ class FaultyCluster:
             self.control()
 
     def may_elect(self) -> None:
-        """A preferred election."""
+        """Elects another in-sync replica, as a preferred election does."""
         state = self.state()
         candidates = [member for member in state.isr if member in self.up() and member != state.leader]
         if candidates:

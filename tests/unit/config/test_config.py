@@ -82,7 +82,7 @@ def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reaso
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        # Or the coordinators' topics could never be made.
+        # Otherwise the topics of the coordinators could never be created.
         ({"offsets.topic.segment.bytes": "1048575"}, "at least 1048576"),
         ({"transaction.state.log.segment.bytes": "1048575"}, "at least 1048576"),
         ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),

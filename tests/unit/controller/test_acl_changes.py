@@ -158,7 +158,7 @@ def test_unreadable_acls_leave_the_acls_known_before_and_never_none(data: bytes)
         bar = ResourcePattern(ResourceType.TOPIC, "bar")
         assert await f.watcher.wait_until(lambda image: bar in image.acls, 10)
         assert f.acls() == {FOO: (READ,), F: (READ,), bar: ()}
-        # A new ACL would silently drop what could not be read.
+        # Writing a new ACL would silently drop the unreadable ones.
         error = (await f.changes.create([AclBinding(FOO, CONFIGS)]))[FOO]
         assert error is not None
         assert "cannot be read" in error.message

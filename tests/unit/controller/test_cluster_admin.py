@@ -1,4 +1,4 @@
-"""Changes of the cluster over a store in memory: what it writes, what it refuses, what another controller stops."""
+"""Changes of the cluster on a store in memory: writes, refusals, and a change of the controller in between."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> Non
 
 
 async def _replace(f: Fixture, name: str) -> uuid.UUID:
-    """Delete a topic of one partition and make it again with two, behind the controller's back."""
+    """Replaces a topic of one partition by one of two, without a watch event."""
     successor = uuid.uuid4()
     await f.store.multi(
         [
@@ -182,7 +182,7 @@ def test_partitions_added_at_once_are_decided_one_after_the_other() -> None:
 
 
 def test_a_topic_that_is_being_deleted_takes_no_configuration() -> None:
-    """It would stay behind, and be its successor's."""
+    """Otherwise the configuration would stay, and apply to the next topic of that name."""
 
     async def scenario(f: Fixture) -> None:
         before = [path for path, _, _ in f.ensemble.tree.walk()]
@@ -205,7 +205,7 @@ def test_a_late_deletion_spares_a_new_topic_of_the_same_name() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", 1))
         topic = f.watcher.image.topics["a"]
-        # The image is of before; in the store a larger topic has taken the name.
+        # The image is old; in the store a larger topic has taken the name.
         successor = await _replace(f, "a")
         await expect(f.admin.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert f.watcher.image.topics["a"].topic_id == successor != topic.topic_id
@@ -215,9 +215,7 @@ def test_a_late_deletion_spares_a_new_topic_of_the_same_name() -> None:
 
 def test_a_plan_made_under_a_replaced_controller_is_made_again() -> None:
     async def scenario(f: Fixture) -> None:
-        f.ensemble.write(
-            [Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")]
-        )  # the image is of before
+        f.ensemble.write([Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")])  # the image is old
         await f.admin.create_topic(NewTopic("a"))
         state = layout.decode_state((await f.store.get(layout.state_path("a", 0))).data)
         assert state.controller_epoch == 99
@@ -228,7 +226,7 @@ def test_a_plan_made_under_a_replaced_controller_is_made_again() -> None:
 def test_a_plan_is_written_only_under_the_controller_of_its_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The image may come to show the next controller between a plan and its write."""
+    """The image may show the next controller between the plan and its write."""
 
     async def scenario(f: Fixture) -> None:
         exists, asked = f.store.exists, []
@@ -273,7 +271,7 @@ def test_reassignments_requested_together_all_begin() -> None:
 
 
 class Restless:
-    """Somebody writes the topics' and partitions' nodes before each write of the broker."""
+    """A store in which another program writes the topics' and partitions' nodes before each write of the broker."""
 
     def __init__(self, store: MemoryStore, *paths: str) -> None:
         self._store = store
@@ -428,7 +426,7 @@ def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_decision_about_a_topic_does_not_change_a_new_topic_of_its_name() -> None:
-    """Its nodes begin at version 0 again, which is just what was looked at."""
+    """The new topic's nodes have version 0, which is the version that the decision names."""
 
     async def scenario(f: Fixture) -> None:
         first = await f.admin.create_topic(NewTopic("a", 1))
@@ -536,7 +534,7 @@ def test_a_large_topic_that_changes_while_its_deletion_begins_is_deleted_complet
         monkeypatch.setattr(cluster_admin, "MAX_STATES_PER_TRANSACTION", 0)
         node = await f.store.get(layout.topic_path("a"))
         deleting = asyncio.ensure_future(f.admin.delete_topic("a"))
-        # As when a reassignment ends: the image is of before.
+        # This happens when a reassignment ends: the image is old.
         await f.store.set(layout.topic_path("a"), node.data)
         assert f.watcher.image.topics["a"].version == node.version
         assert await f.watcher.wait_until(lambda image: "a" in image.pending_deletions, 10)

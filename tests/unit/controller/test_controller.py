@@ -1,4 +1,4 @@
-"""The role of the controller: how it is won, kept, lost and won again."""
+"""The controller's role: elections, the loss of the role, and its duties."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_one_that_was_replaced_without_hearing_of_it_gives_up_at_its_next_write(
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
         version = (await admin.get(layout.CONTROLLER_EPOCH)).version
-        # In one transaction with what it would react to: its image has both, its role knows of neither.
+        # The election and the change are one transaction: the image shows both before the controller knows of either.
         await admin.set(layout.CONTROLLER_EPOCH, b"9", version)
         await _topic_led_by_the_dead(admin)
         await one.sees(lambda image: "a" in image.topics and image.controller_epoch == 9)
@@ -204,7 +204,7 @@ def test_an_unusable_store_is_reported_once(
         monkeypatch.setattr(one.store, "get", unsure)
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
-        # It acted: what goes wrong next is said again.
+        # A duty succeeded: the next error is logged again.
         await ensemble.connect().delete(layout.CONTROLLER)
         await one.sees(lambda image: image.controller_epoch == 6)
         await one.stop()
@@ -218,7 +218,7 @@ def test_an_unusable_store_is_reported_once(
 def test_a_new_controller_balances_leaderships_soon_after_its_election(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not when its own clock would have it next, which is up to leader.imbalance.check.interval.seconds away."""
+    """The next periodic check may be leader.imbalance.check.interval.seconds away."""
     monkeypatch.setattr(controller_module, "_FIRST_BALANCE_S", 0.05)
 
     async def scenario(ensemble: MemoryEnsemble) -> None:
@@ -230,7 +230,7 @@ def test_a_new_controller_balances_leaderships_soon_after_its_election(
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
         await two.start()
-        await asyncio.sleep(0.2)  # longer than the first look of one that has just started
+        await asyncio.sleep(0.2)  # longer than the first check after a start
         await one.stop()
         await _topic_led_by_the_dead(admin)
         node = await admin.get(layout.broker_path(2))
@@ -268,7 +268,7 @@ COUNT = 2 * MAX_STATES_PER_TRANSACTION + 1
 
 
 async def _large_topic_of(one: Candidate) -> ClusterAdmin:
-    """`large`, in the image with all its leaders, of more partitions than one transaction takes."""
+    """The topic `large`: more partitions than fit into a transaction, all with leaders in the image."""
     admin = ClusterAdmin(one.store, one.watcher, random.Random(1), lambda: BrokerConfig())
     requested = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
     await admin.create_topic(requested)
@@ -277,7 +277,7 @@ async def _large_topic_of(one: Candidate) -> ClusterAdmin:
 
 
 def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
-    """A store that takes no large write, and of small ones no more than so many."""
+    """A store that refuses large writes, and accepts a limited number of small ones."""
     multi, left = store.multi, [writes]
 
     async def write(operations: Sequence[Operation]) -> list[str | int | None]:
@@ -294,7 +294,7 @@ def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -
 def test_a_large_topic_disappears_at_once_and_any_controller_deletes_the_rest_of_its_nodes(
     monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    """Written are: that it goes, three times nodes of partitions, and the rest."""
+    """The writes: the beginning of the deletion, nodes of partitions three times, and the remaining nodes."""
 
     async def scenario(ensemble: MemoryEnsemble) -> None:
         admin = ensemble.connect()
@@ -311,7 +311,7 @@ def test_a_large_topic_disappears_at_once_and_any_controller_deletes_the_rest_of
         assert "large" not in one.watcher.image.topics
         assert "large" not in one.watcher.image.topic_configs
         assert one.watcher.image.pending_deletions.keys() == {"large"}
-        # The name is not free yet.
+        # The name is not available yet.
         with pytest.raises(ApiError, match="is being deleted") as refused:
             await admin.create_topic(NewTopic("large", 1, 1))
         assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -342,11 +342,11 @@ def test_the_name_of_a_large_topic_is_free_when_its_deletion_returns() -> None:
     run(scenario)
 
 
-# Topics that others than Felice wrote
+# Topics that other programs wrote
 
 
 async def _store_of_topic_a(store: MemoryStore, topic_id: UUID | None, *below: str) -> None:
-    """`a-0`, led by broker 2, with the nodes of these names below `topic_id`."""
+    """Partition `a-0`, led by broker 2, with these topic-id nodes."""
     node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
     await store.create(layout.broker_path(2), layout.encode_broker(node))
     identity = layout.identity_path("a")
@@ -363,7 +363,7 @@ async def _store_of_topic_a(store: MemoryStore, topic_id: UUID | None, *below: s
 
 
 async def _told_id(store: MemoryStore) -> tuple[UUID | None, list[str]]:
-    """What the text of `a` says, and its topic_id_nodes."""
+    """The id in the node of `a`, and the topic-id nodes."""
     text = layout.decode_topic((await store.get(layout.topic_path("a"))).data)
     topic_id_nodes = await store.children_many([layout.identity_path("a")])
     return text.topic_id, topic_id_nodes[0] or []
@@ -391,7 +391,7 @@ def test_a_topic_ends_with_one_id(told: UUID | None, below: tuple[str, ...], com
         topic = one.watcher.image.topics["a"]
         assert topic.topic_id == comes_to
         assert (topic.partitions[0].leader, topic.partitions[0].leader_epoch) == (2, 3)
-        # And writes can be bound to it.
+        # Writes can be bound to the id.
         await admin.delete(layout.broker_path(2))
         await one.sees(lambda image: _leader(image) == -1)
         await one.stop()
@@ -450,7 +450,7 @@ def test_only_topics_with_a_requested_deletion_are_deleted(caplog: pytest.LogCap
         await one.sees(lambda image: image.topic_faults.keys() == {"a", "b"})
         assert not one.watcher.image.pending_deletions
         assert await admin.children(layout.TOPICS) == ["a", "b"]
-        # The one that is known goes on, and the other begins when it gets partitions.
+        # The known topic continues; the other one begins when it gets partitions.
         for name in ("a", "b"):
             value = layout.decode_topic((await admin.get(layout.topic_path(name))).data)
             assert value.topic_id == (FIRST_ID if name == "a" else NEW_ID), "as Kafka's controller does"

@@ -1,4 +1,4 @@
-"""What the controller decides, without a store: placement, names, elections, changes of configuration."""
+"""Decisions without a store: placement, names, elections, changes of configuration."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _changed(current: dict[str, str], *changes: ConfigChange) -> dict[str, str]:
 def test_set_delete_append_and_subtract() -> None:
     assert _changed({}, ConfigChange("retention.ms", ChangeKind.SET, "5")) == {"retention.ms": "5"}
     assert _changed({"retention.ms": "5"}, ConfigChange("retention.ms", ChangeKind.DELETE, "ignored")) == {}
-    # An append to what nobody set starts from the value in force.
+    # An append to an option without override starts from the value in force.
     both = _changed({}, ConfigChange("cleanup.policy", ChangeKind.APPEND, "compact"))
     assert both == {"cleanup.policy": "delete,compact"}
     assert _changed(both, ConfigChange("cleanup.policy", ChangeKind.APPEND, "compact")) == both
@@ -222,7 +222,7 @@ def test_reassignments_end_in_transactions_of_bounded_size() -> None:
     [decision] = due(image, 1, lambda topic: False)
     assert isinstance(decision, TopicChange)
     assert len(decision.states) == MAX_STATES_PER_TRANSACTION
-    # The rest goes on as it was.
+    # The other partitions keep their state.
     assert decision.node.adding == dict.fromkeys(range(MAX_STATES_PER_TRANSACTION, len(moved)), (2,))
 
 

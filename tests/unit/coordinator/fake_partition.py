@@ -1,4 +1,4 @@
-"""A partition in memory, whose leadership, commits and faults a test decides; and a shard that keeps words."""
+"""A partition in memory whose leadership, commits and faults a test controls, and a shard that keeps words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator's own decisions: what is answered where no shard can be asked."""
+"""The coordinator's own decisions: its answers when there is no shard for a request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_the_topic_is_created_with_the_first_lookup_of_a_coordinator() -> 
 
 
 async def test_a_heartbeat_while_the_log_is_loaded_is_no_error() -> None:
-    """Java's consumer takes COORDINATOR_LOAD_IN_PROGRESS in a heartbeat for fatal; Kafka answers NONE."""
+    """Java's consumer treats COORDINATOR_LOAD_IN_PROGRESS in a heartbeat as fatal; Kafka answers NONE."""
     world = World(image_of(GROUP_TOPIC), loading_partition())
     request = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
     assert world.coordinator.heartbeat(request).error_code == ErrorCode.NONE
@@ -75,7 +75,7 @@ async def test_a_heartbeat_while_the_log_is_loaded_is_no_error() -> None:
 
 
 async def test_offsets_of_a_deleted_topic_do_not_count_for_a_new_one_of_its_name() -> None:
-    """A stop may come between a topic's deletion and the removal of its offsets; then the name comes back."""
+    """The broker may stop between a topic's deletion and the removal of its offsets; then the name is used again."""
     partition = FakePartition(topic=GROUP_TOPIC)
     builder = BatchBuilder()
     for topic, topic_id in (("t", UUID(int=99)), ("old", UUID(int=0)), ("same", UUID(int=4))):
@@ -94,7 +94,7 @@ async def test_offsets_of_a_deleted_topic_do_not_count_for_a_new_one_of_its_name
     assert fetched(8, name="t") == {"t": -1}
     assert fetched(10, topic_id=UUID(int=1)) == {"": -1}
     assert fetched(8, name="same") == {"same": 7}
-    assert fetched(8, name="old") == {"old": 7}  # written by a version that knew no ids
+    assert fetched(8, name="old") == {"old": 7}  # written by a version without topic ids
     assert fetched(8) == fetched(10) == {"old": 7, "same": 7}
 
 

@@ -1,4 +1,4 @@
-"""The forms that old versions of group requests need, where the coordinator can only answer an error."""
+"""The form of error responses in old versions of group requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def context(version: int, **answers: Any) -> Any:
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_the_first_version_of_offset_fetch_hides_the_groups_error_in_its_rows(version: int) -> None:
-    """68: or a client would take the missing offsets for none committed."""
+    """Rule 68: otherwise a client would treat the missing offsets as not committed."""
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     )

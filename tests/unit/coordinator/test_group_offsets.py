@@ -1,4 +1,4 @@
-"""Offsets: transactions that are still open, topics that are read, and what therefore expires."""
+"""Offsets: open transactions, subscribed topics, and which offsets expire."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_subscriptions_of_every_version_begin_alike() -> None:
     for version in range(4):
         data = encode_data(ConsumerProtocolSubscription(topics=["a", "b"], user_data=b"u"), version)
         assert subscription_topics(data) == ["a", "b"]
-    # A version of the future, and no subscription at all.
+    # A future version, and bytes that are no subscription.
     assert subscription_topics(b"\0\x63\0\0\0\1\0\1a\xff\xff\xff\xff more") == ["a"]
     assert subscription_topics(b"junk") is None
     assert subscription_topics(b"") is None
@@ -165,7 +165,7 @@ def test_the_deletion_of_a_topic_removes_pending_commits() -> None:
 
 
 def test_the_end_of_a_transaction_without_offsets_and_the_removal_of_an_unknown_one_change_nothing() -> None:
-    """Markers come to every partition of a transaction; a compacted log may keep a removal and not what it removed."""
+    """Every partition of a transaction gets a marker; a compacted log may hold a removal without the removed record."""
     store = OffsetStore()
     assert store.end_transaction(7, committed=True) == []
     undo = store.apply(OffsetRecord("g", "t", 0, None))

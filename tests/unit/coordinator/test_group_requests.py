@@ -84,7 +84,7 @@ def codes(response: Any) -> list[int]:
 
 
 async def joined(made: World) -> tuple[str, int]:
-    """The only member of the group: its id and generation."""
+    """Lets one member join an empty group; returns its id and generation."""
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,

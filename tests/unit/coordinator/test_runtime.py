@@ -343,7 +343,7 @@ async def test_a_new_leader_answers_once_its_whole_log_is_committed() -> None:
     reads = [0]
     _count_reads(partition.log, reads, 0)
     world = World(partition)
-    await asyncio.sleep(0.3)  # longer than a write may take
+    await asyncio.sleep(0.3)  # longer than the write timeout
     with pytest.raises(ApiError) as loading:
         _ = world.shard
     assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -475,7 +475,7 @@ async def test_the_timer_follows_the_earliest_deadline() -> None:
     assert BatchHeader.parse(world.partition.log.batches[0]).record_count == 1
 
 
-# Faults of ours
+# Unexpected exceptions
 
 
 async def test_an_exception_in_an_event_is_an_unknown_server_error_and_the_log_is_loaded_again() -> None:
@@ -516,7 +516,7 @@ async def test_an_exception_while_writing_leaves_no_request_waiting() -> None:
 
 
 async def test_an_exception_while_closing_leaves_no_other_request_waiting() -> None:
-    """The state may be half changed by then, and a continuation may trip over it."""
+    """The state may be half changed, and a continuation may raise another exception."""
     world = World()
 
     class Faulty:

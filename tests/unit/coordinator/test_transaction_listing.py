@@ -11,7 +11,7 @@ from felice.protocol.patterns import linear_pattern
 
 
 class Recording:
-    """A pattern that remembers who asked it."""
+    """A pattern that records the threads that matched with it."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

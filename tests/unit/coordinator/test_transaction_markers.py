@@ -1,4 +1,4 @@
-"""Telling partitions how a transaction ended: retries, moving leaders, deleted topics, coordinators that are over."""
+"""Sending markers: retries, moving leaders, deleted topics, and coordinators that stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Cluster:
-    """Leaders by partition, and the errors that they will answer first."""
+    """The leaders by partition, and the errors that they answer first."""
 
     leaders: dict[tuple[str, int], int]
     errors: dict[tuple[str, int], list[ErrorCode]] = field(default_factory=dict)

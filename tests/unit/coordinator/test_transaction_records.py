@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: Kafka's bytes, both ways."""
+"""Records of `__transaction_state`: encoded to and decoded from Kafka's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: who may commit in a transaction, and what becomes of the group (KIP-447)."""
+"""TxnOffsetCommit: which producers may commit, and the effect on the group (KIP-447)."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ STABLE, PREPARING, COMPLETING = (
     [
         (GroupState.EMPTY, {}, OK),
         (GroupState.EMPTY, {"generation_id": 4, "member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        # Producers older than version 3 name nobody, and are believed.
+        # Producers before version 3 name no member, and are accepted.
         (STABLE, {}, OK),
         (STABLE, {"member_id": "m", "generation_id": 4}, OK),
-        # No rebalance stands in the way, other than for a plain commit.
+        # Unlike for a plain commit, a rebalance does not matter.
         (PREPARING, {"member_id": "m", "generation_id": 4}, OK),
         (COMPLETING, {"member_id": "m", "generation_id": 4}, OK),
         (STABLE, {"member_id": "m", "generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),

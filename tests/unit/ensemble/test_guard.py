@@ -15,7 +15,7 @@ from felice.ensemble import guard
 from felice.ensemble.node import Node
 from waiting import wait_until
 
-# In the place of Java: says that it runs, and when it is asked to end.
+# Takes the place of Java: reports that it runs, and that it was asked to end.
 _SERVER = """#!/bin/sh
 trap 'echo asked; exit 0' TERM
 echo runs
@@ -78,7 +78,7 @@ def test_the_guard_ends_with_a_process_that_ended_by_itself(directory: Path) -> 
     assert left is not None and node.pid is not None
     os.kill(node.pid, signal.SIGKILL)
     wait_until(lambda: not node.is_running)
-    # From now on the number of the process may be another's.
+    # From now on another process may have the same id.
     assert left.poll() is not None
 
 
@@ -101,7 +101,7 @@ def test_a_process_that_ignores_sigterm_is_killed(trap: str, code: int) -> None:
     with subprocess.Popen(["sh", "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "runs\n"
-        # Beside us, who are this one's parent: until we have waited for it, it is not quite gone.
+        # The process is a zombie until this process, its parent, has waited for it.
         ending = threading.Thread(target=guard.end, args=(process.pid, 0.5 if code < 0 else 60.0))
         ending.start()
         assert process.wait(60) == code

@@ -1,4 +1,4 @@
-"""The least of a ZooKeeper server: it begins a session, and answers or tells only what a test says."""
+"""A minimal ZooKeeper server: it begins a session; a test decides its answers and events."""
 
 from __future__ import annotations
 

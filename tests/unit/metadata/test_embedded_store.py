@@ -21,7 +21,7 @@ from felice.testing.simulation.disk import SimDisk
 
 
 async def _fill(directory: Path, count: int = 3) -> None:
-    """Writes `/n0`.. and crashes: the store is not closed."""
+    """Writes `/n0` and more nodes, and crashes: the store is not closed."""
     store = EmbeddedStore.open(SystemDisk(), directory)
     for number in range(count):
         await store.create(f"/n{number}", b"value %d" % number)
@@ -154,7 +154,7 @@ def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> N
 
 
 def test_others_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
-    """Its size is the tree's, and it waits for the disk: neither is for the event loop."""
+    """A snapshot grows with the tree and waits for the disk, so the event loop must not write it."""
 
     class SlowDisk(SystemDisk):
         def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
@@ -176,7 +176,7 @@ def test_others_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_connection_is_closed_anyway(tmp_path: Path) -> None:
-    """The disk may be full: the ephemeral nodes go when the store is opened again."""
+    """If the disk is full, the ephemeral nodes are deleted when the store is opened again."""
 
     async def scenario() -> None:
         store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")

@@ -52,7 +52,7 @@ def test_every_flipped_bit_is_damage_and_never_a_torn_tail(version: str) -> None
 
 @pytest.mark.parametrize("version", FORMATS)
 def test_a_flipped_bit_is_no_torn_tail_wherever_the_frame_lies_in_its_sectors(version: str) -> None:
-    """The journal's frames begin and end with a few zeros of their own, which may have a sector to themselves."""
+    """Frames begin and end with zeros, and these zeros may fill a sector."""
     body = struct.pack(">qI", 2, 1) + b"a path" + bytes(4)
     for padding in range(512):
         first, last = (FORMATS[version](one) for one in (_body(1) + b"x" * padding, body))
@@ -85,7 +85,7 @@ def test_a_file_that_ends_too_early_has_a_torn_tail(version: str) -> None:
 
 
 def test_a_sector_of_zeros_in_the_last_frame_is_a_torn_write() -> None:
-    """A power failure may lose any sector of the write under way, the first one too."""
+    """A power failure may lose any sector of the write in progress, also the first one."""
     first, last = encode_frame(_body(1)), encode_frame(_body(2) + b"x" * 2000)
     for sector in range(5):
         data = bytearray(first + last)
@@ -97,7 +97,7 @@ def test_a_sector_of_zeros_in_the_last_frame_is_a_torn_write() -> None:
 
 @pytest.mark.parametrize("lost_bytes", [1, 2, 3])
 def test_a_write_that_did_not_reach_the_last_bytes_is_torn(lost_bytes: int) -> None:
-    """They were alone in their sector, and the bytes before them are no length of 0."""
+    """The bytes were alone in their sector, and the bytes before them are not a length of 0."""
     first = encode_frame(_body(1))
     size_bytes = 1024 + lost_bytes - len(first) - len(encode_frame(_body(2, 0)))
     last = encode_frame(_body(2, 0) + b"x" * size_bytes)
@@ -121,7 +121,7 @@ def test_leftovers_of_older_writes_behind_a_torn_write_are_no_loss() -> None:
 
 
 def test_a_last_frame_of_foreign_bytes_is_damage_after_version_2() -> None:
-    """As version 1 its first bytes would be a length beyond the end of the file."""
+    """Read as version 1, the first bytes would be a length beyond the end of the file."""
     whole = encode_frame(_body(1))
     assert isinstance(read_frames(whole + b"\xa5" * 60).tail, Damage)
     assert read_frames(_frame_v1(_body(1)) + b"\xa5" * 60).tail == TornTail(len(_frame_v1(_body(1))), 60)
@@ -136,7 +136,7 @@ def test_damage_in_header_and_body_of_the_only_frame_is_damage() -> None:
 
 
 def test_frames_that_follow_damage_have_rising_zxids() -> None:
-    """What an older write left at a later place is none of them."""
+    """Bytes that an older write left further on are not such frames."""
     data = bytearray(b"".join(encode_frame(_body(zxid)) for zxid in (1, 2, 3, 2, 3, 4)))
     data[len(data) // 6 - 1] ^= 1
     tail = read_frames(bytes(data)).tail

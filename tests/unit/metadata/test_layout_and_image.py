@@ -197,7 +197,7 @@ def test_no_two_topics_have_one_id() -> None:
         image = _with(ClusterImage(), *nodes)
         assert list(image.topics) == ["orders"] and image.topic_names == {TOPIC_ID: "orders"}
         assert image.topic_faults == {"copy": "its topic id is that of orders"}
-    # Whoever has a id_node has had the id for longer than its node may say.
+    # The topic-id node wins over the id in the topic's node.
     id_node = (layout.topic_id_path("copy", TOPIC_ID), _node(b"", created_zxid=6))
     image = _with(ClusterImage(), id_node, (copy, later), (orders, _orders(2)))
     assert list(image.topics) == ["copy"]

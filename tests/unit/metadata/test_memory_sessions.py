@@ -1,4 +1,4 @@
-"""What tests and simulations can make happen to a session: cut it off, expire it, delay or lose its answers."""
+"""Faults of sessions that tests and simulations inject: suspension, expiry, delayed and lost answers."""
 
 from __future__ import annotations
 

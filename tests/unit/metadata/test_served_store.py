@@ -1,4 +1,4 @@
-"""A store that one process keeps for another: what becomes of a session when either stands still."""
+"""A store that one process serves to others: sessions when the server or the client is suspended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 0.2
 
 
 def test_a_client_that_is_suspended_while_it_reads_an_answer_loses_its_session(tmp_path: Path) -> None:
-    """Its leaderships would be nobody's to take over, else."""
+    """Otherwise no other broker could take its leaderships over."""
 
     async def scenario() -> None:
         store = EmbeddedStore.open(SystemDisk(), tmp_path)
@@ -29,7 +29,7 @@ def test_a_client_that_is_suspended_while_it_reads_an_answer_loses_its_session(t
         write_message(writer, [1, "multi", [encode_operation(Create("/me", ephemeral=True))]])
         assert (await read_message(reader))[1] in ("done", "event")
         assert await store.exists("/me")
-        # It asks, and reads no more.
+        # The client sends a request, and stops reading.
         write_message(writer, [2, "get", ["/large"]])
         async with asyncio.timeout(5):
             while await store.exists("/me"):

@@ -204,7 +204,7 @@ def test_a_copy_of_the_journal_and_then_of_the_snapshot_is_whole(store: Path, tm
 
 
 def test_a_start_brings_the_journal_to_disk_before_it_builds_on_it(store: Path) -> None:
-    """Where a sync failed in an earlier life, the page cache alone may have the frames."""
+    """If a sync failed in an earlier run, the frames may be only in the page cache."""
     directory = Path("/metadata")
     for seed in range(20):
         disk = SimDisk()
@@ -259,7 +259,7 @@ def test_repair_does_not_pass_over_missing_writes(store: Path) -> None:
 
 
 def test_the_emptied_journal_is_on_disk_before_the_next_write() -> None:
-    """Else a power failure could mix the next write with older ones, which would look like damage."""
+    """Otherwise a power failure could mix the next write with older ones, which would look like damage."""
 
     async def compacted(disk: SimDisk) -> None:
         opened = EmbeddedStore.open(disk, Path("/metadata"))

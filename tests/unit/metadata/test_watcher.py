@@ -1,4 +1,4 @@
-"""The watcher: what follows a change of the store."""
+"""The watcher: how changes of the store reach the image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_exception_while_following_one_image_does_not_lose_the_next(
     def follow(old: ClusterImage, new: ClusterImage) -> None:
         seen.append(sorted(new.topics))
         if "bad" in new.topics and "bad" not in old.topics:
-            # Something else changes before the fault comes to light.
+            # Another change happens before the exception is raised.
             ensemble.write(ensemble.tree.plan([Create("/brokers/topics/late", _topic(1))], 0)[0])
             raise RuntimeError("a fault")
 
@@ -55,7 +55,7 @@ def test_an_exception_while_following_one_image_does_not_lose_the_next(
 
 
 class FailingStore:
-    """Refuses reads for as long as it is told to, and any read of what is kept from it."""
+    """A store that refuses reads while the test says so, and always for some paths."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.failures = 0
@@ -94,7 +94,7 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
 
 
 def test_nodes_of_other_programs_are_not_read() -> None:
-    """As in an ensemble without a chroot, where somebody else's nodes may be many, and not for us."""
+    """An ensemble without a chroot may hold many nodes of other programs."""
 
     async def scenario() -> None:
         store = FailingStore(MemoryEnsemble().connect())
@@ -114,7 +114,7 @@ def test_nodes_of_other_programs_are_not_read() -> None:
 
 @pytest.mark.parametrize("after_turns", range(0, 40, 2))
 def test_changes_during_the_first_read_of_the_store_are_in_the_image(after_turns: int) -> None:
-    """As when a broker registers while another one starts."""
+    """This happens when a broker registers while another one starts."""
     broker = layout.encode_broker(BrokerNode((), {}, None, 0))
 
     async def travel(_: int) -> None:
@@ -183,7 +183,7 @@ def test_a_topic_is_read_again_with_its_id_node() -> None:
 
 
 def test_a_pending_deletion_is_never_taken_for_a_damaged_topic() -> None:
-    """Whichever events of the write have come when the nodes are read."""
+    """This holds whichever events of the write have arrived when the nodes are read."""
 
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
@@ -211,7 +211,7 @@ def test_a_pending_deletion_is_never_taken_for_a_damaged_topic() -> None:
 
 
 class SuddenStore:
-    """While it reads, just before the path at `at`, a topic goes and another takes its name."""
+    """A store in which a topic is replaced by another of its name just before the path `at` is read."""
 
     def __init__(self, store: MemoryStore, writer: MemoryStore) -> None:
         self.at = -1

@@ -1,4 +1,4 @@
-"""How long a session with ZooKeeper is taken to live: from when the last answered request was sent."""
+"""The lease of a session with ZooKeeper counts from the time at which the last answered request was sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_MS = 10_000_000
 
 
 class HandClock:
-    """Stands still until a test moves it."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.s = 100.0
@@ -64,7 +64,7 @@ def is_alive(session: ZooKeeperSession) -> bool:
 
 
 def test_a_watch_event_is_no_answer_and_prolongs_nothing() -> None:
-    """The request is still unanswered when the events come: ZooKeeper may never have got it."""
+    """The request has no answer when the events arrive: ZooKeeper may not have received it."""
 
     async def scenario() -> None:
         async with asyncio.timeout(30), FakeZooKeeper(timeout_ms=TIMEOUT_MS) as server:

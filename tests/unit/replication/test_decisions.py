@@ -1,4 +1,4 @@
-"""Small decisions: throttling, who serves a consumer's rack, giving up a place."""
+"""Small decisions: throttling, the replica for a consumer's rack, resigning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_throttle_allows_the_configured_rate() -> None:
             throttle.record(300, 1000, now_s)
             passed += 300
         now_s += 0.01
-    # Ten seconds, the one before that nobody used, and one answer.
+    # The rate for ten seconds, the unused second before them, and one answer.
     assert 10_000 <= passed <= 11_300
     throttle.record(5000, 1000, now_s)
     assert throttle.is_exceeded(now_s)
@@ -83,14 +83,14 @@ def test_a_consumer_is_not_sent_to_a_replica_that_deleted_its_offset_or_to_an_em
 @pytest.mark.parametrize(
     ("broker", "state", "after"),
     [
-        # The leader: its place goes to the first of the others in the order of the assignment, under a new epoch.
+        # A leader hands over to the first in-sync replica in the order of the assignment, under a new epoch.
         (1, StateNode(1, 4, 7, (3, 1, 2)), StateNode(2, 5, 7, (3, 2))),
-        # A follower leaves; the leader's epoch goes on.
+        # A follower leaves; the leader epoch stays.
         (2, StateNode(1, 4, 7, (1, 2, 3)), StateNode(1, 4, 7, (1, 3))),
-        # The last one stays: nobody else is known to have everything.
+        # The last member stays: no other replica is known to have all records.
         (1, StateNode(1, 4, 7, (1,)), None),
         (1, StateNode(NO_LEADER, 4, 7, (1,)), None),
-        # It was not in.
+        # The broker was not in the ISR.
         (2, StateNode(1, 4, 7, (1, 3)), None),
     ],
 )
@@ -104,7 +104,7 @@ def test_the_last_in_sync_replica_hands_over_to_a_fallback_if_unclean_elections_
     assert without(1, StateNode(NO_LEADER, 4, 7, (1,)), (1, 2, 3), fallbacks=(3,)) == StateNode(
         NO_LEADER, 4, 7, (3,)
     )
-    # Who is in sync comes first.
+    # An in-sync replica comes before the fallbacks.
     assert without(1, StateNode(1, 4, 7, (1, 2)), (1, 2, 3), fallbacks=(3,)) == StateNode(2, 5, 7, (2,))
-    # What is not its own is not its to give.
+    # A broker does not hand over another broker's leadership.
     assert without(2, alone, (1, 2, 3), fallbacks=(3,)) is None

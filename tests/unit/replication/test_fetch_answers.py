@@ -1,4 +1,4 @@
-"""What a follower does with answers that it cannot append: where it goes on, and what the others notice of it."""
+"""How a follower handles responses that it cannot append: where it continues, and what other partitions notice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .test_partitions import image, open_directory, registry, topic
 
 
 class KnowingLeader(PatientLeader):
-    """Its log of partition 0 holds offsets 700 to 899, or it may not tell."""
+    """A leader whose log of partition 0 holds offsets 700 to 899; it may refuse to list them."""
 
     def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class KnowingLeader(PatientLeader):
 
 
 def run(tmp_path: Path, leader: KnowingLeader, scenario: Callable[[Partitions], Awaitable[None]]) -> None:
-    """Two partitions that follow one leader; what fails waits for an hour."""
+    """Two partitions that follow one leader; a failed partition waits for an hour."""
 
     async def whole() -> None:
         directory = open_directory(tmp_path)

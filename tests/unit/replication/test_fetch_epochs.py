@@ -1,4 +1,4 @@
-"""A follower's fetching across leader epochs: every request names the epoch, and late answers are dropped."""
+"""Fetching across leader epochs: every request names the epoch, and late responses are dropped."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OUT_OF_RANGE = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_
 
 
 class PatientLeader:
-    """Answers each Fetch when the test says so, and ListOffsets at once."""
+    """A leader that answers each Fetch when the test says so, and ListOffsets at once."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[tuple[FetchRequest, asyncio.Future[FetchResponse]]] = asyncio.Queue()
@@ -126,7 +126,7 @@ def test_a_partition_that_waits_after_an_error_is_asked_for_at_once_in_a_new_epo
         fetchers.follow(partitions, first)
         _, reply = await leader.asked.get()
         reply.set_result(answer(PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)))
-        for _ in range(10):  # until the answer is taken, which needs nothing but turns of the loop
+        for _ in range(10):  # until the response is processed, which takes only turns of the event loop
             await asyncio.sleep(0)
         assert leader.asked.empty()
         partitions.apply(first, second)
@@ -144,7 +144,7 @@ def test_a_partition_that_waits_after_an_error_is_asked_for_at_once_in_a_new_epo
 
 
 def test_only_open_partitions_that_another_broker_leads_are_fetched(tmp_path: Path) -> None:
-    """Also where the image names this broker, which it does for what is led here, and for what was closed since."""
+    """This holds also if the image names this broker: for a partition that it leads, or that was closed since."""
 
     async def scenario() -> None:
         directory = open_directory(tmp_path)

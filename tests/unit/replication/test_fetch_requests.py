@@ -1,4 +1,4 @@
-"""What a follower asks of a leader, when it asks, and over which connection."""
+"""The Fetch requests of a follower: their content, their times, and their connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OTHER = 3
 
 
 class Clock(SystemClock):
-    """Its monotonic time is what the test says."""
+    """A clock whose monotonic time the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -57,7 +57,7 @@ class Clock(SystemClock):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request with what else the caller said, and its answer to come."""
+    """A request, the other arguments of the call, and the future of its response."""
 
     source: int
     api: Any
@@ -87,7 +87,7 @@ class Asked:
 
 
 class Leader:
-    """Answers every request when the test says so."""
+    """A leader that answers every request when the test says so."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
@@ -101,7 +101,7 @@ class Leader:
         return await self.asked.get()
 
     async def is_silent(self) -> bool:
-        """Whether nothing more is asked, as far as that needs no time to pass."""
+        """Whether no further request is sent without time passing."""
         for _ in range(20):
             await asyncio.sleep(0)
         return self.asked.empty()
@@ -405,9 +405,9 @@ def test_a_task_whose_only_partition_waits_asks_again_after_the_pause(tmp_path: 
         (await world.leader.next()).reply(NOT_LEADER)
         assert await world.leader.is_silent()
         world.clock.now_s += 0.1
-        # Real time passes, too: the task looks at the clock when its pause is over.
+        # Real time passes too: the task reads the clock when its pause is over.
         again = await world.leader.next()
-        # The leader was never told to forget the partition: nothing has changed for it.
+        # No request told the leader to forget the partition: for the leader nothing has changed.
         assert (again.offsets, again.forgotten, again.session) == ({}, [], (7, 1))
 
     run(tmp_path, scenario, replica_fetch_backoff_ms=100)
@@ -427,7 +427,7 @@ def test_partitions_that_are_not_in_sync_wait_for_the_throttle(
         size = len(row.records or b"")
         (await world.leader.next()).reply(row)
         assert await world.leader.is_silent(), "the rate is one byte a second"
-        # A second without traffic had been free.
+        # The second before had no traffic, and its allowance was left.
         world.clock.now_s += size - 1.5
         world.follow()
         assert await world.leader.is_silent()

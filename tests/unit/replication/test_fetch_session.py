@@ -1,4 +1,4 @@
-"""Both ends of a fetch session: what the leader reads is what the follower wants, whatever gets lost."""
+"""Both ends of a fetch session: the leader knows the partitions that the follower wants, even if messages are lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ends:
     leader: FetchSessions
 
     def exchange(self, wanted: dict[Key, int], touched: Iterable[Key]) -> dict[Key, int] | None:
-        """What the leader read; None if it refused."""
+        """The partitions that the leader read; None if it refused the request."""
         try:
             plan = self.leader.open(request_of(self.follower.plan(wanted, touched)), VERSION, 0)
         except ApiError as error:
@@ -75,7 +75,7 @@ def test_the_leader_decodes_the_followers_request(seed: int) -> None:
             continue
         what_happens = chance.random()
         if what_happens < 0.1:
-            # The request, or its answer, got lost.
+            # The request or its response was lost.
             plan = both.follower.plan(wanted, touched)
             if what_happens < 0.05:
                 both.leader.open(request_of(plan), VERSION, 0)

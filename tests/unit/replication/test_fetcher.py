@@ -1,4 +1,4 @@
-"""What a follower does with one leader's answers: a fault with one partition is that partition's alone."""
+"""How a follower handles one leader's responses: a fault in one partition does not affect the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEADER = 2
 
 
 class OneAnswer:
-    """A leader that answers the first request with a batch for every partition, and then keeps silent."""
+    """A leader that answers the first request with a batch for every partition, and no request after it."""
 
     def __init__(self) -> None:
         self.requests: list[FetchRequest] = []
@@ -73,7 +73,7 @@ def test_an_exception_for_one_partition_does_not_lose_the_other_answers(
         while len(leader.requests) < 2:
             await asyncio.sleep(0.01)
         assert [partitions.find("a", number).log_end_offset for number in range(3)] == [1, 0, 1]
-        # Within the session: what was taken is asked for from where it ends, what failed not for a while.
+        # Within the session: the next request continues after the appended batches, and omits the failed partition.
         first, second = leader.requests
         assert (first.session_id, second.session_id, second.session_epoch) == (0, 7, 1)
         assert sorted(row.partition for row in second.topics[0].partitions) == [0, 2]

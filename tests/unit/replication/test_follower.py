@@ -1,4 +1,4 @@
-"""The follower's decisions one by one; together they are told in `tests/scenarios/replication`."""
+"""The follower's decisions one by one; `tests/scenarios/replication` shows them together."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
 @pytest.mark.parametrize(
     ("ours", "theirs", "cut"),
     [
-        # The epoch is ours too: where it ends first.
+        # Both logs have the epoch: truncate where it ends first.
         ([(1, 0), (3, 10)], (1, 8), 8),
         ([(1, 0), (3, 10)], (1, 15), 10),
         ([(1, 0), (3, 10)], (3, 12), 12),
-        # We never had it: to the end of our next lower one, whatever theirs is.
+        # This log never had the epoch: truncate to the end of the next lower epoch here.
         ([(1, 0), (3, 10)], (2, 15), 10),
         ([(1, 0), (3, 10)], (2, 5), 10),
-        # Theirs is older than all that we have.
+        # The leader's epoch is older than all epochs here.
         ([(4, 0)], (2, 5), 0),
-        # Never beyond our end.
+        # Never beyond this log's end.
         ([], (2, 50), 20),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_leader_that_lacks_our_end_offset_is_shorter_or_starts_later(
 def test_the_watermark_rises_to_the_leaders_as_far_as_the_log_goes() -> None:
     assert follower.next_high_watermark(3, 5, 10) == 5
     assert follower.next_high_watermark(3, 15, 10) == 10
-    # A new leader may know less.
+    # A new leader may know a lower high watermark.
     assert follower.next_high_watermark(3, 1, 10) == 3
 
 

@@ -1,4 +1,4 @@
-"""Writing the ISR into the store: lost races, lost answers, newcomers that went away, and giving up a place."""
+"""Writing the ISR into the store: version conflicts, lost answers, joining brokers that leave, and resigning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = layout.state_path("t", 0)
 
 
 class UnsureStore:
-    """Says that it failed, before or after it wrote."""
+    """A store that reports a failure, before or after it wrote."""
 
     def __init__(self, store: MemoryStore, failures: list[str]) -> None:
         self._store = store
@@ -75,7 +75,7 @@ def leading(tmp_path: Path, *in_sync: int) -> tuple[Partition, IsrProposal]:
     partition = make(tmp_path)
     lead(partition, 0, replicas=(1, 2, 3), isr=in_sync, partition_epoch=0)
     assert partition.leader is not None
-    # Nobody fetched for long.
+    # No replica has fetched for a long time.
     proposal = partition.leader.propose_shrinkage(
         0, log_end_offset=5, lag_time_max_ms=0, broker_epoch_of=lambda broker: None, now_ms=2**62
     )
@@ -105,7 +105,7 @@ def test_a_change_is_made_once_even_if_messages_are_lost(
         writer = IsrWriter(store)  # type: ignore[arg-type]
         writer.propose(partition, proposal)
         await writer.finish()
-        # The controller's epoch in the node is the controller's.
+        # The write keeps the controller epoch in the node.
         assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 1)
         assert (partition.isr, partition.partition_epoch) == ((1,), 1)
         assert (writer.shrinks, writer.expansions, writer.failures) == (1, 0, unsure)
@@ -142,7 +142,7 @@ def test_a_version_conflict_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         writer.propose(partition, proposal)
         await writer.finish()
         assert await state_of(store) == (StateNode(1, 0, 10, (1, 2)), 1)
-        # Still open: only the image says what holds.
+        # The proposal is still open: only the image shows the outcome.
         assert partition.leader is not None
         assert partition.leader.proposal is proposal
         assert partition.isr == (1, 2, 3)
@@ -163,7 +163,7 @@ def test_a_replica_joins_only_while_its_registration_is_the_same(
         partition.on_follower_fetch(
             2, 0, log_start_offset=0, broker_epoch=999, current_leader_epoch=0, last_fetched_epoch=-1
         )
-        # To this leader's knowledge it is registered as it fetched.
+        # As far as this leader knows, the broker is registered as it was when it fetched.
         proposal = partition.leader.propose_expansion(2, 0, lambda broker: 999)
         assert proposal is not None
         writer = IsrWriter(store)
@@ -190,7 +190,7 @@ def test_a_resignation_is_repeated_until_it_is_written(
 
 
 class Outrunning:
-    """Another topic takes the name between the look and the write, its state at the same version."""
+    """Between the read and the write another topic takes the name; its state has the same version."""
 
     def __init__(self, store: MemoryStore, successor: StateNode) -> None:
         self._store = store
@@ -265,7 +265,7 @@ def test_the_last_isr_member_resigns_only_for_a_fallback_replica(
 
 
 class Shrinking:
-    """Another broker writes the in-sync set between the look and the write."""
+    """Another broker writes the in-sync set between the read and the write."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -341,7 +341,7 @@ def test_a_write_whose_answer_was_lost_counts_only_if_the_node_shows_it(
     async def scenario() -> None:
         store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
         partition, proposal = leading(tmp_path, 1, 2, 3)
-        # The same in-sync set, but of another leader epoch, is not this proposal.
+        # The same in-sync set in another leader epoch is not this proposal.
         await store.set(PATH, layout.encode_state(StateNode(1, 0 if is_ours else 1, 9, proposal.isr)))
         writer = IsrWriter(store)
         writer.propose(partition, proposal)

@@ -1,4 +1,4 @@
-"""The leader's decisions one by one; together they are told in `tests/scenarios/replication`."""
+"""The leader's decisions one by one; `tests/scenarios/replication` shows them together."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_follower_with_all_records_is_caught_up_now() -> None:
     progress = FollowerProgress()
     progress.on_fetch(10, 0, 10, 500)
     assert progress.caught_up_ms == 500
-    # Behind again, and behind what there was at its last fetch as well.
+    # The follower lags again, also behind the leader's end at its last fetch.
     progress.on_fetch(10, 0, 30, 900)
     assert progress.caught_up_ms == 500
     progress.on_fetch(20, 0, 40, 950)
@@ -72,7 +72,7 @@ def test_the_watermark_is_the_least_of_the_maximal_isr() -> None:
     fetch(led, 3, 7)
     assert led.propose_expansion(3, 7, REGISTERED.get) is not None
     fetch(led, 2, 10)
-    # Its joining may have been written, however far behind it is by now.
+    # The expansion may have been written, even if the replica lags by now.
     assert watermark(led, 7, now_ms=5000) == 7
 
 
@@ -82,7 +82,7 @@ def test_the_watermark_waits_for_a_replica_that_is_about_to_join_and_never_falls
     assert watermark(led, 5, now_ms=LAG_MS) == 5
     assert watermark(led, 8, now_ms=LAG_MS) == 8
     assert watermark(led, 5, now_ms=LAG_MS + 1) == 10
-    # Who is not registered as it fetched cannot join.
+    # A broker that is not registered as it was when it fetched cannot join.
     led = leader(1)
     fetch(led, 2, 5, end=5, epoch=21)
     assert watermark(led, 5) == 10
@@ -134,7 +134,7 @@ def test_a_newer_state_replaces_a_proposal() -> None:
     led.follow(image(1, partition_epoch=2))
     assert not led.on_proposal_committed(proposal, 1)
     assert (led.isr, led.partition_epoch, led.proposal) == ((1,), 2, None)
-    # An image that is older than what was written changes nothing.
+    # An image that is older than the written state changes nothing.
     led.follow(image(1, 2, 3, partition_epoch=1))
     assert led.isr == (1,)
 
@@ -208,7 +208,7 @@ def test_an_idle_follower_is_caught_up_while_its_session_is_alive() -> None:
     resting = led.begin_idle(2, 10, 10, liveness)
     assert resting is not None
     liveness.last_fetch_ms = 5000
-    # Something is appended: it counts from the session's last fetch.
+    # After an append the lag counts from the session's last fetch.
     assert shrunk(led, 5000 + LAG_MS, end=11) is None
     resting.end_idle(liveness)
     liveness.last_fetch_ms = 9000

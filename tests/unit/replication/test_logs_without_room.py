@@ -1,4 +1,4 @@
-"""The registry and full disks: which logs are tried again, and what comes back with them."""
+"""The registry and full disks: which logs are loaded again, and which state they keep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def append(partition: Partition) -> None:
 
 
 def fill(disk: SimDisk, partition: Partition) -> None:
-    """The next append takes the log offline, and the registry learns of it."""
+    """Makes the next append take the log offline, and reports that to the registry."""
     disk.fail("truncate", errno.ENOSPC, path=f"{partition.log.directory}/*.log")
     disk.fail("write", errno.ENOSPC, path=f"{partition.log.directory}/*.log")
     with pytest.raises(ApiError):
@@ -47,7 +47,7 @@ def fill(disk: SimDisk, partition: Partition) -> None:
 
 
 def served(disk: SimDisk) -> tuple[LogDirectory, Partitions, Partition]:
-    """Two partitions with a record each; there is no room for another in the first."""
+    """Two partitions with one record each; the first has no room for another."""
     directory = on(disk)
     partitions = registry(directory)
     partitions.apply(image(), SHOWN)
@@ -180,7 +180,7 @@ def test_a_reopened_log_whose_topic_is_gone_takes_no_role() -> None:
     assert partitions.find("a", 0).is_open and not partitions.find("a", 0).is_leader
 
 
-# Logs that were never made
+# Logs that could not be created
 
 
 def unmade(disk: SimDisk, names: str = "abc") -> tuple[LogDirectory, Partitions, ClusterImage]:
@@ -209,7 +209,7 @@ def test_a_missing_log_is_made_when_there_is_room(caplog: pytest.LogCaptureFixtu
     with pytest.raises(ApiError) as error:
         partitions.find("a", 0)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    # One of them is enough to find out whether there is room.
+    # One attempt is enough to find out whether there is room.
     assert partitions.without_room() == [("a", 0)]
     assert retry(partitions)
     partitions.take_up(("a", 0))
@@ -242,7 +242,7 @@ def test_a_missing_log_whose_partition_is_gone_or_elsewhere_is_forgotten() -> No
     )
     disk.heal()
     first = partitions.without_room()[0]
-    # The image changes only in what `take_up` reads: `apply` would already forget them.
+    # Only the image that `take_up` reads changes: `apply` would forget the logs.
     partitions._image = elsewhere
     partitions.take_up(first)
     assert sorted(directory.logs) == [("c", 0)]
@@ -268,7 +268,7 @@ def test_a_log_that_cannot_be_made_for_another_reason_is_not_tried_again(
     assert offline_lines(caplog)[0] == "a-0"
 
 
-# Logs that are there already
+# Logs that exist
 
 
 def test_logs_that_are_there_are_not_made_in_advance() -> None:
@@ -303,7 +303,7 @@ def test_of_two_copies_the_longer_is_served_and_the_other_set_aside() -> None:
 
 
 def test_a_damaged_copy_beside_a_sound_one_is_set_aside() -> None:
-    """Only without a sound copy must an operator look at the id."""
+    """An operator must check the id only if there is no intact copy."""
     disk = SimDisk()
     almost = UUID(int=FIRST.int ^ 1)
     directories = []

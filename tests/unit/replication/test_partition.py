@@ -1,4 +1,4 @@
-"""One partition: its role, its watermark, and who waits for it."""
+"""One partition: its role, its high watermark, and the requests that wait for it."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_wait_ends_in_time(tmp_path: Path) -> None:
     run(scenario)
 
 
-# With followers
+# Followers
 
 
 def pair(partition: Partition, epoch: int = 0, isr: tuple[int, ...] = (1, 2), **facts: Any) -> None:
@@ -406,7 +406,7 @@ def test_a_follower_copies_bytes_watermark_and_log_start(tmp_path: Path) -> None
     )
     assert (copy.log_end_offset, copy.high_watermark, copy.log_start_offset) == (3, 2, 1)
     assert copy.log.read_bytes(1, 1000, end_offset=3) == leader.log.read_bytes(1, 1000, end_offset=3)
-    # Consumers that know to ask any replica are served to its watermark; others hear who leads.
+    # A consumer that may ask any replica gets records below its high watermark; others get an error.
     assert copy.fetch(1, 1000, from_any_replica=True).records is not None
     assert code_of(lambda: copy.fetch(1, 1000)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(lambda: copy.fetch(1, 1, replica_id=2, from_any_replica=True)) == (
@@ -419,7 +419,7 @@ def test_a_follower_copies_bytes_watermark_and_log_start(tmp_path: Path) -> None
 
 
 def test_a_replica_that_knows_no_leader_does_not_reset_consumers(tmp_path: Path) -> None:
-    """As a leader that lost its session: what was written since it does not have, and its epoch is a client's yet."""
+    """A leader that lost its session is such a replica: it lacks newer records, and clients still have its epoch."""
     partition = make(tmp_path)
     lead(partition)
     append(partition, 3)
@@ -445,7 +445,7 @@ def test_deleting_records_waits_for_live_replicas(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         fetched(partition, 3, log_start_offset=2)
         assert await waiting == 2
-        # One that dies is waited for no more.
+        # A dead replica is not waited for.
         waiting = asyncio.ensure_future(partition.wait_deleted(partition.delete_records_before(3), 5))
         await asyncio.sleep(0)
         partition._dependencies.broker_epoch_of = lambda broker: None
@@ -479,7 +479,7 @@ def test_a_follower_without_epochs_keeps_only_committed_records(tmp_path: Path) 
     append_one = partition.log.log_end_offset
     assert append_one == 2
     follow(partition, 1)
-    # The batch that holds the watermark goes with what lies above it; the leader has it.
+    # The batch that contains the high watermark is truncated too; the leader has it.
     assert partition.log_end_offset == 0
 
 
@@ -496,7 +496,7 @@ def test_a_member_that_asks_again_for_earlier_offsets_is_removed_at_once(tmp_pat
 
 
 def test_a_batch_after_a_temporarily_refused_one_is_not_out_of_order(tmp_path: Path) -> None:
-    """Else a producer begins a new epoch, and writes again elsewhere what is written but not acknowledged."""
+    """Otherwise a producer begins a new epoch, and writes unacknowledged records of other partitions twice."""
     partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
     lead(partition, replicas=(1, 2), isr=(1, 2))
 

@@ -1,4 +1,4 @@
-"""The registry follows the image: what it makes, keeps, removes and sets aside."""
+"""The registry follows the image: which logs it creates, keeps, deletes and sets aside."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_topic_whose_node_was_restored_under_its_id_keeps_its_records(tmp_path
 def test_logs_created_for_an_image_that_was_never_shown_are_deleted(
     tmp_path: Path, successor: UUID | None
 ) -> None:
-    """As where a topic goes, or another takes its name, while a broker makes ready to lead again."""
+    """A topic may be deleted, or its name taken, while a broker prepares to lead again."""
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     kept = topic("b", UUID(int=3), 20)
@@ -128,7 +128,7 @@ def test_logs_created_for_an_image_that_was_never_shown_are_deleted(
     partitions.apply(image(), shown)
     assert len(directory.logs) == len(partitions) == sum(len(one.partitions) for one in shown.topics.values())
     assert not list(tmp_path.glob("*-stray"))
-    # What was wanted is not looked at again.
+    # The prepared logs are not checked again.
     partitions.apply(shown, image())
     assert not directory.logs
     directory.close()
@@ -149,7 +149,7 @@ def test_a_topic_whose_node_is_damaged_keeps_its_logs(tmp_path: Path) -> None:
     partitions.apply(broken, known)
     assert partitions.find("a", 0).log is served.log
     directory.close()
-    # A broker that starts meanwhile does not take the logs for strays either.
+    # A broker that starts meanwhile does not treat the logs as strays either.
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     partitions.apply(image(), broken)
@@ -306,7 +306,7 @@ def test_a_partition_that_cannot_take_its_role_does_not_stop_the_others(
 
 
 def test_a_log_that_went_offline_without_a_report_is_neither_led_nor_followed(tmp_path: Path) -> None:
-    """As while the broker had no session."""
+    """This happens while the broker has no session."""
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     given_up: list[int] = []

@@ -1,4 +1,4 @@
-"""Connections to other brokers: replies, deadlines, brokers that leave, attempts that do not pile up."""
+"""Connections to other brokers: replies, deadlines, brokers that leave, and shared attempts to connect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 class Cluster:
-    """Broker 2 is where the test says."""
+    """Peers for which the test sets the address of broker 2."""
 
     def __init__(self, port: int | None, network: Any = None) -> None:
         self.destination = Destination("127.0.0.1", port, 5) if port else None
@@ -123,12 +123,12 @@ def test_attempts_are_shared_and_spaced() -> None:
                 await cluster.ask()
         gaps = [after - before for before, after in zip(network.attempts, network.attempts[1:], strict=False)]
         assert all(gap >= wanted - 0.01 for gap, wanted in zip(gaps, (0.05, 0.1, 0.2), strict=True))
-        # What is registered now may be reached at once.
+        # After a registration the next attempt starts at once.
         cluster.peers.follow()
         began = time.monotonic()
         with pytest.raises(PeerUnavailable):
             await cluster.ask()
-        assert time.monotonic() - began < 0.35  # the next pause would be 0.4
+        assert time.monotonic() - began < 0.35  # the next pause would be 0.4 s
         await cluster.peers.close()
 
     run(scenario)
@@ -170,7 +170,7 @@ def test_an_abandoned_connection_attempt_fails_silently() -> None:
 
 
 def test_a_reply_to_an_abandoned_request_disturbs_no_other_request() -> None:
-    """The caller is cancelled, and its reply is read before the caller has a turn to take back its place."""
+    """The caller is cancelled, and the reply is read before the caller runs again."""
 
     class Transport(asyncio.Transport):
         def write(self, data: Any) -> None:

@@ -1,4 +1,4 @@
-"""Batches refused for a while, and those that were already on their way behind them."""
+"""Batches that are refused for a passing reason, and the batches that were sent after them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DISORDER = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
 
 
 def told(refusals: Refusals, records: bytes, error: ApiError) -> ErrorCode:
-    """The code that a producer hears whose batch met `error`."""
+    """The error code that a producer gets for a batch that failed with `error`."""
     try:
         refusals.check(records, error)
     except ApiError as instead:
