@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -229,6 +230,19 @@ def message_of(origin: Origin, record: RecordTuple, error: KafkaError | None = N
     message._record = record
     message._error = error
     return message
+
+
+def messages_of(origin: Origin, records: Iterable[RecordTuple]) -> list[Message]:
+    """Create the messages of records of one batch, as `message_of` does."""
+    messages = []
+    new, kind = _new_message, Message
+    for record in records:
+        message = new(kind)
+        message._origin = origin
+        message._record = record
+        message._error = None
+        messages.append(message)
+    return messages
 
 
 _new_message = Message.__new__

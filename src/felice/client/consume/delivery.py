@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from felice.client.consume.subscription import AssignedPartition
 from felice.client.error import KafkaError, error_of
@@ -22,6 +23,7 @@ from felice.client.model import (
     Partition,
     error_message,
     message_of,
+    messages_of,
 )
 from felice.protocol.errors import ApiError
 from felice.records.batch import BatchHeader, verify_crc
@@ -147,7 +149,18 @@ class Delivery:
             if message is None:
                 break
             messages.append(message)
+            if message.error() is None:
+                messages += self._rest_of_batch(limit - len(messages))
         return messages
+
+    def _rest_of_batch(self, limit: int) -> list[Message]:
+        """Return up to `limit` messages of the batch whose first message `take` has just returned."""
+        fetched = self._fetched
+        records = list(islice(self._records, limit))
+        if not records or fetched is None or fetched.stale:
+            return []
+        fetched.partition.position = records[-1][0] + 1
+        return messages_of(self._origin, records)
 
     def take_fetched(self) -> Fetched | Message | None:
         """Return the next piece as fetched (the partition's position says which rows are left), or an event."""

@@ -40,6 +40,9 @@ cdef extern from *:
     """
     int felice_bits(unsigned long long) noexcept nogil
 
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void*)
+
 cdef enum:
     VARINT_CUT = 1
     VARINT_LONG = 2
@@ -317,18 +320,20 @@ def iterate(payload, int64_t record_count, int64_t base_offset, int64_t base_tim
         headers = no_headers
         if fields.header_count:
             headers = read_headers(fields.headers, at, fields.header_count)
-        records.append(
-            make(
-                record_type,
-                (
-                    wrap_add(base_offset, fields.offset_delta),
-                    timestamp,
-                    optional_bytes(fields.key, fields.key_size),
-                    optional_bytes(fields.value, fields.value_size),
-                    headers,
-                ),
-            )
+        record = make(
+            record_type,
+            (
+                wrap_add(base_offset, fields.offset_delta),
+                timestamp,
+                optional_bytes(fields.key, fields.key_size),
+                optional_bytes(fields.value, fields.value_size),
+                headers,
+            ),
         )
+        # A record holds numbers, bytes and tuples of them, so it is part of no cycle. The garbage collector would
+        # visit all records of a batch again and again.
+        PyObject_GC_UnTrack(<void*> record)
+        records.append(record)
     if at != end:
         raise grammar.trailing_fault(record_count, end - at)
     return records
