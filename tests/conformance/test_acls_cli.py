@@ -173,7 +173,7 @@ def test_a_removal_asks_first(kafka: Run, broker: Secured, monkeypatch: pytest.M
         ("--add --allow-principal User:b --topic a/b", "cannot hold the resource name"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(line: str, reason: str, kafka: Run, broker: Secured) -> None:
+def test_a_user_error_is_one_line(line: str, reason: str, kafka: Run, broker: Secured) -> None:
     assert reason in kafka(line, code=1)
     assert not broker.acls()
 

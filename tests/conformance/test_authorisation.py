@@ -251,7 +251,7 @@ def test_a_transactional_batch_needs_its_transactional_id(broker: Secured, clien
     assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
 
 
-def test_what_may_be_written_is_written_beside_what_may_not(broker: Secured, client: Wire) -> None:
+def test_permitted_partitions_are_written_beside_forbidden_ones(broker: Secured, client: Wire) -> None:
     broker.grant(Rule(TOPIC, "t", WRITE))
     end = list_offset(broker.admin, "t", -1).offset
 
@@ -374,7 +374,7 @@ def test_an_invalid_acl_is_refused_beside_valid_ones(rule: Rule, code: ErrorCode
         Rule(TOPIC, "foo", READ, Permission.ANY),
     ],
 )
-def test_what_the_metadata_store_cannot_hold_is_refused(rule: Rule, broker: Secured) -> None:
+def test_an_acl_that_the_metadata_store_cannot_hold_is_refused(rule: Rule, broker: Secured) -> None:
     answer = broker.admin.ask(CreateAclsRequest(creations=[rule.creation()]))
     assert [row.error_code for row in answer.results] == [ErrorCode.INVALID_REQUEST]
     assert not broker.acls()

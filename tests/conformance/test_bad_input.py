@@ -88,7 +88,7 @@ def sendable(wire: Wire, data: bytes) -> None:
 # --- frames ---
 
 
-def test_a_truncated_frame_disturbs_nobody(unharmed: LiveProcess) -> None:
+def test_a_truncated_frame_does_not_disturb_other_connections(unharmed: LiveProcess) -> None:
     whole = frame_of(MetadataRequest(topics=None), 9)
     for cut in (0, 1, 3, 4, 5, 8, len(whole) - 1):
         with unharmed.wire() as half, unharmed.wire() as other:
@@ -110,7 +110,7 @@ def test_an_oversized_frame_closes_its_connection_at_once(unharmed: LiveProcess,
         assert wire.is_closed_by_peer()
 
 
-def test_announced_bytes_that_never_come_cost_no_memory(unharmed: LiveProcess) -> None:
+def test_announced_bytes_that_never_arrive_cost_no_memory(unharmed: LiveProcess) -> None:
     before = unharmed.memory_bytes()
     opened = [unharmed.wire() for _ in range(150)]
     for wire in opened:
@@ -432,7 +432,7 @@ def test_half_a_batch_at_the_end_is_cut_off(tmp_path: Path) -> None:
     assert_all_is_read(tmp_path / "data")
 
 
-def test_damage_is_found_by_crc_and_told_with_file_and_position(tmp_path: Path) -> None:
+def test_damage_is_found_by_crc_and_reported_with_file_and_position(tmp_path: Path) -> None:
     segment = filled(tmp_path / "data", LiveProcess.terminate) / f"{SEGMENT}.log"
     content = bytearray(segment.read_bytes())
     position = 0
@@ -464,7 +464,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     assert_refused(start_in_vain(tmp_path / "data"), f"{name}-checkpoint")
 
 
-def test_a_stranger_in_the_data_directory_is_left_alone(tmp_path: Path) -> None:
+def test_an_unknown_file_in_the_data_directory_is_not_touched(tmp_path: Path) -> None:
     filled(tmp_path / "data", LiveProcess.terminate)
     (tmp_path / "data" / "notes.txt").write_text("mine")
     (tmp_path / "data" / "lost+found").mkdir()

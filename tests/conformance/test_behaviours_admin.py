@@ -114,7 +114,7 @@ def test_minus_one_asks_for_the_brokers_defaults(wire: Wire, version: int) -> No
     wait_until(lambda: len(metadata_of(wire, topic).partitions) == 1)
 
 
-def test_creation_tells_what_was_made(wire: Wire) -> None:
+def test_the_creation_response_describes_the_topic(wire: Wire) -> None:
     """77: partitions, replicas and every effective config from v5, the id from v7."""
     topic = unique_name("told")
     (row,) = create(wire, creatable(topic, 3, 1, retention_ms="12345"))
@@ -165,7 +165,7 @@ def test_every_version_describes_alike(wire: Wire, version: int) -> None:
     assert (row.value, row.config_source, row.is_sensitive) == ("1234", DYNAMIC_TOPIC, False)
 
 
-def test_describing_what_is_not_there(wire: Wire) -> None:
+def test_describing_an_unknown_resource_is_refused(wire: Wire) -> None:
     """78, 85: each resource has its own error."""
     good, absent = new_topic(wire), unique_name("absent")
     resources = [
@@ -191,7 +191,7 @@ def test_describing_what_is_not_there(wire: Wire) -> None:
         ("no.such.config", "1"),
     ],
 )
-def test_an_invalid_value_is_told_for_its_resource(wire: Wire, name: str, value: str) -> None:
+def test_an_invalid_value_is_reported_for_its_resource(wire: Wire, name: str, value: str) -> None:
     """79: INVALID_CONFIG with a message, in creation and alteration alike; others go through."""
     topic = new_topic(wire)
     row = alter(wire, topic, (name, SET, value))
@@ -207,7 +207,7 @@ def test_an_invalid_value_is_told_for_its_resource(wire: Wire, name: str, value:
     assert not exists(wire, bad)
 
 
-def test_what_describe_says_alter_takes(wire: Wire) -> None:
+def test_alter_accepts_the_output_of_describe(wire: Wire) -> None:
     """80: the whole set, unchanged."""
     topic = new_topic(wire, retention_ms=1234)
     described = describe(wire, TOPIC, topic).configs
@@ -266,7 +266,7 @@ def test_a_config_named_twice_is_an_invalid_request(wire: Wire) -> None:
     assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_altering_what_is_not_there(wire: Wire) -> None:
+def test_altering_an_unknown_resource_is_refused(wire: Wire) -> None:
     """79, 85: UNKNOWN_TOPIC_OR_PARTITION."""
     row = alter(wire, unique_name("absent"), ("retention.ms", SET, "1"))
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -444,7 +444,7 @@ def test_replicas_may_be_assigned_by_hand(wire: Wire) -> None:
     wait_until(lambda: len(metadata_of(wire, topic).partitions) == 2)
 
 
-def test_a_deleted_topic_disappears_and_can_be_made_again(wire: Wire) -> None:
+def test_a_deleted_topic_disappears_and_can_be_created_again(wire: Wire) -> None:
     """86: with nothing of its old life."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b"])
@@ -559,7 +559,7 @@ def config_resources(wire: Wire, *kinds: int, version: int = 1) -> Any:
     return wire.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
 
 
-def test_what_has_configs_is_listed_by_type(wire: Wire) -> None:
+def test_resources_with_configs_are_listed_by_type(wire: Wire) -> None:
     topic = new_topic(wire)
     broker_id = str(wire.ask(DescribeClusterRequest(), 0).brokers[0].broker_id)
     found = [(r.resource_type, r.resource_name) for r in config_resources(wire).config_resources]

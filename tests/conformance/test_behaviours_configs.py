@@ -104,9 +104,7 @@ def test_options_of_tiered_storage_are_accepted_where_they_turn_nothing_on(
         ("no.such." + "x" * 32_000, "1"),
     ],
 )
-def test_what_would_turn_tiered_storage_on_and_what_is_no_value_is_refused(
-    wire: Wire, name: str, value: str
-) -> None:
+def test_enabling_tiered_storage_and_invalid_values_are_refused(wire: Wire, name: str, value: str) -> None:
     """79: INVALID_CONFIG, however long the value and the name are."""
     assert create_with(wire, (name, value)).error_code == ErrorCode.INVALID_CONFIG
     assert alter(wire, new_topic(wire), (name, SET, value)).error_code == ErrorCode.INVALID_CONFIG
@@ -155,9 +153,7 @@ def test_options_that_kafka_changes_at_run_time_are_accepted_and_shown(
 
 
 @pytest.mark.parametrize("for_all", [False, True])
-def test_a_name_that_nobody_knows_is_accepted_and_its_value_is_not_shown(
-    own_wire: Wire, for_all: bool
-) -> None:
+def test_an_unknown_option_is_accepted_and_its_value_is_not_shown(own_wire: Wire, for_all: bool) -> None:
     """81: it may be a secret of somebody's plugin."""
     resource = ALL_BROKERS if for_all else node_id(own_wire)
     assert alter(own_wire, resource, ("foo.bar", SET, "7"), kind=BROKER).error_code == 0
@@ -182,7 +178,9 @@ def test_a_name_that_nobody_knows_is_accepted_and_its_value_is_not_shown(
         ("max.connections", "9" * 30_000),
     ],
 )
-def test_what_kafka_does_not_change_at_run_time_is_refused(own_wire: Wire, name: str, value: str) -> None:
+def test_options_that_kafka_fixes_at_the_start_cannot_be_changed(
+    own_wire: Wire, name: str, value: str
+) -> None:
     """79: INVALID_REQUEST."""
     row = alter(own_wire, node_id(own_wire), (name, SET, value), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST
@@ -235,14 +233,14 @@ def test_consoles_find_addresses_and_the_version(own_broker: Target, own_wire: W
     "name",
     ["sasl.enabled.mechanisms", "ssl.client.auth", "cordoned.log.dirs", "listener.name.x.ssl.client.auth"],
 )
-def test_what_would_turn_on_something_that_is_not_built_is_refused(own_wire: Wire, name: str) -> None:
+def test_options_that_enable_missing_features_are_refused(own_wire: Wire, name: str) -> None:
     """Kafka takes them."""
     row = alter(own_wire, node_id(own_wire), (name, SET, "PLAIN"), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.felice_only
-def test_a_long_name_that_nobody_knows_is_refused(own_wire: Wire) -> None:
+def test_an_unknown_option_with_a_long_name_is_refused(own_wire: Wire) -> None:
     """Kafka stores it."""
     row = alter(own_wire, node_id(own_wire), ("x" * 32_000, SET, "1"), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST

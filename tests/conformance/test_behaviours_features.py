@@ -63,7 +63,7 @@ def test_a_new_cluster_has_finalized_transaction_v2() -> None:
         assert epoch >= 0
 
 
-def test_clients_before_version_3_hear_nothing_of_features(wire: Wire) -> None:
+def test_features_are_absent_before_version_3(wire: Wire) -> None:
     assert features(wire, 2) == ({}, {}, -1)
     assert features(wire, 3)[1][NAME] == 2
 
@@ -81,7 +81,7 @@ def test_a_level_is_lowered_and_raised(wire: Wire, kind: int) -> None:
     assert features(wire)[2] > epoch
 
 
-def test_a_mere_question_changes_nothing(wire: Wire) -> None:
+def test_validating_a_feature_update_changes_nothing(wire: Wire) -> None:
     epoch = features(wire)[2]
     assert update(wire, 1, SAFE, validate=True) == ErrorCode.NONE
     assert update(wire, 3, UPGRADE, validate=True) == ErrorCode.INVALID_UPDATE_VERSION
@@ -102,7 +102,7 @@ def test_a_mere_question_changes_nothing(wire: Wire) -> None:
     ],
     ids=["too high", "negative", "lower as an upgrade", "no kind", "unknown kind", "unknown feature"],
 )
-def test_what_cannot_be_is_refused(wire: Wire, wanted: int, kind: int, name: str) -> None:
+def test_impossible_feature_levels_are_refused(wire: Wire, wanted: int, kind: int, name: str) -> None:
     assert update(wire, wanted, kind, name=name) == ErrorCode.INVALID_UPDATE_VERSION
     assert level(wire) == 2
 

@@ -115,7 +115,7 @@ def test_an_empty_incremental_fetch_waits_too(wire: Wire) -> None:
     assert (answer.error_code, answer.responses) == (0, [])
 
 
-def test_a_partition_at_its_cap_counts_no_more_toward_min_bytes(wire: Wire) -> None:
+def test_a_partition_at_its_limit_adds_nothing_to_min_bytes(wire: Wire) -> None:
     """43: so more min_bytes than the caps allow waits the whole time."""
     topic = new_topic(wire)
     for _ in range(10):
@@ -150,7 +150,7 @@ def test_every_fetch_version_reads_alike(wire: Wire, version: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 100, 700, 1500, 2600])
-def test_what_is_sent_begins_with_a_whole_batch(wire: Wire, limit: int) -> None:
+def test_a_response_begins_with_a_whole_batch(wire: Wire, limit: int) -> None:
     """45: the last may be cut, the first never."""
     topic = new_topic(wire)
     for _ in range(5):
@@ -279,7 +279,7 @@ def test_a_session_forgets_partitions(wire: Wire) -> None:
     assert list(sizes_by_partition(wire.ask(session_request(session, 2), FETCH_BY_NAME))) == [0]
 
 
-def test_no_session_is_a_legal_wish(wire: Wire) -> None:
+def test_a_fetch_may_ask_for_no_session(wire: Wire) -> None:
     """52: epoch -1 is answered with id 0."""
     topic = new_topic(wire)
     assert wire.ask(fetch_request(topic, max_wait_ms=0), FETCH_BY_NAME).session_id == 0

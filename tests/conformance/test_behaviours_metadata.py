@@ -43,7 +43,7 @@ def test_empty_topics_are_all_in_version_0(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 13])
-def test_a_named_topic_is_made_while_the_answer_says_that_it_is_unknown(wire: Wire, version: int) -> None:
+def test_metadata_starts_to_create_a_named_topic_and_reports_it_unknown(wire: Wire, version: int) -> None:
     """22: the client asks again until it is there."""
     topic = unique_name("auto")
     first = ask_for(wire, topic, version=version).topics[0]
@@ -69,7 +69,7 @@ def test_a_broker_may_decline_auto_creation(impatient_broker: Target) -> None:
 
 
 @pytest.mark.parametrize("name", ["bad name", "a" * 250, "..", "ünïcode", ""])
-def test_a_bad_name_is_not_made(wire: Wire, name: str) -> None:
+def test_a_topic_with_an_invalid_name_is_not_created(wire: Wire, name: str) -> None:
     """22, 84: auto-creation obeys the rules for names."""
     assert ask_for(wire, name).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert name not in all_names(wire)
@@ -149,7 +149,7 @@ def test_a_recreated_topic_has_another_id_and_the_old_one_is_unknown(wire: Wire)
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 12])
-def test_authorized_operations_are_told_only_when_asked(wire: Wire, version: int) -> None:
+def test_authorized_operations_are_returned_only_on_request(wire: Wire, version: int) -> None:
     """30: -2147483648 otherwise."""
     topic = new_topic(wire)
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])

@@ -95,7 +95,7 @@ def test_a_partition_asked_twice_is_an_invalid_request(wire: Wire) -> None:
     assert {(row.partition_index, row.error_code) for row in rows} == {(0, ErrorCode.INVALID_REQUEST), (1, 0)}
 
 
-def test_an_unknown_partition_is_told_by_name(wire: Wire) -> None:
+def test_an_unknown_partition_is_named_in_the_error(wire: Wire) -> None:
     """59: UNKNOWN_TOPIC_OR_PARTITION."""
     topic = new_topic(wire)
     assert list_offset(wire, topic, LATEST, partition=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -111,7 +111,7 @@ def end_of_epoch(wire: Wire, topic: str, epoch: int, version: int = 4) -> Any:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_an_unknown_leader_epoch_ends_nowhere(wire: Wire, version: int) -> None:
+def test_an_unknown_leader_epoch_has_no_end_offset(wire: Wire, version: int) -> None:
     """60: (-1, -1) and no error."""
     topic = timed_topic(wire)
     row = end_of_epoch(wire, topic, 99, version)

@@ -138,7 +138,7 @@ def test_a_batch_too_large_fails_its_partition_only(wire: Wire) -> None:
     assert {row.index: row.error_code for row in rows} == {0: ErrorCode.MESSAGE_TOO_LARGE, 1: 0}
 
 
-def test_the_reply_tells_the_first_offset_and_no_append_time(wire: Wire) -> None:
+def test_the_response_has_the_first_offset_and_no_append_time(wire: Wire) -> None:
     """38: with CreateTime."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b", b"c"])

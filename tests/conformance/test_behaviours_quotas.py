@@ -136,7 +136,7 @@ def test_quotas_are_set_described_and_removed(wire: Wire) -> None:
     wait_until(lambda: key not in quotas(describe(wire)))
 
 
-def test_a_validated_change_is_not_made(wire: Wire) -> None:
+def test_validate_only_makes_no_change(wire: Wire) -> None:
     user = unique_name("user")
     assert alter(wire, ("user", user), validate_only=True, producer_byte_rate=1.0).error_code == 0
     assert alter(wire, ("user", user), validate_only=True, no_such_quota=1.0).error_code == INVALID

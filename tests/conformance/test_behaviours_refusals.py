@@ -44,7 +44,7 @@ def topic(broker: Target) -> str:
     return create_topic(broker, unique_name("t"))
 
 
-def test_describing_the_producers_of_no_possible_topic(wire: Wire) -> None:
+def test_producers_of_an_invalid_topic_name_are_refused(wire: Wire) -> None:
     asked = [TopicRequest(name=name, partition_indexes=[0]) for name in ("a b", "", "missing")]
     rows = [found.partitions[0] for found in wire.ask(DescribeProducersRequest(topics=asked)).topics]
     assert [row.error_code for row in rows] == [
@@ -127,7 +127,7 @@ def test_two_batches_in_one_partition_open_no_transaction(
     assert found.transaction_states[0].transaction_state == "Empty"
 
 
-def test_a_partition_knows_a_fenced_producer_whatever_id_it_gives(
+def test_a_partition_fences_a_producer_under_any_transactional_id(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
     producer.write_v2(topic, b"a")
@@ -145,7 +145,7 @@ def test_a_fetch_session_may_begin_without_partitions(wire: Wire) -> None:
     assert answer.session_id != 0
 
 
-def test_a_duplicate_is_answered_with_the_time_of_the_batch_that_was_kept(wire: Wire, topic: str) -> None:
+def test_a_duplicate_batch_gets_the_append_time_of_the_first(wire: Wire, topic: str) -> None:
     batch = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0)
     first, second = (
         wire.ask(produce_request(topic, batch), 9).responses[0].partition_responses[0] for _ in range(2)

@@ -68,7 +68,7 @@ def before(restarted: tuple[Target, Before]) -> Before:
     return restarted[1]
 
 
-def test_ids_stay(wire: Wire, before: Before) -> None:
+def test_topic_ids_survive_a_restart(wire: Wire, before: Before) -> None:
     """26, 28: of the cluster, the broker and the topic."""
     assert wire.ask(MetadataRequest(topics=[]), 12).cluster_id == before.cluster_id
     assert node_id(wire) == before.node_id
@@ -82,7 +82,7 @@ def test_leader_epochs_do_not_go_down(wire: Wire, before: Before) -> None:
     assert all(new[partition] >= old[partition] for partition in (0, 1))
 
 
-def test_producer_state_stays(wire: Wire, before: Before) -> None:
+def test_producer_state_survives_a_restart(wire: Wire, before: Before) -> None:
     """31: the last batch is still known as a duplicate, and the next must be next."""
     last = produce(wire, "kept", sequenced(before.producer_id, 5))
     assert (last.error_code, last.base_offset) == (0, 5)
@@ -96,13 +96,13 @@ def test_producer_ids_are_not_given_again(wire: Wire, before: Before) -> None:
     assert new_producer_id(wire) > before.producer_id
 
 
-def test_records_and_watermarks_stay(wire: Wire) -> None:
+def test_records_and_watermarks_survive_a_restart(wire: Wire) -> None:
     """48, 50, 83: and what was deleted stays deleted."""
     assert [header.base_offset for header in batch_headers_of(wire, "kept")][:6] == list(range(6))
     assert (list_offset(wire, "kept", -2, 1).offset, list_offset(wire, "kept", -1, 1).offset) == (2, 3)
 
 
-def test_configs_stay(wire: Wire) -> None:
+def test_topic_configs_survive_a_restart(wire: Wire) -> None:
     """78: of the topic, with their source."""
     row = config_of(wire, "kept", "retention.ms")
     assert (row.value, row.config_source) == ("-1", 1)

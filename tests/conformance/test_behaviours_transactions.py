@@ -67,7 +67,7 @@ def test_a_timeout_out_of_bounds_is_refused(wire: Wire, producer: WireProducer, 
     assert producer.init(timeout_ms=timeout_ms) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_a_takeover_aborts_what_was_open(wire: Wire, producer: WireProducer, topic: str) -> None:
+def test_a_takeover_aborts_the_open_transaction(wire: Wire, producer: WireProducer, topic: str) -> None:
     """Rule 89: CONCURRENT_TRANSACTIONS after fencing, then success, with two epochs more."""
     producer.write(topic, b"lost")
     other = WireProducer(wire, producer.transactional_id)
@@ -161,7 +161,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_fenced() -> None:
 @pytest.mark.parametrize(
     ("version", "error"), [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-def test_a_partition_outside_the_transaction_takes_nothing(
+def test_a_partition_outside_the_transaction_refuses_records(
     producer: WireProducer, topic: str, version: int, error: ErrorCode
 ) -> None:
     """KIP-890, part 1: before the first partition is added, beside it, and after the end."""
@@ -234,7 +234,7 @@ def test_aborted_transactions_are_listed_by_their_first_offset(wire: Wire, topic
     assert not fetch_row(wire, topic, committed=False).aborted_transactions
 
 
-def test_a_waiting_reader_hears_of_a_commit(
+def test_a_commit_wakes_a_waiting_reader(
     wire: Wire, producer: WireProducer, topic: str, broker: Target
 ) -> None:
     producer.write(topic, b"a")
@@ -283,7 +283,7 @@ def test_offsets_of_a_group_outside_the_transaction_are_refused(
     assert producer.commit_offset(group, topic, 5, version) == error
 
 
-def test_a_member_that_lost_its_place_cannot_commit_in_a_transaction(
+def test_an_expelled_member_cannot_commit_in_a_transaction(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
     """KIP-447."""
@@ -331,7 +331,9 @@ def test_transactions_outlive_a_restart() -> None:
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("commit", [True, False])
-def test_what_was_decided_is_completed_after_a_restart(commit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decided_transaction_is_completed_after_a_restart(
+    commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rules for a coordinator that stops between its decision and the last marker."""
 
     async def no_marker(*_: object) -> object:

@@ -117,7 +117,7 @@ def offset_of(wire: Wire, group: str, topic: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_who_is_not_the_producer_adds_nothing(
+def test_another_producer_cannot_add_partitions(
     wire: Wire, producer: WireProducer, topic: str, known: bool
 ) -> None:
     name = producer.transactional_id if known else unique_name("nobody")
@@ -177,7 +177,7 @@ def test_an_end_may_be_asked_for_again(producer: WireProducer, topic: str, commi
     assert otherwise.end_v2(not commit) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_what_was_not_begun_can_be_aborted_but_not_committed(producer: WireProducer, topic: str) -> None:
+def test_an_empty_transaction_can_be_aborted_but_not_committed(producer: WireProducer, topic: str) -> None:
     """In every state at rest: before the first transaction, after a commit, after an abort."""
     for end in (None, True, False):
         if end is not None:
@@ -191,7 +191,7 @@ def test_what_was_not_begun_can_be_aborted_but_not_committed(producer: WireProdu
         wait_state(producer, "CompleteAbort")
 
 
-def test_who_ends_with_another_identity_is_told_which_way(
+def test_ending_with_another_identity_has_an_error_for_each_kind(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
     producer.write_v2(topic, b"a")
@@ -202,7 +202,7 @@ def test_who_ends_with_another_identity_is_told_which_way(
     assert until_settled(lambda: nobody.end_v2(True)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_a_takeover_fences(wire: Wire, producer: WireProducer, topic: str) -> None:
+def test_a_takeover_fences_the_earlier_producer(wire: Wire, producer: WireProducer, topic: str) -> None:
     producer.write_v2(topic, b"lost")
     zombie, other = replace(producer), WireProducer(wire, producer.transactional_id)
     assert other.init() == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -344,7 +344,7 @@ def test_many_partitions_at_once_are_added_together(wire: Wire, broker: Target) 
 
 
 @pytest.mark.felice_only  # nobody else's markers can be held back
-def test_while_an_end_is_not_told_the_next_write_is_put_off(
+def test_writes_wait_while_markers_of_the_last_transaction_are_missing(
     wire: Wire, producer: WireProducer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker asks again for 100 ms; then the client must, and is told the reason if it knows it."""

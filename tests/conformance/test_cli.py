@@ -158,9 +158,7 @@ def test_a_topic_is_created_described_and_deleted(felice: Run) -> None:
         (("consume", "t", "--offset", "3"), "--offset needs --partition"),
     ],
 )
-def test_a_mistake_is_answered_by_one_line_with_advice(
-    felice: Run, words: tuple[str, ...], said: str
-) -> None:
+def test_a_user_error_is_one_line_with_advice(felice: Run, words: tuple[str, ...], said: str) -> None:
     line = felice(*words, code=1)
     assert said in line
     assert line.count("\n") == 1

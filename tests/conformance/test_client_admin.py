@@ -188,7 +188,7 @@ def test_cluster_is_described(admin: AdminClient) -> None:
     assert described.cluster_id == admin.cluster_id() and len(described.nodes) == 1
 
 
-def test_mistakes_in_the_arguments_are_raised_at_once(admin: AdminClient) -> None:
+def test_wrong_arguments_raise_at_once(admin: AdminClient) -> None:
     with pytest.raises(ValueError, match="topic"):
         admin.create_topics([])
     with pytest.raises(KafkaException, match="twice"):

@@ -48,7 +48,7 @@ def fill(kafka: Any, broker: Target, topic: str, values: list[bytes]) -> None:
 
 
 @BOTH
-def test_batch_of_dicts_is_produced_and_its_faults_are_marked(kafka: Any, broker: Target, topic: str) -> None:
+def test_produce_batch_marks_the_rows_that_failed(kafka: Any, broker: Target, topic: str) -> None:
     reports: list[tuple[Any, bytes]] = []
     config = {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 1000}
     producer = kafka.Producer(config)
@@ -75,7 +75,7 @@ def test_batch_of_dicts_is_produced_and_its_faults_are_marked(kafka: Any, broker
 
 
 @BOTH
-def test_assignment_may_begin_so_many_records_before_the_end(kafka: Any, broker: Target, topic: str) -> None:
+def test_assignment_may_start_n_records_before_the_end(kafka: Any, broker: Target, topic: str) -> None:
     fill(kafka, broker, topic, [b"%d" % number for number in range(10)])
     consumer = kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"tail-{kafka.__name__}"})
     consumer.assign([kafka.TopicPartition(topic, 0, -2000 - 3)])
@@ -127,7 +127,7 @@ def test_objects_become_bytes_and_objects_again(kafka: Any, broker: Target, topi
 
 
 @BOTH
-def test_value_that_cannot_be_read_keeps_its_message(kafka: Any, broker: Target, topic: str) -> None:
+def test_a_failed_deserialization_keeps_the_message(kafka: Any, broker: Target, topic: str) -> None:
     serialization, error = sub(kafka, "serialization"), sub(kafka, "error")
     fill(kafka, broker, topic, [b"abc"])
     consumer = kafka.DeserializingConsumer(
@@ -261,7 +261,7 @@ def test_asyncio_clients_produce_and_consume(kafka: Any, broker: Target, topic: 
 
 
 @BOTH
-def test_asyncio_clients_turn_objects(kafka: Any, broker: Target, topic: str) -> None:
+def test_asyncio_clients_serialize_and_deserialize_objects(kafka: Any, broker: Target, topic: str) -> None:
     aio, serialization = sub(kafka, "aio"), sub(kafka, "serialization")
 
     async def slowly(value: int, context: Any) -> bytes:
@@ -298,7 +298,7 @@ def test_asyncio_clients_turn_objects(kafka: Any, broker: Target, topic: str) ->
 
 
 @BOTH
-def test_fenced_producer_learns_it_whatever_it_does_next(kafka: Any, broker: Target, topic: str) -> None:
+def test_every_call_of_a_fenced_producer_raises(kafka: Any, broker: Target, topic: str) -> None:
     config = {
         "bootstrap.servers": broker.bootstrap,
         "transactional.id": f"fenced-{kafka.__name__}-{topic}",
@@ -372,7 +372,7 @@ def test_statistics_have_the_fields_that_dashboards_read(kafka: Any, broker: Tar
     consumer.close()
 
 
-def test_each_debug_context_speaks(broker: Target, topic: str) -> None:
+def test_each_debug_context_logs(broker: Target, topic: str) -> None:
     heard: set[str] = set()
 
     class Handler(logging.Handler):

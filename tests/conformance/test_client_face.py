@@ -80,7 +80,7 @@ def test_sample_runs_with_only_the_import_changed(kafka: Any, broker: Target, to
 
 @BOTH
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_either_writes_both_read(kafka: Any, codec: str, broker: Target, topic: str) -> None:
+def test_both_clients_read_the_records_of_either(kafka: Any, codec: str, broker: Target, topic: str) -> None:
     producer = kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "enable.idempotence": True}
     )

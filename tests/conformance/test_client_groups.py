@@ -104,7 +104,7 @@ def test_members_come_and_go_and_every_record_is_read_once(strategy: str, broker
         assert not group.errors
 
 
-def test_cooperative_member_keeps_what_it_may_keep(broker: Target, topic: str) -> None:
+def test_a_cooperative_member_keeps_the_partitions_of_its_next_assignment(broker: Target, topic: str) -> None:
     with Group(broker.bootstrap, topic, partition_assignment_strategy="cooperative-sticky") as group:
         group.add()
         group.spin(group.balanced)
@@ -204,7 +204,7 @@ def test_new_partitions_are_taken_up(broker: Target, topic: str) -> None:
         group.spin(lambda: len(one.assignment()) == PARTITIONS + 2)
 
 
-def test_topic_that_does_not_exist_is_told_and_joined_when_it_does(broker: Target, topic: str) -> None:
+def test_a_missing_topic_is_reported_and_read_once_it_exists(broker: Target, topic: str) -> None:
     with (
         AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
         Group(broker.bootstrap, topic) as group,

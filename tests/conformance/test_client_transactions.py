@@ -144,7 +144,7 @@ def topic(broker: Target) -> str:
 # Any broker
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Target, topic: str) -> None:
+def test_committed_records_are_visible_and_aborted_ones_are_not(broker: Target, topic: str) -> None:
     with producer(broker.bootstrap) as made:
         for name, kept in (("one", True), ("two", False), ("three", True), ("four", False)):
             made.begin_transaction()
@@ -247,9 +247,7 @@ def test_offsets_of_a_consumer_that_lost_its_place_must_be_aborted(broker: Targe
     assert read(broker.bootstrap, topic) == written("next")
 
 
-def test_who_was_taken_over_is_fenced_for_good_and_its_transaction_aborted(
-    broker: Target, topic: str
-) -> None:
+def test_a_replaced_producer_stays_fenced_and_its_transaction_is_aborted(broker: Target, topic: str) -> None:
     name = unique_name("producer")
     with producer(broker.bootstrap, name) as old:
         old.begin_transaction()
@@ -292,7 +290,7 @@ def test_closing_aborts_what_is_open(broker: Target, topic: str) -> None:
     assert read(broker.bootstrap, topic) == []
 
 
-def test_calls_out_of_turn_are_refused_before_anything_is_asked(broker: Target, topic: str) -> None:
+def test_transaction_calls_in_a_wrong_state_are_refused_without_a_request(broker: Target, topic: str) -> None:
     with producer(broker.bootstrap) as made:
         for call in (made.init_transactions, made.commit_transaction, made.abort_transaction):
             assert raised(call) == KafkaError._STATE
@@ -301,7 +299,7 @@ def test_calls_out_of_turn_are_refused_before_anything_is_asked(broker: Target, 
         assert raised(plain.init_transactions) == KafkaError._NOT_CONFIGURED
 
 
-def test_a_transaction_timeout_beyond_the_brokers_bound_is_told(broker: Target) -> None:
+def test_a_transaction_timeout_above_the_brokers_limit_is_refused(broker: Target) -> None:
     error = raised(lambda: producer(broker.bootstrap, transaction_timeout_ms=2_000_000_000))
     assert error.fatal() and error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
@@ -427,7 +425,7 @@ def in_both_flows(names: dict[str, Any], adding: Callable[[str], bool]) -> list[
     ("what", "flow"),
     in_both_flows(PASSING, lambda name: name.startswith(("partitions", "group"))),
 )
-def test_passing_failures_are_outlived_and_everything_is_there_once(
+def test_transient_failures_are_retried_and_records_are_there_once(
     failing: Broker, t: str, what: str, flow: int
 ) -> None:
     set_flow(failing.bootstrap, flow)
@@ -479,7 +477,7 @@ def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "Produce"])
-def test_who_is_fenced_does_nothing_more(failing: Broker, t: str, api: str) -> None:
+def test_a_fenced_producer_can_do_nothing_more(failing: Broker, t: str, api: str) -> None:
     set_flow(failing.bootstrap, V1)
     failing.faults.fail(api, ErrorCode.PRODUCER_FENCED)
 

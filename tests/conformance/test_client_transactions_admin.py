@@ -152,7 +152,7 @@ def test_a_fenced_producers_transaction_is_aborted_and_its_next_write_refused(
     assert again.producer_epoch > fenced.producer_epoch
 
 
-def test_every_broker_tells_its_versions(admin: AdminClient) -> None:
+def test_every_broker_reports_its_versions(admin: AdminClient) -> None:
     ((node, found),) = admin.list_api_versions().result(30).items()
     assert node.id in admin.list_topics().brokers
     by_key = {row.key: row for row in found}
@@ -168,7 +168,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.felice_only
-def test_every_replica_tells_of_producers_and_every_next_coordinator_of_transactions(
+def test_producers_and_transactions_are_described_after_their_leaders_changed(
     cluster: Cluster,
 ) -> None:
     conf = {"bootstrap.servers": cluster.bootstrap}

@@ -170,7 +170,9 @@ def through_pipe(clients: Clients, name: str) -> Administer:
 
 
 @pytest.mark.parametrize("name", ["confluent-kafka", "kafka-python", "java", "franz-go", "kafkajs"])
-def test_every_admin_client_runs_a_topics_whole_life(broker: Target, clients: Clients, name: str) -> None:
+def test_every_admin_client_creates_changes_and_deletes_a_topic(
+    broker: Target, clients: Clients, name: str
+) -> None:
     own: dict[str, Administer] = {"confluent-kafka": confluent, "kafka-python": kafka_python}
     administer = own.get(name) or through_pipe(clients, name)
     topic, group = unique_name(f"admin-{name}"), unique_name("admin-group")

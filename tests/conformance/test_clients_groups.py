@@ -104,7 +104,7 @@ def test_different_clients_share_one_group(broker: Target, clients: Clients) -> 
             wait_until_shared(members, topic)
 
 
-def test_what_one_client_commits_another_resumes_from(broker: Target, clients: Clients) -> None:
+def test_a_client_resumes_from_the_commits_of_another(broker: Target, clients: Clients) -> None:
     """The offsets belong to the group, not to the client."""
     topic, group = create_topic(broker, unique_name("group-handed-on"), PARTITIONS), unique_name("group")
     for round_number, name in enumerate(GROUP_CLIENTS):

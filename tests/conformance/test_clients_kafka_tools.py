@@ -36,7 +36,7 @@ def tool(main_class: str, broker: Target, *arguments: str, stdin: str = "", chec
     return done.stdout + ("" if check else done.stderr)
 
 
-def test_topic_command_makes_describes_alters_and_deletes(broker: Target) -> None:
+def test_the_topic_command_creates_describes_alters_and_deletes(broker: Target) -> None:
     topic = unique_name("tools")
     created = tool(
         TOPICS, broker, "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=123456"
@@ -130,7 +130,7 @@ def test_offsets_and_records_are_listed_and_deleted(broker: Target, tmp_path: Pa
     assert re.fullmatch(rf"{topic}:0:[0-3]\n", latest)
 
 
-def test_the_broker_tells_its_versions_and_its_cluster(broker: Target) -> None:
+def test_the_broker_reports_its_versions_and_its_cluster(broker: Target) -> None:
     versions = tool(API_VERSIONS, broker)
     for name in ("Produce(0)", "Fetch(1)", "JoinGroup(11)", "DescribeTopicPartitions(75)"):
         assert re.search(rf"{re.escape(name)}: \d+( to \d+)? \[usable: \d+\]", versions), name
@@ -152,7 +152,7 @@ def test_performance_tools_write_and_read(broker: Target) -> None:
 
 
 @pytest.mark.felice_only
-def test_quorum_tool_is_told_that_there_is_no_quorum(broker: Target) -> None:
+def test_kafkas_quorum_tool_learns_that_there_is_no_quorum(broker: Target) -> None:
     """As by a broker of Kafka 3 with ZooKeeper: DescribeQuorum is not offered."""
     said = tool("org.apache.kafka.tools.MetadataQuorumCommand", broker, "describe", "--status", check=False)
     assert "UnsupportedVersionException" in said

@@ -99,7 +99,7 @@ def test_a_record_near_the_limit_travels_and_comes_back(broker: Target, clients:
 
 
 @pytest.mark.parametrize("name", CONFLUENT_FACES)
-def test_a_record_over_the_topics_limit_is_told_to_its_sender(broker: Target, name: str) -> None:
+def test_a_record_over_the_topics_limit_fails_its_delivery_report(broker: Target, name: str) -> None:
     """MESSAGE_TOO_LARGE reaches the delivery report, and smaller records still go."""
     module = CONFLUENT_FACES[name]
     topic = create_topic(broker, unique_name("large"), max_message_bytes=10_000)

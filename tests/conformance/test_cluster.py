@@ -85,9 +85,7 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
 
 
 @pytest.mark.parametrize("keeps_a_replica", [True, False])
-def test_where_a_partition_was_one_hears_that_it_is_elsewhere(
-    cluster: Cluster, keeps_a_replica: bool
-) -> None:
+def test_the_former_leader_answers_not_leader_or_follower(cluster: Cluster, keeps_a_replica: bool) -> None:
     """34: not UNKNOWN_TOPIC_OR_PARTITION, which is for topics that are not there; old versions and new."""
     topic, old, _ = moved_topic(cluster, keeps_a_replica)
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -107,7 +105,7 @@ def test_where_a_partition_was_one_hears_that_it_is_elsewhere(
         assert wire.ask(epochs).topics[0].partitions[0].error_code == moved
 
 
-def test_with_that_answer_comes_who_leads_and_where(cluster: Cluster) -> None:
+def test_the_refusal_names_the_leader_and_its_address(cluster: Cluster) -> None:
     """37: KIP-951, in Produce from version 10 and in Fetch from 16."""
     topic, old, new = moved_topic(cluster, keeps_a_replica=False)
     partition = cluster.image.partition(topic, 0)

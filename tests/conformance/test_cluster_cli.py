@@ -108,7 +108,7 @@ def throttles(felice: Run, topic: str) -> dict[str, Any]:
 # The cluster as a whole
 
 
-def test_a_broker_that_is_down_shows_and_fails_the_check(felice: Run, cluster: Cluster) -> None:
+def test_a_broker_that_is_down_is_shown_and_fails_the_check(felice: Run, cluster: Cluster) -> None:
     felice("topics", "create", "seen", "--replica-assignment", "3:1,2:1")
     felice("topics", "create", "alone", "--replica-assignment", "3")
     felice("cluster", "--check")
@@ -163,12 +163,12 @@ def unreachable(cluster: Cluster, broker_id: int) -> Iterator[int]:
         cluster.wait_in_sync()
 
 
-def test_nobody_at_the_address_is_one_line(felice: Run) -> None:
+def test_an_unreachable_address_is_a_one_line_error(felice: Run) -> None:
     said = felice("cluster", "-b", "127.0.0.1:1", code=1)
     assert said.count("\n") == 1, said
 
 
-def test_topics_are_placed_as_they_are_told(felice: Run, cluster: Cluster) -> None:
+def test_topics_are_created_with_the_given_assignment(felice: Run, cluster: Cluster) -> None:
     felice("topics", "create", "placed", "--replica-assignment", "3:1,1:2")
     assert replicas_of(cluster, "placed", 0) == (3, 1)
     assert replicas_of(cluster, "placed", 1) == (1, 2)
@@ -195,7 +195,7 @@ def test_an_impossible_placement_is_one_line(felice: Run, options: tuple[str, ..
 # Moves
 
 
-def test_a_move_is_planned_throttled_seen_and_verified(
+def test_a_reassignment_is_planned_throttled_listed_and_verified(
     felice: Run, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     felice("topics", "create", "heavy", "--replica-assignment", "1")
@@ -328,9 +328,7 @@ def test_leadership_goes_back_to_the_preferred_replica(felice: Run, cluster: Clu
     cluster.wait_until(lambda found: found.leader("led", 0) == 2)
 
 
-def test_an_unclean_election_gives_a_partition_to_who_lives(
-    felice: Run, kafka: Run, cluster: Cluster
-) -> None:
+def test_an_unclean_election_makes_a_live_replica_leader(felice: Run, kafka: Run, cluster: Cluster) -> None:
     felice("topics", "create", "risky", "--replica-assignment", "2:3")
     cluster.stop_broker(3)
     fill(cluster, "risky", 1)
@@ -345,7 +343,7 @@ def test_an_unclean_election_gives_a_partition_to_who_lives(
     cluster.wait_until(lambda found: found.leader("risky") == 3)
 
 
-def test_what_cannot_be_elected_is_one_line(felice: Run, kafka: Run, tmp_path: Path) -> None:
+def test_an_impossible_election_is_a_one_line_error(felice: Run, kafka: Run, tmp_path: Path) -> None:
     assert "Topic 'nosuch' does not exist" in felice("elect-leaders", "nosuch", code=1)
     assert "name topics, or give --all" in felice("elect-leaders", code=1)
     assert "--partition goes with one topic" in felice("elect-leaders", "a", "b", "--partition", "0", code=1)

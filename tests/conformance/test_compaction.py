@@ -152,7 +152,7 @@ def test_compaction_goes_on_where_a_restart_interrupted_the_topic(tmp_path: Path
         assert consumed(second, "t") == [(2, "a", "3"), (3, "b", "1")]
 
 
-def test_a_topic_that_is_made_compact_is_cleaned(broker: EmbeddedBroker) -> None:
+def test_a_topic_is_cleaned_after_its_policy_became_compact(broker: EmbeddedBroker) -> None:
     create(broker, "t", cleanup_policy="delete")
     produce(broker, "t", [("a", "1"), ("a", "2")])
     roll(broker, "t")
@@ -198,7 +198,7 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     assert time.monotonic() - begun < 8
 
 
-def test_what_cannot_be_cleaned_is_named_and_left_alone(
+def test_a_damaged_log_is_reported_once_and_not_cleaned(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="felice.server")

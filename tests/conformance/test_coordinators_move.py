@@ -172,7 +172,7 @@ def test_the_internal_topics_have_three_replicas_of_which_two_must_be_in_sync(cl
 
 
 @pytest.mark.parametrize("end", [kill, stop])
-def test_a_group_keeps_its_member_and_its_offsets_when_its_coordinator_goes(
+def test_a_group_keeps_its_member_and_offsets_when_its_coordinator_dies(
     cluster: Cluster, end: Callable[[Cluster, int], None]
 ) -> None:
     """No rebalance: the member's session goes on at the new coordinator."""

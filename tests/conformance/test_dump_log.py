@@ -116,7 +116,7 @@ def test_committed_offsets_and_groups_are_decoded(log_dir: Path) -> None:
     assert re.search(r'"offset":7.*"metadata":"note"', output)
 
 
-def test_the_tool_would_see_damage(log_dir: Path, tmp_path: Path) -> None:
+def test_the_tool_reports_a_damaged_segment(log_dir: Path, tmp_path: Path) -> None:
     """A segment with one byte turned is not found valid: the tests above could fail."""
     damaged = tmp_path / "damaged-0"
     shutil.copytree(log_dir / "codecs-0", damaged)

@@ -61,7 +61,7 @@ def _consume(broker: EmbeddedBroker, topic: str, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_was_produced_is_read_back(broker: EmbeddedBroker, codec: str) -> None:
+def test_produced_records_are_read_back(broker: EmbeddedBroker, codec: str) -> None:
     delivered = _produce(broker, "first", 500, **{"compression.type": codec})
     assert sorted(message.offset() for message in delivered if message.partition() == 0) == list(range(250))
     messages = _consume(broker, "first", 500)

@@ -206,7 +206,7 @@ def test_an_administrator_describes_and_resets(
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_librdkafka_consumer_of_the_new_protocol_gets_a_line_in_the_brokers_log(
+def test_a_librdkafka_consumer_with_the_kip_848_protocol_causes_a_log_line(
     protocol: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_new = protocol == "consumer"

@@ -75,7 +75,7 @@ def test_a_session_timeout_out_of_bounds(wire: Wire, group: str, session_timeout
     assert member.join().error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def test_an_unknown_member_id_in_a_group_that_is_not_there(wire: Wire, group: str) -> None:
+def test_a_member_id_in_an_unknown_group_is_unknown(wire: Wire, group: str) -> None:
     answer = Member(wire, group, member_id="ghost").join()
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
 
@@ -121,7 +121,7 @@ def test_static_members_need_no_member_id(wire: Wire, group: str, version: int) 
 # SyncGroup, Heartbeat
 
 
-def test_calls_to_a_group_that_is_not_there(wire: Wire, group: str) -> None:
+def test_requests_to_an_unknown_group_are_refused(wire: Wire, group: str) -> None:
     nobody = Member(wire, group, member_id="ghost", generation=1)
     assert nobody.sync().error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert nobody.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
@@ -222,13 +222,13 @@ def test_each_leaver_has_its_own_error(wire: Wire, group: str, version: int) -> 
 # OffsetCommit
 
 
-def test_commits_to_what_does_not_exist(wire: Wire, group: str, topic: str) -> None:
+def test_commits_for_unknown_partitions_are_refused(wire: Wire, group: str, topic: str) -> None:
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(wire, unique_name("no-topic"), 1, group_id=group) == missing
     assert commit(wire, topic, 1, partition=9, group_id=group) == missing
 
 
-def test_metadata_of_4096_characters_is_the_most(wire: Wire, group: str, topic: str) -> None:
+def test_commit_metadata_has_at_most_4096_characters(wire: Wire, group: str, topic: str) -> None:
     assert commit(wire, topic, 1, group_id=group, metadata="m" * 4096) == ErrorCode.NONE
     too_large = commit(wire, topic, 1, group_id=group, metadata="m" * 4097)
     assert too_large == ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -237,7 +237,7 @@ def test_metadata_of_4096_characters_is_the_most(wire: Wire, group: str, topic: 
 @pytest.mark.parametrize(
     ("version", "expected"), [(2, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-def test_a_generation_of_a_group_that_is_not_there(
+def test_a_generation_of_an_unknown_group_is_refused(
     wire: Wire, group: str, topic: str, version: int, expected: int
 ) -> None:
     fields = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": "m"}
@@ -283,7 +283,7 @@ def test_groups_with_members_are_not_deleted(wire: Wire, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_describing_a_group_that_is_not_there(wire: Wire, group: str, version: int) -> None:
+def test_an_unknown_group_is_described_as_dead(wire: Wire, group: str, version: int) -> None:
     described = wire.ask(DescribeGroupsRequest(groups=[group]), version).groups[0]
     assert (described.group_id, described.group_state) == (group, "Dead")
     assert described.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)

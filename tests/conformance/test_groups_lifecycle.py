@@ -77,7 +77,7 @@ def test_find_coordinator_names_this_broker(wire: Wire, broker: Target, group: s
         assert f"{row.host}:{row.port}" == broker.bootstrap
 
 
-def test_find_coordinator_makes_the_topic_that_it_needs() -> None:
+def test_find_coordinator_creates_the_internal_topic() -> None:
     """74: the first answers are COORDINATOR_NOT_AVAILABLE, at most."""
     with Target() as fresh, fresh.wire() as wire:
         first = wire.ask(FindCoordinatorRequest(key="g"), 3)
@@ -135,7 +135,7 @@ def test_leaving_ends_the_join_phase_at_once(wire: Wire, connect: Connect, group
     assert newcomer.receive_join(3).leader == newcomer.member_id
 
 
-def test_a_lost_connection_removes_nobody(wire: Wire, connect: Connect, group: str) -> None:
+def test_a_lost_connection_removes_no_member(wire: Wire, connect: Connect, group: str) -> None:
     """64: only the session timeout or LeaveGroup does."""
     other = connect()
     member = stable_member(other, group)
@@ -144,7 +144,7 @@ def test_a_lost_connection_removes_nobody(wire: Wire, connect: Connect, group: s
     assert member.heartbeat() == ErrorCode.NONE
 
 
-def test_a_silent_member_goes_when_its_session_ends(wire: Wire, group: str) -> None:
+def test_a_silent_member_is_removed_when_its_session_ends(wire: Wire, group: str) -> None:
     stable_member(wire, group, session_timeout_ms=6000)
     wait_until(lambda: describe(wire, group).group_state == "Empty", 12)
 
@@ -267,7 +267,7 @@ def test_several_groups_in_one_fetch(wire: Wire, topic: str, version: int) -> No
     }
 
 
-def test_nothing_committed_is_no_error(wire: Wire, group: str) -> None:
+def test_a_group_without_commits_is_no_error(wire: Wire, group: str) -> None:
     """69: not even for a topic that does not exist."""
     missing = unique_name("no-topic")
     row = fetch_group(wire, group, {missing: [0]}).topics[0].partitions[0]
@@ -320,7 +320,7 @@ def test_describe_shows_members_of_a_stable_group(wire: Wire, group: str, versio
     assert described.authorized_operations == -2147483648
 
 
-def test_describe_tells_permitted_operations_when_asked(wire: Wire, group: str) -> None:
+def test_describe_returns_permitted_operations_on_request(wire: Wire, group: str) -> None:
     stable_member(wire, group)
     asked = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
     operations = wire.ask(asked, 6).groups[0].authorized_operations

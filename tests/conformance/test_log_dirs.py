@@ -93,7 +93,7 @@ def values_of(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def test_directories_tell_what_they_hold_and_how_much_room_is_left(roomy: Target) -> None:
+def test_log_dirs_show_their_replicas_and_free_space(roomy: Target) -> None:
     with roomy.wire() as wire:
         topic = new_topic(wire, 3)
         produce_values(wire, topic, [b"x" * 1000] * 5, partition=1)
@@ -183,7 +183,7 @@ def test_a_replica_moves_under_writes_and_loses_nothing(roomy: Target) -> None:
         assert values_of(roomy.bootstrap, topic, sent) == [b"%07d" % number for number in range(sent)]
 
 
-def test_to_name_the_directory_where_it_is_changes_nothing(roomy: Target) -> None:
+def test_naming_the_current_directory_changes_nothing(roomy: Target) -> None:
     with roomy.wire() as wire:
         topic = new_topic(wire)
         here = home(wire, topic)
@@ -191,7 +191,7 @@ def test_to_name_the_directory_where_it_is_changes_nothing(roomy: Target) -> Non
         assert set(places(wire, topic)) == {(here, False)}
 
 
-def test_moves_that_cannot_be(roomy: Target) -> None:
+def test_impossible_directory_moves_are_refused(roomy: Target) -> None:
     with roomy.wire() as wire:
         topic = new_topic(wire)
         here = home(wire, topic)
@@ -200,7 +200,7 @@ def test_moves_that_cannot_be(roomy: Target) -> None:
         assert move(wire, topic, here, 0, 7) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_topic_deleted_on_its_way_leaves_nothing(roomy: Target) -> None:
+def test_a_topic_deleted_during_a_directory_move_leaves_no_files(roomy: Target) -> None:
     with roomy.wire() as wire:
         topic = new_topic(wire)
         for _ in range(20):
@@ -227,7 +227,7 @@ def two_dirs(base: Path) -> dict[str, str]:
 
 
 @pytest.mark.felice_only
-def test_a_move_that_kill_9_interrupts_begins_anew(tmp_path: Path) -> None:
+def test_a_directory_move_interrupted_by_kill_9_starts_again(tmp_path: Path) -> None:
     slow = {**two_dirs(tmp_path), "replica.alter.log.dirs.io.max.bytes.per.second": "2000000"}
     with LiveProcess(tmp_path / "data", options=slow) as running, running.wire() as wire:
         topic = new_topic(wire)

@@ -150,7 +150,7 @@ def test_a_broker_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: 
 
 
 @pytest.mark.timeout(180)
-def test_a_broker_that_stands_still_loses_its_leaderships_and_comes_back(tmp_path: Path) -> None:
+def test_a_suspended_broker_loses_its_leaderships_and_rejoins(tmp_path: Path) -> None:
     with running(tmp_path / "data") as group:
         create(group, "t")
         send(group, "t", 0, 30)
@@ -204,7 +204,7 @@ def test_a_port_in_use_is_noticed_before_any_broker_starts(tmp_path: Path) -> No
     assert not list(tmp_path.glob("data/broker-*"))
 
 
-def test_a_broker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_stops_all_brokers_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker-2").write_text("a file where the directory of the broker belongs")
     with socket.create_server(("127.0.0.1", 0)) as free:

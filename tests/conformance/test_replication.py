@@ -319,7 +319,7 @@ def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> No
         assert values_of(cluster, topic, 2) == [b"before", b"after"]
 
 
-def test_a_failed_disk_of_the_last_in_sync_gives_way_where_that_is_allowed(tmp_path: Path) -> None:
+def test_a_failed_disk_of_the_last_isr_member_allows_an_unclean_election(tmp_path: Path) -> None:
     """To a broker that is alive, or comes back later; what is not allowed to be led by others waits for the disk."""
     unclean = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
     with EmbeddedCluster(tmp_path / "data", 3, properties=SETTINGS) as cluster:
@@ -347,7 +347,7 @@ def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int,
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Path, side: str) -> None:
+def test_a_throttled_replica_catches_up_slowly_and_delays_no_client(tmp_path: Path, side: str) -> None:
     rate, size = 200_000, 500_000
     # One answer may always pass.
     settings = {

@@ -46,7 +46,7 @@ def path_without_java(directory: Path) -> str:
     return str(directory)
 
 
-def test_a_machine_without_java_runs_spark_all_the_same(broker: Target, tmp_path: Path) -> None:
+def test_spark_runs_on_a_machine_without_java(broker: Target, tmp_path: Path) -> None:
     topic = unique_name("bundled")
     create_topic(broker, topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -89,7 +89,7 @@ def delete(admin: AdminClient, topic: str) -> None:
     wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
 
 
-def test_a_stream_follows_its_topics(
+def test_a_stream_reads_new_partitions_and_topics(
     broker: Target, admin: AdminClient, start: Callable[..., Stream]
 ) -> None:
     prefix = unique_name("follow")
@@ -129,7 +129,7 @@ def test_a_stream_follows_its_topics(
     stream.expect(*expected, "made again")
 
 
-def test_a_topic_that_is_made_again_fails_a_stream_that_must_not_lose_anything(
+def test_a_recreated_topic_fails_a_stream_with_fail_on_data_loss(
     broker: Target, admin: AdminClient, start: Callable[..., Stream]
 ) -> None:
     topic = unique_name("again")

@@ -121,7 +121,7 @@ def test_the_next_driver_carries_out_a_decision_although_its_rows_differ(query: 
     assert query.open_now() == []
 
 
-def test_an_abort_of_a_replay_leaves_what_is_decided(query: Query) -> None:
+def test_aborting_a_replay_keeps_the_decided_transactions(query: Query) -> None:
     first = query.write(0, ["1"], ["2"])
     ledger = query.ledger()
     ledger.take_over()
@@ -132,7 +132,7 @@ def test_an_abort_of_a_replay_leaves_what_is_decided(query: Query) -> None:
     assert query.visible() == ["1", "2"]
 
 
-def test_an_aborted_batch_is_written_again_and_what_was_left_open_is_aborted(query: Query) -> None:
+def test_an_aborted_batch_is_written_again_and_open_transactions_are_aborted(query: Query) -> None:
     query.abort(query.write(0, ["1"], ["2"]))
     query.write(0, ["1"], ["2"])  # its driver dies
     query.commit(query.write(0, ["1", "2"]))
@@ -149,7 +149,7 @@ def test_an_aborted_batch_leaves_nothing_open_although_the_batch_before_used_the
 
 
 @pytest.mark.parametrize("winner", [0, 1])
-def test_what_a_speculative_attempt_left_open_is_aborted(query: Query, winner: int) -> None:
+def test_the_open_transaction_of_a_speculative_attempt_is_aborted(query: Query, winner: int) -> None:
     query.commit(query.write(0, ["1"]))
     attempts = [query.write(1, ["2"]), query.write(1, ["2"], attempt=1)]
     query.commit(attempts[winner])
@@ -179,7 +179,7 @@ def test_a_write_that_is_retried_within_a_batch_is_written_once(query: Query) ->
     assert query.open_now() == []
 
 
-def test_a_late_task_does_not_change_what_became_of_a_decision(query: Query) -> None:
+def test_a_late_task_cannot_change_the_outcome_of_a_decision(query: Query) -> None:
     """It begins after the commit, and is aborted: a replay must not take the commit for aborted."""
     query.commit(query.write(0, ["1"]))
     late = query.write(0, ["1"])

@@ -114,7 +114,7 @@ def run_now(frame: Any, checkpoint: Path, collect: list[Any], **trigger: Any) ->
     return query
 
 
-def test_what_librdkafka_wrote_is_read_with_the_columns_of_sparks_kafka_source(
+def test_records_of_librdkafka_are_read_with_the_columns_of_sparks_kafka_source(
     broker: Target, topic: str, read: Callable[..., Any]
 ) -> None:
     produce(broker, topic, 5, partition=2)
@@ -141,7 +141,7 @@ def test_what_librdkafka_wrote_is_read_with_the_columns_of_sparks_kafka_source(
     assert [(header["key"], bytes(header["value"])) for header in third["headers"]] == [("n", b"1")]
 
 
-def test_what_spark_wrote_is_read_by_librdkafka(
+def test_librdkafka_reads_the_records_of_spark(
     broker: Target, spark: Any, topic: str, write: Callable[..., None]
 ) -> None:
     frame = spark.range(2000).selectExpr(
@@ -235,7 +235,7 @@ def test_an_empty_topic_is_an_empty_table(topic: str, read: Callable[..., Any]) 
     assert read(subscribe=topic).count() == 0
 
 
-def test_a_stream_reads_what_there_is_and_goes_on_from_its_checkpoint(
+def test_a_stream_continues_from_its_checkpoint(
     broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
 ) -> None:
     produce(broker, topic, 90, 0)
@@ -257,7 +257,7 @@ def test_a_stream_reads_what_there_is_and_goes_on_from_its_checkpoint(
     assert json.loads(last.read_text().splitlines()[-1]) == {topic: {"0": 90, "1": 10, "2": 5, "3": 5}}
 
 
-def test_a_stream_starts_at_the_end_unless_told_otherwise(
+def test_a_stream_starts_at_the_end_by_default(
     broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
 ) -> None:
     produce(broker, topic, 10)
@@ -302,7 +302,7 @@ def test_a_stream_goes_through_spark_to_another_topic(
 
 
 @pytest.mark.parametrize("named", [{}, {"groupId": "spark-lag-test"}])
-def test_a_group_shows_how_far_a_stream_is(
+def test_a_consumer_group_shows_the_lag_of_a_stream(
     broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path, named: dict[str, str]
 ) -> None:
     produce(broker, topic, 60, 0)
@@ -368,7 +368,7 @@ def test_the_sink_creates_a_missing_topic_where_brokers_do(
         ),
     ],
 )
-def test_a_reader_says_what_is_wrong(read: Callable[..., Any], options: dict[str, str], said: str) -> None:
+def test_a_wrong_reader_option_is_named(read: Callable[..., Any], options: dict[str, str], said: str) -> None:
     with pytest.raises(Exception, match=said):
         read(**options).collect()
 
@@ -379,7 +379,7 @@ def test_a_wrong_option_is_refused_when_the_source_is_loaded(stream: Callable[..
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "1 second"}])
-def test_what_a_stream_cannot_do_is_told_before_anything_of_sparks(
+def test_options_that_a_stream_refuses_are_reported_before_sparks_errors(
     topic: str, stream: Callable[..., Any], tmp_path: Path, trigger: dict[str, Any]
 ) -> None:
     with pytest.raises(Exception, match="option 'endingOffsets': a streaming query has no end") as caught:
@@ -397,7 +397,7 @@ def test_what_a_stream_cannot_do_is_told_before_anything_of_sparks(
         ("cast(id as string) as value, 99 as partition", {"topic": None}, "partition 99 of topic"),
     ],
 )
-def test_a_writer_says_what_is_wrong(
+def test_a_wrong_writer_option_is_named(
     spark: Any, topic: str, write: Callable[..., None], columns: str, options: dict[str, Any], said: str
 ) -> None:
     chosen = {name: value or topic for name, value in options.items()}

@@ -85,7 +85,7 @@ def test_three_refused_produces_are_retried_and_the_record_is_there_once(broker:
 
 
 @both
-def test_an_error_that_no_retry_cures_reaches_the_application(broker: Broker, kind: Any) -> None:
+def test_a_permanent_error_reaches_the_application(broker: Broker, kind: Any) -> None:
     broker.faults.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="orders")
     [error] = produce(producer(kind, broker))
     assert error.code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -135,7 +135,7 @@ def test_a_consumer_outlives_failing_fetches_and_commits(broker: Broker, kind: A
 
 
 @both
-def test_cut_connections_are_made_again(broker: Broker, kind: Any) -> None:
+def test_broken_connections_are_opened_again(broker: Broker, kind: Any) -> None:
     client = producer(kind, broker, **{"client.id": "cut-me"})
     assert produce(client) == [None]
     assert broker.faults.drop_connections("somebody-else") == 0
@@ -160,7 +160,7 @@ def test_a_black_hole_swallows_until_it_is_removed(broker: Broker, kind: Any) ->
 
 
 @both
-def test_what_was_acknowledged_outlives_a_kill_and_the_clients_go_on(broker: Broker, kind: Any) -> None:
+def test_acknowledged_records_survive_kill_9_and_the_clients_continue(broker: Broker, kind: Any) -> None:
     client = producer(kind, broker)
     assert produce(client, value=b"before") == [None]
     broker.kill()

@@ -89,7 +89,7 @@ def test_an_open_transaction_is_listed_described_and_terminated(felice: Run, wir
     assert (found["start_time_ms"], found["duration_ms"]) == (None, None)
 
 
-def test_what_hangs_is_found_and_aborted(felice: Run, wire: Wire, topic: str) -> None:
+def test_hanging_transactions_are_found_and_aborted(felice: Run, wire: Wire, topic: str) -> None:
     left = leave_hanging(wire, unique_name("hanging"), topic)
     known = open_one(wire, topic, b"known to its coordinator")
     [mine, other] = json.loads(
@@ -130,7 +130,7 @@ def test_a_mistake_is_one_line(felice: Run, words: tuple[str, ...], said: str) -
     assert error.count("\n") == 1
 
 
-def test_an_offset_where_nothing_begins_is_one_line(felice: Run, topic: str) -> None:
+def test_an_offset_without_an_open_transaction_is_a_one_line_error(felice: Run, topic: str) -> None:
     error = felice("transactions", "abort", topic, "0", "--start-offset", "5", code=1)
     assert f"no transaction that begins at offset 5 is open in {topic}-0" in error
 
@@ -209,7 +209,9 @@ WHERE = ("--topic", "nosuch", "--partition", "0")
         ),
     ],
 )
-def test_a_mistake_with_kafka_transactions_is_one_line(kafka: Run, words: tuple[str, ...], said: str) -> None:
+def test_a_user_error_of_kafka_transactions_is_one_line(
+    kafka: Run, words: tuple[str, ...], said: str
+) -> None:
     error = kafka(*words, code=1)
     assert said in error
     assert error.count("\n") == 1

@@ -152,7 +152,7 @@ READERS = {
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_everybody_sees_what_was_committed_and_nothing_else(broker: Target, writer: str) -> None:
+def test_read_committed_clients_see_exactly_the_committed_records(broker: Target, writer: str) -> None:
     topic = create_topic(broker, unique_name("t"), 2)
     WRITERS[writer](broker.bootstrap, topic, unique_name("tx"))
     for name, reads in READERS.items():

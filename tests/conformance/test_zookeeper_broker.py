@@ -180,7 +180,7 @@ def test_a_broker_comes_back_to_its_data_and_follows_what_others_write(
         assert broker.run(wait_changed())
 
 
-def test_a_killed_brokers_place_is_taken_again_when_its_session_is_over(
+def test_a_killed_broker_registers_again_after_its_session_expired(
     connect: str, client: KazooClient, tmp_path: Path
 ) -> None:
     broker = start(tmp_path / "data", f"{connect}/killed", zookeeper_session_timeout_ms="1500")
@@ -267,7 +267,7 @@ def test_the_command_says_in_one_line_what_keeps_it_from_its_ensemble(tmp_path: 
     assert not (tmp_path / "data").exists(), "nothing is made before the cluster is known"
 
 
-def test_a_broker_keeps_its_metadata_by_tls_and_password_and_nobody_else_changes_them(tmp_path: Path) -> None:
+def test_metadata_written_over_tls_with_a_password_cannot_be_changed_by_others(tmp_path: Path) -> None:
     make_certificates(tmp_path)
     port = free_port()
     settings = secure_port(port, tmp_path)

@@ -96,7 +96,7 @@ def ask(*arguments: str) -> str:
     return result.output
 
 
-def test_an_ensemble_is_looked_into(ensemble: Ensemble, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nodes_of_an_ensemble_are_shown(ensemble: Ensemble, capsys: pytest.CaptureFixture[str]) -> None:
     at = ("--connect", ensemble.connect)
     [row] = json.loads(ask("status", "--json", *at))
     assert (row["mode"], row["version"][:2]) == ("standalone", "3.")

@@ -74,7 +74,7 @@ async def answer_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         (answer_garbage, "invalid server response"),
     ],
 )
-def test_whoever_is_no_zookeeper_is_named_within_the_time_allowed(serve: Serve, reason: str) -> None:
+def test_an_address_without_zookeeper_is_reported_in_time(serve: Serve, reason: str) -> None:
     async def scenario() -> None:
         async with served_by(serve) as address:
             started = time.monotonic()
@@ -85,12 +85,12 @@ def test_whoever_is_no_zookeeper_is_named_within_the_time_allowed(serve: Serve, 
     asyncio.run(scenario())
 
 
-def test_a_host_without_an_address_is_told() -> None:
+def test_a_host_name_without_an_address_is_reported() -> None:
     said = asyncio.run(refusal("no-such-host.invalid:2181"))
     assert "no host of it has an address" in said
 
 
-def test_a_zookeeper_before_3_6_is_refused_by_its_age() -> None:
+def test_a_zookeeper_before_3_6_is_refused_by_its_version() -> None:
     unimplemented = -6
 
     async def old_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +107,7 @@ def test_a_zookeeper_before_3_6_is_refused_by_its_age() -> None:
     asyncio.run(scenario())
 
 
-def test_an_ensemble_without_its_quorum_is_told(tmp_path: Path) -> None:
+def test_an_ensemble_without_quorum_is_reported(tmp_path: Path) -> None:
     ensemble = require_ensemble(tmp_path)
     with ensemble:
         for node in ensemble.nodes[1:]:
@@ -151,7 +151,7 @@ def test_nodes_with_access_lists_are_their_owners(ensemble: Ensemble) -> None:
     asyncio.run(scenario())
 
 
-def test_a_write_that_zookeeper_would_hang_up_on_is_refused_before(ensemble: Ensemble) -> None:
+def test_a_write_too_large_for_zookeeper_is_refused_before_it_is_sent(ensemble: Ensemble) -> None:
     async def scenario() -> None:
         store = await open_zookeeper(ensemble.connect, "/large")
         with pytest.raises(StoreError, match=r"/a: a write of 1100\d{3} bytes is more than ZooKeeper takes"):

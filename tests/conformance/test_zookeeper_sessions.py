@@ -82,7 +82,7 @@ def test_a_session_outlives_the_death_of_its_server(ensemble: Ensemble) -> None:
     run(ensemble.connect, "/outlives", scenario)
 
 
-def test_a_write_whose_answer_was_lost_is_told_and_a_read_is_asked_again(ensemble: Ensemble) -> None:
+def test_a_write_with_a_lost_response_raises_and_a_read_is_repeated(ensemble: Ensemble) -> None:
     async def scenario(store: ZooKeeperStore) -> None:
         await store.create("/a", b"one")
         ensemble.nodes[0].pause()
@@ -102,7 +102,7 @@ def test_a_write_whose_answer_was_lost_is_told_and_a_read_is_asked_again(ensembl
     run(ensemble.connect, "/doubt", scenario)
 
 
-def test_a_session_is_given_up_when_its_time_is_over_and_begun_again_without_its_old_nodes(
+def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
     ensemble: Ensemble,
 ) -> None:
     async def scenario(store: ZooKeeperStore) -> None:
@@ -140,7 +140,7 @@ def test_a_session_is_given_up_when_its_time_is_over_and_begun_again_without_its
     run(ensemble.connect, "/given-up", scenario, session_timeout_ms=SHORT_MS)
 
 
-def test_a_session_that_zookeeper_ended_is_told_of_and_not_exchanged_silently(ensemble: Ensemble) -> None:
+def test_a_session_ended_by_zookeeper_is_reported_and_not_replaced_silently(ensemble: Ensemble) -> None:
     async def scenario(store: ZooKeeperStore) -> None:
         states: list[SessionState] = []
         store.watch_session(states.append)

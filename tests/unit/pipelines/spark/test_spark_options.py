@@ -107,7 +107,7 @@ def test_a_batch_reads_everything_unless_told_otherwise() -> None:
     assert source().for_batch() == (Earliest(), Latest())
 
 
-def test_a_stream_starts_at_the_end_unless_told_otherwise() -> None:
+def test_a_stream_starts_at_the_end_by_default() -> None:
     assert source().for_stream() == Latest()
 
 
