@@ -19,7 +19,6 @@ from uuid import UUID
 
 from felice.env import Buffer
 from felice.log.answers import AppendInfo, AppendOrigin
-from felice.log.errors import FlushPostponed
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -41,14 +40,6 @@ _log = logging.getLogger("felice.replication")
 CONSUMER = -1
 NO_EPOCH = -1
 ACKS_ALL = -1
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-# Kafka does not count appends with these errors as failed, either.
-_NOT_COUNTED = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
 
 
 class Partition(Replica):
@@ -63,7 +54,6 @@ class Partition(Replica):
         high_watermark: int = 0,
     ) -> None:
         super().__init__(log, topic_id, high_watermark)
-        self.image = PartitionImage(log.partition, ())
         self.flusher = LogFlusher(self)
         # The leader's high watermark, as this broker last heard of it as a follower.
         self.leader_high_watermark = 0
@@ -79,24 +69,9 @@ class Partition(Replica):
         return f"<Partition {self.topic}-{self.partition} epoch {self.leader_epoch}>"
 
     @property
-    def leader_id(self) -> int:
-        """The broker that leads, by the latest metadata image; -1 if no broker does."""
-        return self.image.leader
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the latest metadata image; -1 before the first."""
-        return self.image.leader_epoch
-
-    @property
     def partition_epoch(self) -> int:
         """The version of the partition's state node. A leader knows of its own writes before the image shows them."""
         return self.leader.partition_epoch if self.leader else self.image.partition_epoch
-
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        """The ids of the brokers that have a replica, the preferred leader first."""
-        return self.image.replicas
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -213,7 +188,7 @@ class Partition(Replica):
                 verdict=verdict,
             )
         except ApiError as error:
-            self._count_failed_append(records, error)
+            traffic.on_failed_append(len(records), error.code)
             self._refusals.check(records, error)
             raise
         traffic.bytes_in += len(records)
@@ -229,12 +204,6 @@ class Partition(Replica):
             # Followers read beyond the high watermark, and need not wait for the leader's disk.
             self.wake_readers()
         return info
-
-    def _count_failed_append(self, records: Buffer, error: ApiError) -> None:
-        if error.code in _TOO_LARGE:
-            self.traffic.bytes_rejected += len(records)
-        elif error.code not in _NOT_COUNTED:
-            self.traffic.failed_produce_requests += 1
 
     def is_acknowledged(self, info: AppendInfo, required_acks: int = ACKS_ALL) -> bool:
         """Whether the producer may be answered: all in-sync replicas have the records, or this broker has them."""
@@ -531,12 +500,3 @@ class Partition(Replica):
         """Serves the same records from another log directory. No flush may run."""
         assert not self.flusher.is_running and log.log_end_offset == self.log.log_end_offset
         self.log = log
-
-    def on_flush_postponed(self, error: FlushPostponed) -> None:
-        """The disk is full: waiting producers get the error. The records stay, and the next flush tries again."""
-        for waiters in (self._committing, self._syncing):
-            waiters.fail(error)
-
-    def on_flush_failed(self, error: ApiError) -> None:
-        """After a failed sync the content of the disk is unknown: nothing more may be acknowledged."""
-        self._fail(error)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from felice.log.errors import FlushPostponed
 from felice.log.log import Log
+from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.waiters import Waiters
 
@@ -35,6 +37,8 @@ class Replica:
         self.partition = log.partition
         self.topic_id = topic_id
         self.log = log
+        # What the latest metadata image says about the partition.
+        self.image = PartitionImage(log.partition, ())
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called without arguments each time readers may find more records than before, or an error.
         self.on_advance = Listeners()
@@ -48,6 +52,21 @@ class Replica:
     def name(self) -> str:
         """`topic-partition`, for log lines."""
         return self.log.name
+
+    @property
+    def leader_id(self) -> int:
+        """The broker that leads, by the latest metadata image; -1 if no broker does."""
+        return self.image.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the latest metadata image; -1 before the first."""
+        return self.image.leader_epoch
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The ids of the brokers that have a replica, the preferred leader first."""
+        return self.image.replicas
 
     @property
     def is_open(self) -> bool:
@@ -84,6 +103,15 @@ class Replica:
             self._committing.release(offset)
         if self.on_advance:
             self.wake_readers()
+
+    def on_flush_postponed(self, error: FlushPostponed) -> None:
+        """The disk is full: waiting producers get the error. The records stay, and the next flush tries again."""
+        for waiters in (self._committing, self._syncing):
+            waiters.fail(error)
+
+    def on_flush_failed(self, error: ApiError) -> None:
+        """After a failed sync the content of the disk is unknown: nothing more may be acknowledged."""
+        self._fail(error)
 
     def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Ends the role: every waiting request gets `reason` as its error. The log stays in its directory."""

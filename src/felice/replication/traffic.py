@@ -9,6 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
+from felice.protocol.errors import ErrorCode
+
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# Kafka does not count appends with these errors as failed, either.
+_NOT_COUNTED = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
 
 @dataclass(slots=True)
 class TopicTraffic:
@@ -24,6 +35,13 @@ class TopicTraffic:
     fetch_requests: int = 0
     failed_produce_requests: int = 0
     failed_fetch_requests: int = 0
+
+    def on_failed_append(self, size_bytes: int, code: int) -> None:
+        """Counts an append that was refused with this error code: too large batches by their size."""
+        if code in _TOO_LARGE:
+            self.bytes_rejected += size_bytes
+        elif code not in _NOT_COUNTED:
+            self.failed_produce_requests += 1
 
     def add(self, other: TopicTraffic) -> None:
         """Adds all counts of another topic."""
