@@ -53,6 +53,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "metrics",
         "Show the metrics of brokers, and print the Grafana dashboard.",
     ),
+    "quotas": (
+        "felice.cli.quotas",
+        "quotas",
+        "Show and change the quotas of users, client ids and addresses.",
+    ),
     "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect-leaders": (
         "felice.cli.elect_leaders",

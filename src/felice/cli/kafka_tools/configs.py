@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from felice.cli.configs import ENTITY_TYPES, OptionRow, alter_entity, describe_entity, parse_added
 from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, read_properties
+from felice.cli.quotas import alter_quotas, quotas_of
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+
+_QUOTA_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+_PRINCIPALS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+# No name of an entity: what --entity-default stands for among the names.
+_DEFAULT = "\0"
 
 
 class _Options(TypedDict):
@@ -18,11 +29,16 @@ class _Options(TypedDict):
     describe: bool
     alter: bool
     everything: bool
-    entity_type: str | None
-    entity_name: str | None
-    entity_default: bool
+    entity_type: tuple[str, ...]
+    entity_names: tuple[str, ...]
     topic: str | None
     broker: str | None
+    user: str | None
+    client: str | None
+    ip: str | None
+    user_defaults: bool
+    client_defaults: bool
+    ip_defaults: bool
     add_config: str | None
     add_config_file: Path | None
     delete_config: str | None
@@ -34,11 +50,25 @@ class _Options(TypedDict):
 @click.option("--describe", is_flag=True, help="List the configuration of one entity.")
 @click.option("--alter", is_flag=True, help="Change the configuration of one entity.")
 @click.option("--all", "everything", is_flag=True, help="With --describe: include options at their defaults.")
-@click.option("--entity-type", type=click.Choice(list(ENTITY_TYPES)), help="Kind of entity.")
-@click.option("--entity-name", help="Topic name or broker id.")
-@click.option("--entity-default", is_flag=True, help="The default for all brokers.")
+@click.option(
+    "--entity-type",
+    type=click.Choice([*ENTITY_TYPES, *_QUOTA_TYPES]),
+    multiple=True,
+    help="Kind of entity; users and clients may be named together.",
+)
+# Names and defaults belong to the types in the order in which they are given.
+@click.option("--entity-name", "entity_names", multiple=True, help="Name of the entity.")
+@click.option(
+    "--entity-default", "entity_names", flag_value=_DEFAULT, multiple=True, help="The default of the type."
+)
 @click.option("--topic", help="Short for --entity-type topics --entity-name.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name.")
+@click.option("--user", help="Short for --entity-type users --entity-name.")
+@click.option("--client", help="Short for --entity-type clients --entity-name.")
+@click.option("--ip", help="Short for --entity-type ips --entity-name.")
+@click.option("--user-defaults", is_flag=True, help="Short for --entity-type users --entity-default.")
+@click.option("--client-defaults", is_flag=True, help="Short for --entity-type clients --entity-default.")
+@click.option("--ip-defaults", is_flag=True, help="Short for --entity-type ips --entity-default.")
 @click.option(
     "--add-config", metavar="K1=V1,K2=[V1,V2]", help="Options to set; a value with commas goes in brackets."
 )
@@ -49,23 +79,66 @@ class _Options(TypedDict):
 )
 @click.option("--delete-config", metavar="K1,K2", help="Options to reset.")
 def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
-    """Describe or alter the configuration of a topic or a broker.
+    """Describe or alter the configuration of a topic or a broker, or quotas of users, clients and addresses.
 
     \b
     kafka-configs --bootstrap-server localhost:9092 --describe --topic flights
     kafka-configs --bootstrap-server localhost:9092 --alter --topic flights --add-config retention.ms=60000
     kafka-configs --bootstrap-server localhost:9092 --alter --entity-type brokers --entity-default \\
         --add-config log.retention.hours=24
+    kafka-configs --bootstrap-server localhost:9092 --alter --entity-type users --entity-name alice \\
+        --add-config producer_byte_rate=1048576
     """
     if asked["describe"] == asked["alter"]:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
-    entity_type, name = _entity(asked)
+    entities = _entities(asked)
     admin = admin_client(bootstrap_server, command_config)
+    if entities.keys() <= _QUOTA_TYPES.keys():
+        _quotas(admin, entities, asked)
+        return
+    if len(entities) > 1:
+        raise click.UsageError("Only users and clients may be named together")
+    ((entity_type, chosen),) = entities.items()
+    if chosen is None:
+        raise click.UsageError("--entity-name or --entity-default must be specified with --entity-type")
+    if chosen == _DEFAULT and entity_type != "brokers":
+        raise click.UsageError("--entity-default is not for topics")
+    name = "" if chosen == _DEFAULT else chosen
     if asked["describe"]:
         _describe(
             describe_entity(admin, entity_type, name), entity_type, name, everything=asked["everything"]
         )
         return
+    added, removed = _changes(asked)
+    alter_entity(admin, entity_type, name, added, removed)
+    click.echo(_completed(entity_type, name))
+
+
+def _entities(asked: _Options) -> dict[str, str | None]:
+    """The name of each type of entity: `_DEFAULT`, or None where no name is given."""
+    found: dict[str, str | None] = dict.fromkeys(asked["entity_type"])
+    found.update(zip(asked["entity_type"], asked["entity_names"], strict=False))
+    if len(asked["entity_names"]) > len(asked["entity_type"]):
+        raise click.UsageError("There are more names than --entity-type")
+    shorts: dict[str, tuple[str | None, bool]] = {
+        "topics": (asked["topic"], False),
+        "brokers": (asked["broker"], False),
+        "users": (asked["user"], asked["user_defaults"]),
+        "clients": (asked["client"], asked["client_defaults"]),
+        "ips": (asked["ip"], asked["ip_defaults"]),
+    }
+    found.update(
+        {kind: _DEFAULT if default else name for kind, (name, default) in shorts.items() if name or default}
+    )
+    if not found:
+        raise click.UsageError(
+            "At least one of --entity-type, --topic, --broker, --user, --client, --ip must be specified"
+        )
+    return found
+
+
+def _changes(asked: _Options) -> tuple[dict[str, str], list[str]]:
+    """What to set and what to reset."""
     added = parse_added(asked["add_config"]) if asked["add_config"] else {}
     if asked["add_config_file"]:
         added.update(read_properties(asked["add_config_file"]))
@@ -74,25 +147,39 @@ def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: U
         raise click.UsageError(
             "At least one of --add-config, --add-config-file, or --delete-config must be specified"
         )
-    alter_entity(admin, entity_type, name, added, removed)
-    click.echo(_completed(entity_type, name))
+    return added, removed
 
 
-def _entity(asked: _Options) -> tuple[str, str]:
-    """The type and name of the entity. The empty name means the defaults of all brokers."""
-    if asked["topic"]:
-        return "topics", asked["topic"]
-    if asked["broker"]:
-        return "brokers", asked["broker"]
-    if not asked["entity_type"]:
-        raise click.UsageError("At least one of --entity-type, --topic, --broker must be specified")
-    if asked["entity_default"]:
-        if asked["entity_type"] != "brokers":
-            raise click.UsageError("--entity-default is for brokers")
-        return "brokers", ""
-    if not asked["entity_name"]:
-        raise click.UsageError("--entity-name or --entity-default must be specified with --entity-type")
-    return asked["entity_type"], asked["entity_name"]
+def _quotas(admin: AdminClient, entities: Mapping[str, str | None], asked: _Options) -> None:
+    """Describes or alters quotas, with the words of Kafka's tool."""
+    names = {_QUOTA_TYPES[kind]: _quota_name(name) for kind, name in entities.items() if name is not None}
+    if asked["describe"]:
+        any_name = [_QUOTA_TYPES[kind] for kind, name in entities.items() if name is None]
+        for entity, values in quotas_of(admin, names, any_name, strict=True).items():
+            click.echo(f"Quota configs for {_principals(entity.names)} are {_pairs(values)}")
+        return
+    added, removed = _changes(asked)
+    if len(names) < len(entities):
+        raise click.UsageError("--entity-name or --entity-default must be specified with --alter")
+    alter_quotas(admin, names, added, removed)
+    kind, name = next(iter(entities.items()))
+    click.echo(_completed(kind, "" if name == _DEFAULT else name or ""))
+
+
+def _quota_name(name: str) -> str | None:
+    return None if name == _DEFAULT else name
+
+
+def _principals(names: Mapping[str, str | None]) -> str:
+    return ", ".join(
+        f"the default {word}" if names[kind] is None else f"{word} '{names[kind]}'"
+        for kind, word in _PRINCIPALS.items()
+        if kind in names
+    )
+
+
+def _pairs(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
 def _completed(entity_type: str, name: str) -> str:

@@ -1,8 +1,8 @@
 """Administration of a cluster. `AdminClient` has confluent_kafka's API and is built on `felice.client.aio.Admin`.
 
 It has the names of confluent_kafka.admin for topics, configs, groups, offsets, records and ACLs. For functions that
-confluent_kafka lacks (transactions, leaders, log directories, versions) it has the names of Java's Admin. It does not
-administer SCRAM users and quotas.
+confluent_kafka lacks (transactions, leaders, log directories, versions, quotas) it has the names of Java's Admin. It
+does not administer SCRAM users.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ from felice.client.admin.model import (
     TransactionState,
     UpgradeType,
 )
+from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.scram import (
     ScramCredentialInfo,
     UserScramCredentialAlteration,
@@ -113,6 +114,9 @@ __all__ = [
     "AlterConfigOpType",
     "ApiVersionRange",
     "BrokerMetadata",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
     "ClusterMetadata",
     "ConfigEntry",
     "ConfigResource",

@@ -47,6 +47,7 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
+from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import CommittedOffset
@@ -212,6 +213,26 @@ class AdminClient(FutureCalls):
         """Delete the access rules that match a filter; each future returns the deleted rules."""
         wanted = distinct_rules(acl_binding_filters, AclBindingFilter)
         return self._many(wanted, self._admin.delete_acls(wanted, request_timeout))
+
+    def describe_client_quotas(
+        self, wanted: ClientQuotaFilter | None = None, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[dict[ClientQuotaEntity, dict[str, float]]]:
+        """Return the quotas of users, client ids and addresses that match a filter; all of them without one."""
+        return self._one(self._admin.describe_client_quotas(wanted or ClientQuotaFilter(), request_timeout))
+
+    def alter_client_quotas(
+        self,
+        alterations: list[ClientQuotaAlteration],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+        validate_only: bool = False,
+    ) -> dict[ClientQuotaEntity, Future[None]]:
+        """Set and remove quotas; with `validate_only` only check the changes."""
+        entities = [one.entity for one in alterations]
+        if len(set(entities)) != len(entities):
+            raise ValueError("the same entity is named twice")
+        work = self._admin.alter_client_quotas(alterations, request_timeout, validate_only)
+        return self._many(entities, work)
 
     def describe_user_scram_credentials(
         self, users: list[str] | None = None, *, request_timeout: float = DEFAULT_TIMEOUT_S

@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from felice.client.admin import acls, configs, features, groups, leadership, log_dirs, topics, transactions
+from felice.client.admin import (
+    acls,
+    configs,
+    features,
+    groups,
+    leadership,
+    log_dirs,
+    quotas,
+    topics,
+    transactions,
+)
 from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
@@ -36,6 +46,7 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
+from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.retries import RetryingCalls
 from felice.client.admin.topics import Results
 from felice.client.error import KafkaException
@@ -215,6 +226,27 @@ class Admin(RetryingCalls):
         return await self._each(
             {chosen: chosen for chosen in filters},
             lambda some: acls.delete_acls(self.cluster, some),
+            timeout_s,
+        )
+
+    # Quotas
+
+    async def describe_client_quotas(
+        self, wanted: ClientQuotaFilter, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """Return the quotas of users, client ids and addresses that match a filter."""
+        return await self._retrying(lambda: quotas.describe_client_quotas(self.cluster, wanted), timeout_s)
+
+    async def alter_client_quotas(
+        self,
+        alterations: Iterable[ClientQuotaAlteration],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        validate_only: bool = False,
+    ) -> Results:
+        """Set and remove quotas. Returns None or the error by entity."""
+        return await self._each(
+            {one.entity: one for one in alterations},
+            lambda some: quotas.alter_client_quotas(self.cluster, some, validate_only=validate_only),
             timeout_s,
         )
 
