@@ -19,6 +19,7 @@ METRIC_FAMILIES = (
     "directories",
     "groups",
     "transactions",
+    "quotas",
     "topics",
     "partitions",
     "logs",

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from felice.config.limits import LimitOptions
-from felice.config.option import Kind, option
+from felice.config.option import Kind, Scope, option
+
+
+def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
+    """The limits by address. Raises ValueError."""
+    found = {}
+    for entry in entries:
+        address, _, text = entry.rpartition(":")
+        found[str(ip_address(address.strip("[]")))] = int(text)
+        if int(text) < 0:
+            raise ValueError(f"the limit of {address} is negative")
+    return found
+
+
+def _fault_of_overrides(entries: tuple[str, ...]) -> str | None:
+    try:
+        parse_overrides(entries)
+    except ValueError as error:
+        return f"expected address:number, separated by commas: {error}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaOptions(LimitOptions):
     """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
 
+    max_connections_per_ip_overrides: tuple[str, ...] = option(
+        "max.connections.per.ip.overrides",
+        Kind.LIST,
+        (),
+        "Limits of single addresses instead of max.connections.per.ip: address:number, separated by commas. Names of "
+        "hosts are not looked up.",
+        scope=Scope.CLUSTER_WIDE,
+        internal_check=_fault_of_overrides,
+    )
     quota_window_num: int = option(
         "quota.window.num",
         Kind.INT,
@@ -33,3 +63,8 @@ class QuotaOptions(LimitOptions):
     controller_quota_window_size_seconds: int = option(
         "controller.quota.window.size.seconds", Kind.INT, 1, "The length of one of these samples.", minimum=1
     )
+
+    @property
+    def per_ip_overrides(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides` by address."""
+        return parse_overrides(self.max_connections_per_ip_overrides)

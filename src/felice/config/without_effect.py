@@ -88,12 +88,6 @@ _SETTABLE = (
         1,
     ),
     _settable(
-        "max.connections.per.ip.overrides",
-        Kind.STRING,
-        "",
-        "Limits of single addresses (address:number); Felice applies max.connections.per.ip to all addresses.",
-    ),
-    _settable(
         "metric.reporters", Kind.LIST, (), "Classes that report metrics; Felice cannot run Java plugins."
     ),
     _settable(

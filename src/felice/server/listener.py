@@ -20,6 +20,7 @@ from felice.security.mapping import name_of
 from felice.security.principal import ANONYMOUS, USER, Principal
 from felice.server.closings import Closing
 from felice.server.handlers.table import Handle
+from felice.server.quotas.connection_rates import plain_address
 from felice.server.sasl_session import SaslSession
 from felice.server.services import Services
 from felice.server.session import Session
@@ -100,12 +101,16 @@ class Listener:
             return False
         if self.services.connection_count() >= config.max_connections:
             return self._refuse(session, f"max.connections={config.max_connections}")
-        if self._by_ip[session.peer] >= config.max_connections_per_ip:
-            return self._refuse(session, f"max.connections.per.ip={config.max_connections_per_ip}")
+        limit = config.per_ip_overrides.get(plain_address(session.peer), config.max_connections_per_ip)
+        if self._by_ip[session.peer] >= limit:
+            return self._refuse(session, f"max.connections.per.ip={limit}")
         principal = self._identify(session)
         if principal is None:
             return False
         session.principal = principal
+        wait_s = self.services.quotas.connections.record(session.peer)
+        if wait_s > 0:
+            session.refuse_after(wait_s, "connection_creation_rate of the address")
         self.sessions[session] = None
         self.accepted += 1
         self._by_ip[session.peer] += 1

@@ -12,6 +12,7 @@ How:        `protocol.connection` cuts and decodes requests and orders the repli
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -162,6 +163,12 @@ class Session(asyncio.BufferedProtocol):
             self._silence.cancel()
         for answer in list(self._answers):
             answer.cancel()
+
+    def refuse_after(self, seconds: float, reason: str) -> None:
+        """Handles nothing, and closes the connection when the time has passed."""
+        self.hold()
+        self._silence = self.listener.loop.call_later(seconds, lambda: self.abort(reason, Closing.REFUSED))
+        self._silent_until_s = math.inf
 
     def begin(self) -> None:
         """Starts reading, once the broker is ready."""

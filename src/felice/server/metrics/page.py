@@ -13,7 +13,7 @@ from collections.abc import Callable
 from felice.config import BrokerConfig
 from felice.env import Clock
 from felice.server.lifecycle import Lifecycle
-from felice.server.metrics import cluster, coordinators, replicas, requests, traffic
+from felice.server.metrics import cluster, coordinators, quotas, replicas, requests, traffic
 from felice.server.metrics.exposition import render
 from felice.server.metrics.families import Families
 from felice.server.metrics.loop_watch import LoopWatch
@@ -34,6 +34,7 @@ COLLECTORS: dict[str, Callable[[Sources], Families]] = {
     "directories": cluster.directories,
     "groups": coordinators.groups,
     "transactions": coordinators.transactions,
+    "quotas": quotas.quotas,
     "topics": traffic.topics,
     "partitions": replicas.partitions,
     "logs": replicas.logs,

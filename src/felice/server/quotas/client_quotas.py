@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.env import Clock
 from felice.metadata import ClusterImage
+from felice.server.quotas.bounded import MAX_CLIENTS, kept
+from felice.server.quotas.connection_rates import ConnectionRates
 from felice.server.quotas.limits import CLIENT_KINDS, Client, Limit, QuotaKind, limit_of
 from felice.server.quotas.rates import Rate, TokenBucket, Window
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-MAX_CLIENTS = 10_000
 # Above it a throttle would be longer than clients wait for anything, and would not fit into its field.
 MAX_THROTTLE_S = 3600.0
 _UNLIMITED_BYTES = 2**31 - 1
@@ -37,6 +34,7 @@ class ClientQuotas:
         self._limits: OrderedDict[tuple[QuotaKind, str, str], Limit | None] = OrderedDict()
         self._rates: OrderedDict[tuple[QuotaKind, Client], Rate] = OrderedDict()
         self._buckets: OrderedDict[Client, TokenBucket] = OrderedDict()
+        self.connections = ConnectionRates(clock, lambda: self.window)
         self.throttled_s: OrderedDict[tuple[QuotaKind, Client], float] = OrderedDict()
 
     def follow(self, image: ClusterImage) -> None:
@@ -44,6 +42,7 @@ class ClientQuotas:
         if image.client_configs is self._configs:
             return
         self._configs = image.client_configs
+        self.connections.follow(image)
         self._limits.clear()
         self.are_set = any(kind.value in config for config in self._configs.values() for kind in CLIENT_KINDS)
 
@@ -56,7 +55,7 @@ class ClientQuotas:
         rate.record(amount, now_s)
         throttle_s = rate.throttle_s(limit.value, now_s)
         if kind is QuotaKind.REQUEST:
-            throttle_s = min(throttle_s, self._window.sample_s)
+            throttle_s = min(throttle_s, self.window.sample_s)
         return self._noted(kind, limit, min(throttle_s, MAX_THROTTLE_S))
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> None:
@@ -70,7 +69,7 @@ class ClientQuotas:
         limit = self._limit(QuotaKind.FETCH, user, client_id) if self.are_set else None
         if limit is None:
             return _UNLIMITED_BYTES
-        return min(_UNLIMITED_BYTES, int(limit.value * self._window.burst_s))
+        return min(_UNLIMITED_BYTES, int(limit.value * self.window.burst_s))
 
     def mutations_exceeded_s(self, user: str, client_id: str) -> float:
         """How many seconds a client has to wait because of the changes that it has made."""
@@ -98,7 +97,8 @@ class ClientQuotas:
             yield kind, client, rate.per_second(now_s), self.throttled_s.get((kind, client), 0.0)
 
     @property
-    def _window(self) -> Window:
+    def window(self) -> Window:
+        """The window over which rates are measured."""
         config = self._config()
         return Window(config.quota_window_num, config.quota_window_size_seconds)
 
@@ -106,15 +106,15 @@ class ClientQuotas:
         def find() -> Limit | None:
             return limit_of(self._configs, kind, user, client_id)
 
-        return _kept(self._limits, (kind, user, client_id), find)
+        return kept(self._limits, (kind, user, client_id), find)
 
     def _rate(self, kind: QuotaKind, client: Client) -> Rate:
-        return _kept(self._rates, (kind, client), lambda: Rate(self._window))
+        return kept(self._rates, (kind, client), lambda: Rate(self.window))
 
     def _bucket(self, client: Client) -> TokenBucket:
         config = self._config()
         window = Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds)
-        return _kept(self._buckets, client, lambda: TokenBucket(window))
+        return kept(self._buckets, client, lambda: TokenBucket(window))
 
     def _noted(self, kind: QuotaKind, limit: Limit, throttle_s: float) -> float:
         key = kind, limit.shared_by
@@ -123,14 +123,3 @@ class ClientQuotas:
         if len(self.throttled_s) > MAX_CLIENTS:
             self.throttled_s.popitem(last=False)
         return throttle_s
-
-
-def _kept(found: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """The value of a key, made if it is missing. The key that was unused longest is dropped."""
-    if key in found:
-        found.move_to_end(key)
-        return found[key]
-    if len(found) >= MAX_CLIENTS:
-        found.popitem(last=False)
-    value = found[key] = make()
-    return value

@@ -69,15 +69,6 @@ def limit_of(configs: QuotaConfigs, kind: QuotaKind, user: str, client_id: str) 
     return None
 
 
-def limit_of_ip(configs: QuotaConfigs, ip: str) -> float | None:
-    """The connections per second that an address may open; None without a limit."""
-    for name in (ip, DEFAULT):
-        value = number(configs.get(ClientEntity(ip=name), {}).get(QuotaKind.CONNECTIONS.value))
-        if value is not None:
-            return value
-    return None
-
-
 def _candidates(user: str, client_id: str) -> Iterator[tuple[ClientEntity, Client]]:
     pair = Client(user, client_id)
     for named in (user, DEFAULT):

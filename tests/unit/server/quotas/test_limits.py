@@ -7,8 +7,9 @@ import pytest
 from felice.config import BrokerConfig
 from felice.metadata import ClusterImage
 from felice.metadata.client_entity import DEFAULT, ClientEntity
-from felice.server.quotas.client_quotas import MAX_CLIENTS, ClientQuotas
-from felice.server.quotas.limits import Client, Limit, QuotaConfigs, QuotaKind, limit_of, limit_of_ip
+from felice.server.quotas.bounded import MAX_CLIENTS
+from felice.server.quotas.client_quotas import ClientQuotas
+from felice.server.quotas.limits import Client, Limit, QuotaConfigs, QuotaKind, limit_of
 from unit.server.test_turns import HeldClock
 
 PRODUCE, FETCH, REQUEST, MUTATION = (
@@ -62,15 +63,6 @@ def test_an_entity_without_this_quota_does_not_hide_a_weaker_one() -> None:
 def test_a_value_that_is_no_number_does_not_count() -> None:
     found = {ClientEntity("alice"): {PRODUCE.value: "much"}, ClientEntity(DEFAULT): {PRODUCE.value: "7"}}
     assert limit_of(found, PRODUCE, "alice", "app") == Limit(7.0, Client("alice", None))
-
-
-def test_addresses() -> None:
-    found = {
-        ClientEntity(ip="10.0.0.1"): {QuotaKind.CONNECTIONS.value: "5"},
-        ClientEntity(ip=DEFAULT): {QuotaKind.CONNECTIONS.value: "2"},
-    }
-    assert (limit_of_ip(found, "10.0.0.1"), limit_of_ip(found, "10.0.0.2")) == (5.0, 2.0)
-    assert limit_of_ip({}, "10.0.0.1") is None
 
 
 class Fixture:
