@@ -13,12 +13,14 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from felice.config.authorizer_options import AUTHORIZERS
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
@@ -26,6 +28,14 @@ from felice.protocol.api import API, Api
 from felice.protocol.frames import decode_response, encode_request
 from felice.protocol.schema import FieldType, schema_of
 from felice.records.builder import BatchBuilder
+from felice.security.acl import (
+    Acl,
+    AclBinding,
+    Operation,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from felice.server.broker import Broker
 from felice.server.embedded import embedded_config
 from felice.server.handlers.table import OFFERED
@@ -140,19 +150,39 @@ def _requests(api: Api, topic_id: uuid.UUID, batch: bytes) -> Iterator[tuple[int
             yield version, Absurd(source, version, topic_id, batch).message(api.request)
 
 
+class Rights(Enum):
+    """What the client may do: everything without an authorizer, nothing, or all operations on what is named `a`."""
+
+    NO_AUTHORIZER = "no authorizer"
+    NONE = "no rights"
+    SOME = "some rights"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {} if self is Rights.NO_AUTHORIZER else {"authorizer.class.name": AUTHORIZERS[0]}
+
+    @property
+    def acls(self) -> list[AclBinding]:
+        kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+        rule = Acl("User:*", "*", Operation.ALL, Permission.ALLOW)
+        return [AclBinding(ResourcePattern(kind, "a"), rule) for kind in kinds] if self is Rights.SOME else []
+
+
+@pytest.mark.parametrize("rights", Rights, ids=lambda rights: rights.value)
 @pytest.mark.parametrize("key", sorted(OFFERED), ids=lambda key: API.by_key[key].name)
 def test_an_absurd_request_is_answered_or_its_connection_closed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: int, rights: Rights
 ) -> None:
     api = API.by_key[key]
 
     async def scenario() -> SimpleNamespace:
         seen = SimpleNamespace(answered=0, closed=0, silent=0)
-        settings = {"offsets.topic.num.partitions": "2", "max.connections": "100"}
+        settings = {"offsets.topic.num.partitions": "2", "max.connections": "100", **rights.settings}
         broker = Broker(embedded_config(tmp_path / "data", 0, settings), Environment.system())
         await broker.start()
         planned = await broker.services.cluster_admin.create_topic(NewTopic("a", 2))
         assert await broker.services.auto_topics.create(CONSUMER_OFFSETS) == 0
+        await broker.services.acl_changes.create(rights.acls)
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):
             reply = await _ask(broker, encode_request(key, version, 7, "absurd", request))

@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _NULL_PROTOCOL_SINCE = 7
+_ELECTION_ERROR_SINCE = 1
 _NO_NODE = -1
 
 R = TypeVar("R")
@@ -443,7 +444,10 @@ def elect_leaders(
         )
         for topic in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=code, replica_election_results=rows)
+    response = ElectLeadersResponse(replica_election_results=rows)
+    if context.version >= _ELECTION_ERROR_SINCE:
+        response.error_code = code
+    return response
 
 
 def list_reassignments(
