@@ -99,6 +99,7 @@ class Cluster:
         self._log = logger
         self._broker_log = settings.logger("broker")
         self._on_error = on_error
+        self.on_refreshed: Callable[[], None] = lambda: None
         self._complained = False
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[tuple[str, int, str], _Node] = {}
@@ -296,6 +297,7 @@ class Cluster:
         node, response = await self._call_any(request)
         self.topology.update(response, complete=names is None)
         self.topology.answered_by(node.host, node.port)
+        self.on_refreshed()
         found: MetadataResponse = response
         return found
 

@@ -65,6 +65,8 @@ class ProducerCore:
         self._inbox = inbox
         self.cluster = Cluster(settings, settings.logger(), self._on_error, self._on_throttled)
         self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
+        # A record for a new partition is refused until the sender has seen the partition.
+        self.cluster.on_refreshed = self.sender.wake
         self.statistics = Statistics(self.cluster, settings, self._describe, inbox.tell)
         self.statistics.start()
         transaction = accumulator.transaction
