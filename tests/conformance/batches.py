@@ -1,4 +1,4 @@
-"""Batches as a test needs them: built by hand where a rule is to be broken, and read back from a fetch."""
+"""Record batches for tests: built by hand to break a rule, or read from a fetch response."""
 
 from collections.abc import Iterator, Sequence
 
@@ -47,7 +47,7 @@ def fetch_records(wire: Wire, topic: str, offset: int, partition: int = 0, max_w
 def batch_headers_of(
     wire: Wire, topic: str, partition: int = 0, max_wait_ms: int = 0
 ) -> Sequence[BatchHeader]:
-    """Every batch of a partition, read to its end."""
+    """Every batch of a partition, read from its beginning to its end."""
     return list(_batch_headers(wire, topic, partition, max_wait_ms))
 
 

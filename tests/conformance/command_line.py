@@ -1,4 +1,4 @@
-"""Commands run within the test's process, as a shell would run them."""
+"""Runs commands in the test's process with the arguments and output streams of a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run = Callable[..., str]
 def run_command(
     command: click.Command, words: Sequence[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """What it prints when it succeeds, and what it says on standard error when it is to fail."""
+    """Returns what the command prints: standard output if it succeeds, standard error if `code` is not 0."""
     capsys.readouterr()
     found = main.run(command, words, usage_code=1)
     captured = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""One broker for the session, fresh connections for each test, every client behind one face."""
+"""Fixtures: one broker for the session, a new connection for each test, and all clients behind one interface."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`felice_only` marks what Apache Kafka has no part in (our files, our process, our deliberate differences)."""
+    """`felice_only` marks tests without a counterpart in Apache Kafka: our files, our process, our deliberate
+    differences.
+    """
     for item in items:
         if IS_APACHE and item.get_closest_marker("felice_only"):
             item.add_marker(pytest.mark.skip(reason="states something of Felice alone"))
@@ -33,7 +35,7 @@ def broker() -> Iterator[Target]:
 
 @pytest.fixture(scope="session")
 def impatient_broker() -> Iterator[Target]:
-    """Small limits: short idle time, small requests, no topics of its own accord."""
+    """A broker with small limits: short idle time, small requests, no automatic creation of topics."""
     limits = {
         "connections.max.idle.ms": "1500",
         "socket.request.max.bytes": "2000000",
@@ -51,7 +53,7 @@ def wire(broker: Target) -> Iterator[Wire]:
 
 @pytest.fixture
 def connect(broker: Target) -> Iterator[Callable[[], Wire]]:
-    """As many further connections as a test wants."""
+    """A function that opens further connections."""
     opened: list[Wire] = []
 
     def another() -> Wire:

@@ -62,7 +62,7 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is copied, and how often who is killed meanwhile."""
+    """How much is copied, and which processes are killed how often meanwhile."""
 
     records: int
     partitions: int
@@ -73,7 +73,7 @@ class Plan:
     deadline_s: int = 100
 
     def events(self, dice: random.Random) -> list[tuple[str, int]]:
-        """What happens in which order, and after how many transactions since the last."""
+        """The order of kills and stops, each with the number of transactions since the previous one."""
         names = ["kill"] * self.kills + ["stop"] * self.stops + ["broker"] * self.broker_kills
         dice.shuffle(names)
         # Some are aborted and some done twice, so that there are never fewer than this.
@@ -110,7 +110,7 @@ class CopyRun:
 
 
 class Copier:
-    """One client's program, started again until everything is copied, and killed as planned."""
+    """The program of one client: it is started again until everything is copied, and killed as planned."""
 
     def __init__(
         self, client: str, bootstrap: str, plan: Plan, seed: int, kill_broker: Callable[[], None]
@@ -134,7 +134,7 @@ class Copier:
         return self.outcome
 
     def _run_once(self, until: float) -> bool:
-        """Runs the program until it ends; returns whether everything is copied then."""
+        """Runs the program until it ends; returns whether everything is copied."""
         self.outcome.starts += 1
         process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
@@ -157,7 +157,7 @@ class Copier:
         return is_done
 
     def _do(self, event: str, process: subprocess.Popen[str]) -> bool:
-        """Kills or stops as planned; returns whether that ends this run of the program."""
+        """Kills or stops a process as planned; returns whether this run of the program has ended."""
         self.outcome.done[event] += 1
         time.sleep(self._dice.random() * 0.02)  # somewhere within the next transaction
         if event == "kill":
@@ -226,7 +226,7 @@ def committed(bootstrap: str, copier: Copier, partitions: int) -> list[int]:
 
 
 def nothing_is_open(address: str) -> bool:
-    """Whether no transaction is open that this broker coordinates."""
+    """Whether this broker coordinates no open transaction."""
     wanted = ListTransactionsRequest(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
     try:
         with Wire(address) as wire:

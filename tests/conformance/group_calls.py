@@ -1,4 +1,4 @@
-"""Group requests in one line each, over `Wire`: what the group rules need before they can be shown."""
+"""Functions that send one group request over `Wire`, which the tests of group rules share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_YET = (
 
 
 def find_coordinator(wire: Wire, group: str) -> None:
-    """Wait until the group has a coordinator that has loaded it."""
+    """Waits until the group has a coordinator that has loaded it."""
     asked = FindCoordinatorRequest(coordinator_keys=[group])
     wait_until(lambda: wire.ask(asked, 4).coordinators[0].error_code == 0)
     wait_until(lambda: fetch_group(wire, group).error_code not in NOT_YET)
@@ -43,7 +43,7 @@ def find_coordinator(wire: Wire, group: str) -> None:
 
 @dataclass(slots=True)
 class Member:
-    """One member by hand: it says what it is told to say, and remembers what it was told."""
+    """One member, driven by the test: it sends what the test says and remembers the responses."""
 
     wire: Wire
     group: str
@@ -134,7 +134,7 @@ class Member:
 
 
 def stable_member(wire: Wire, group: str, assignment: bytes = b"all", **fields: Any) -> Member:
-    """The only member of a group that is Stable."""
+    """The only member of a group in the state Stable."""
     find_coordinator(wire, group)
     member = Member(wire, group, **fields)
     joined = member.join()
@@ -145,7 +145,7 @@ def stable_member(wire: Wire, group: str, assignment: bytes = b"all", **fields: 
 
 
 def commit(wire: Wire, topic: str, offset: int, version: int = 9, partition: int = 0, **fields: Any) -> int:
-    """Commit one offset; the error of its row."""
+    """Commits one offset; returns the error of its row."""
     epoch, metadata = fields.pop("leader_epoch", -1), fields.pop("metadata", "")
     row = OffsetCommitRequestPartition(
         partition_index=partition,
@@ -167,7 +167,7 @@ def fetch_group(
     version: int = 8,
     require_stable: bool = False,
 ) -> Any:
-    """The group's row of a batched OffsetFetch; all its offsets without `topics`."""
+    """The group's row of a batched OffsetFetch; without `topics` it has all offsets of the group."""
     asked = None
     if topics is not None:
         asked = [OffsetFetchRequestTopics(name=n, partition_indexes=indexes) for n, indexes in topics.items()]
@@ -178,7 +178,7 @@ def fetch_group(
 
 
 def fetch_single(wire: Wire, group: str, topics: dict[str, list[int]] | None, version: int) -> Any:
-    """The answer of an OffsetFetch up to version 7."""
+    """The response of an OffsetFetch up to version 7."""
     asked = None
     if topics is not None:
         asked = [OffsetFetchRequestTopic(name=n, partition_indexes=indexes) for n, indexes in topics.items()]

@@ -1,4 +1,4 @@
-"""One of Kafka's own programs in its process: what it says is read as it comes, and waited for by the line."""
+"""One of Kafka's own programs as a process. Tests wait for lines of its output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class KafkaApplication:
         return self._errors.read_text(errors="replace")
 
     def account(self) -> str:
-        """The end of what it said, for a failure's message."""
+        """The end of the output, for the message of a failed test."""
         return "\n".join(self._said[-20:]) + "\n" + self.errors()[-3000:]
 
     def kill(self) -> None:
@@ -69,14 +69,14 @@ class KafkaApplication:
         self._end()
 
     def stop(self) -> None:
-        """By closing its input, where the program listens to that, or by SIGTERM."""
+        """Stops the program by closing its input if it reads that, otherwise by SIGTERM."""
         assert self._process.stdin
         self._process.stdin.close()
         self._process.terminate()
         self._end()
 
     def finish(self) -> None:
-        """Let it end by itself once its input is closed."""
+        """Closes the input and waits until the program ends by itself."""
         assert self._process.stdin
         self._process.stdin.close()
         self._end()

@@ -1,4 +1,4 @@
-"""A Felice broker in a process of its own, as a user starts it: what it prints, how it ends, what it weighs."""
+"""A Felice broker in a process of its own, started as a user starts it: its output, its exit code, its memory."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def start_command(
 
 
 def start_in_vain(data_dir: Path, port: int = 0, **options: str) -> subprocess.CompletedProcess[str]:
-    """A start that should be refused; what it said and how it ended."""
+    """A start that should be refused: its output and exit code."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     return subprocess.run(
         start_command(data_dir, port, named), capture_output=True, text=True, timeout=START_TIMEOUT_S
@@ -70,7 +70,7 @@ class LiveProcess:
         return self._log.read_text(errors="replace")
 
     def memory_bytes(self) -> int:
-        """Resident now."""
+        """Resident memory now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -81,11 +81,11 @@ class LiveProcess:
         return Wire(self.bootstrap, timeout_s)
 
     def kill(self) -> None:
-        """As a power cut does, but for what the kernel still has in its cache."""
+        """Kills the process, as a power failure would, except that the kernel's page cache survives."""
         self._end(signal.SIGKILL)
 
     def terminate(self) -> int:
-        """Ask it to end; its exit code."""
+        """Asks the process to stop; returns its exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> int:

@@ -1,4 +1,4 @@
-"""Moving a partition of a cluster to other brokers, by a plain request."""
+"""Reassigns a partition of a cluster with a plain request."""
 
 from conformance.wire import Wire
 from felice.protocol.messages.alter_partition_reassignments import (
@@ -14,7 +14,7 @@ def wire_to(cluster: Cluster, broker_id: int) -> Wire:
 
 
 def move(cluster: Cluster, topic: str, index: int, replicas: list[int]) -> None:
-    """Until the partition is on these brokers alone and they are in sync."""
+    """Waits until the partition is on these brokers only, and all of them are in sync."""
     row = ReassignablePartition(partition_index=index, replicas=replicas)
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[row])])
     with wire_to(cluster, cluster.running[0]) as wire:

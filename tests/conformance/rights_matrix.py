@@ -106,7 +106,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request in one version. `in_place_of` are permissions that each do instead of all the needs."""
+    """One request in one version. Each permission in `in_place_of` is sufficient instead of all needs."""
 
     name: str
     api: Api
@@ -118,7 +118,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What exists at the broker."""
+    """The names of the resources that exist at the broker."""
 
     topic_id: uuid.UUID
 
@@ -802,7 +802,7 @@ WITHOUT_NEEDS = {API.API_VERSIONS, API.DESCRIBE_CLUSTER, API.SASL_HANDSHAKE, API
 
 
 def ask(world: Secured, case: Case, names: Names) -> Outcome:
-    """The outcome of a case on a connection of its own."""
+    """Returns the outcome of a case on a connection of its own."""
     request = case.build(names)
     with Wire(world.bootstrap) as wire:
         wire.send(request, case.version)

@@ -78,7 +78,7 @@ class Secured:
         self.client = Wire(bootstrap)
 
     def grant(self, *rules: Rule) -> None:
-        """Adds rules, and waits until the broker obeys them."""
+        """Adds rules, and waits until the broker applies them."""
         if not rules:
             return
         answer = self.admin.ask(CreateAclsRequest(creations=[rule.creation() for rule in rules]))
@@ -87,7 +87,7 @@ class Secured:
         wait_until(lambda: wanted <= self.acls())
 
     def clear(self) -> None:
-        """Removes all rules, and waits until the broker has forgotten them."""
+        """Removes all rules, and waits until the broker has applied that."""
         everything = DeleteAclsFilter(
             resource_type_filter=_ANY,
             resource_name_filter=None,

@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """Enough for the kills; a kill between two batches costs one of them at most."""
+        """Number of batches that is enough for the kills: a kill between two batches costs at most one of them."""
         return self.batch_rows * (len(self.victims) * self.batches_between + 4)
 
 
@@ -80,7 +80,7 @@ class KillRun:
 
 
 class SparkCopy:
-    """The program, started again until everything is copied."""
+    """The copying program, which is started again until everything is copied."""
 
     def __init__(
         self, bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
@@ -100,7 +100,7 @@ class SparkCopy:
         return self.outcome
 
     def _run_once(self, until: float) -> bool:
-        """Runs the driver until it ends; returns whether everything was copied then."""
+        """Runs the driver until it ends; returns whether everything was copied."""
         self.outcome.starts += 1
         tasks = self._dice.choice(("0", "3"))
         program = [

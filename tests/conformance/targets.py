@@ -1,4 +1,4 @@
-"""The broker under test: ours by default, a real Apache Kafka with FELICE_CONFORMANCE_TARGET=apache.
+"""The broker under test: Felice by default, Apache Kafka with FELICE_CONFORMANCE_TARGET=apache.
 
 Keeps true: both run with the same settings, so a test that passes against Apache Kafka states Kafka's rule.
 """
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class Target:
-    """One running broker; `bootstrap` and `log_dir` are all a test needs to know of it."""
+    """One running broker. Tests use only `bootstrap` and `log_dir`."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None, data_dir: Path | None = None) -> None:
         self._owned = None if data_dir else Path(tempfile.mkdtemp(prefix="conformance-"))
@@ -57,7 +57,7 @@ class Target:
         self._broker = None
 
     def restart(self) -> None:
-        """A clean stop and a start on the same directory (perhaps another port)."""
+        """Stops cleanly and starts again on the same directory, maybe on another port."""
         self.stop()
         self.start()
 

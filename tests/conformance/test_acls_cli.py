@@ -1,4 +1,4 @@
-"""`kafka-acls` prints what Kafka's tool prints, but for the order of its sets. `felice acls` prints tables and JSON."""
+"""`kafka-acls` prints the same as Kafka's tool except for the order of sets. `felice acls` prints tables and JSON."""
 
 from __future__ import annotations
 

@@ -435,7 +435,7 @@ def test_authorised_operations_are_those_of_the_client(broker: Secured, client: 
 
 
 def test_rows_of_one_topic_differ_between_clients(broker: Secured, client: Wire) -> None:
-    """Rows are kept encoded: the operations of one client must not be shown to another."""
+    """Encoded rows are cached, but a client must not see the permitted operations of another client."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
     )

@@ -1,4 +1,4 @@
-"""ACLs in clusters and in ZooKeeper, and made by other programs: Kafka's own tool, and librdkafka."""
+"""ACLs in clusters and in ZooKeeper, and ACLs made by other programs: Kafka's own tool and librdkafka."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_acls_are_kept_in_zookeeper_where_kafkas_tools_find_them(tmp_path: Path, connect: str) -> None:
-    """And where other programs put them: Kafka 3.x writes the same nodes."""
+    """The nodes are also where Kafka 3.x writes them."""
     zookeeper = KazooClient(connect)
     zookeeper.start()
     properties = {**SETTINGS, "zookeeper.connect": connect, "node.id": "1"}

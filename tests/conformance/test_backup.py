@@ -1,4 +1,4 @@
-"""docs/backup.md: its commands are run as they stand, with other paths, on the broker of a process of its own."""
+"""Runs the commands of docs/backup.md with other paths, on a broker in a process of its own."""
 
 import functools
 import json
@@ -46,7 +46,7 @@ esac
 
 
 class Machine:
-    """Directories in place of /var/lib/felice and /backup, and a broker that `systemctl` starts and stops."""
+    """Directories in place of /var/lib/felice and /backup, and a broker started and stopped in place of `systemctl`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -99,7 +99,7 @@ class Machine:
         assert producer.flush(TIMEOUT_S) == 0
 
     def consume(self, topic: str, count: int) -> list[str]:
-        """The next records of a group, which commits them."""
+        """Reads the next records of a group and commits them."""
         settings = {
             "bootstrap.servers": self.bootstrap,
             "group.id": "readers",
@@ -169,7 +169,7 @@ def test_a_backup_is_restored_with_records_offsets_ids_and_configurations(machin
 
 
 def test_a_snapshot_of_the_file_system_is_a_backup(machine: Machine, tmp_path: Path) -> None:
-    """A copy of a broker that writes nothing at the moment is what such a snapshot would hold."""
+    """A copy of an idle broker's files equals such a snapshot."""
     _fill(machine)
     shutil.copytree(machine.data, tmp_path / "backup" / "felice-1")
     assert not (tmp_path / "backup" / "felice-1" / ".kafka_cleanshutdown").exists()

@@ -1,4 +1,4 @@
-"""Bad input against a live process: each has its clear answer, nothing is lost, and the process lives on."""
+"""Bad input against a process: each input has a clear answer, nothing is lost, and the process continues."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ LIMITS = {"socket.request.max.bytes": "2000000", "max.connections": "300"}
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProcess]:
-    """One process for all that must not harm it."""
+    """One process for all inputs that must not harm it."""
     with LiveProcess(tmp_path_factory.mktemp("bad-input") / "data", options=LIMITS) as running:
         yield running
         assert running.terminate() == 0
@@ -58,7 +58,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProcess]:
 
 @pytest.fixture
 def unharmed(process: LiveProcess) -> Iterator[LiveProcess]:
-    """Alive and serving afterwards, no heavier, with no file left open."""
+    """The process is alive and serves, has not grown, and has no file left open."""
     with process.wire() as wire:
         topic = new_topic(wire)
     weight, files = process.memory_bytes(), process.open_files()
@@ -179,7 +179,7 @@ def fuzz_bases() -> list[bytes]:
 
 
 def mutated(frame: bytes, chance: random.Random) -> bytes:
-    """A few bytes of the payload turned, cut out or doubled; the size made right again."""
+    """Changes, removes or repeats a few bytes of the payload, and corrects the size of the frame."""
     payload = bytearray(frame[4:])
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(payload))
@@ -245,7 +245,7 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path:
 
 
 def test_a_decompression_bomb_is_refused(unharmed: LiveProcess) -> None:
-    """Where the broker must look inside, what comes out of a codec has a limit."""
+    """If the broker must decompress a batch, the decompressed size has a limit."""
     with unharmed.wire() as wire:
         topic = new_topic(wire, compression_type="uncompressed")
         bomb = build_batch([record(b"\0" * (200 * MEBIBYTE))], Codec.ZSTD)
@@ -347,7 +347,7 @@ def test_a_read_only_directory_is_named(small_disk: Path) -> None:
 
 
 def test_a_full_disk_fails_what_cannot_be_stored_and_loses_nothing(small_disk: Path) -> None:
-    """KAFKA_STORAGE_ERROR; what was acknowledged is there after a restart with room."""
+    """KAFKA_STORAGE_ERROR; acknowledged records exist after a restart with free space."""
     acknowledged = 0
     options = {"log.index.size.max.bytes": "100000"}
     with LiveProcess(small_disk / "data", options=options) as running:
@@ -372,7 +372,7 @@ SEGMENT = "00000000000000000000"
 
 
 def filled(data_dir: Path, end: Callable[[LiveProcess], Any], batches: int = 200) -> Path:
-    """A broker wrote some batches and ended; its partition's directory."""
+    """The directory of a partition after a broker wrote some batches and stopped."""
     with LiveProcess(data_dir) as running:
         with running.wire() as wire:
             create_topic_over(wire, "kept", index_interval_bytes=100)
@@ -383,7 +383,9 @@ def filled(data_dir: Path, end: Callable[[LiveProcess], Any], batches: int = 200
 
 
 def assert_all_is_read(data_dir: Path, batches: int = 200) -> str:
-    """Every batch is there, whole, found by offset and by time, and the next goes behind; what it logged."""
+    """Checks that every batch is complete and found by offset and by time, and that the next one is appended after
+    them; returns the log lines.
+    """
     with LiveProcess(data_dir) as running:
         with running.wire() as wire:
             headers = batch_headers_of(wire, "kept")
@@ -458,7 +460,7 @@ def test_a_damaged_meta_properties_stops_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["recovery-point-offset", "replication-offset", "log-start-offset"])
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
-    """It is written whole or not at all, so damage is somebody else's: better to ask than to guess."""
+    """The file is written whole or not at all, so the damage came from elsewhere, and the broker asks the operator."""
     filled(tmp_path / "data", LiveProcess.terminate, batches=1)
     (tmp_path / "data" / f"{name}-checkpoint").write_text("nonsense\n")
     assert_refused(start_in_vain(tmp_path / "data"), f"{name}-checkpoint")

@@ -107,7 +107,7 @@ def alter(
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7])
 def test_minus_one_asks_for_the_brokers_defaults(wire: Wire, version: int) -> None:
-    """76: of partitions and replicas; clients ask from v4 on, Kafka answers before."""
+    """76: -1 means the default of partitions or replicas. Clients send it from v4 on, Kafka accepts it before."""
     topic = unique_name("defaults")
     (row,) = create(wire, creatable(topic, -1, -1), version=version)
     assert row.error_code == 0
@@ -128,7 +128,7 @@ def test_the_creation_response_describes_the_topic(wire: Wire) -> None:
 
 
 def test_broker_configs_are_described(wire: Wire) -> None:
-    """78: num.partitions among them, with source and type."""
+    """78: each row has its source and type; num.partitions is among them."""
     result = describe(wire, BROKER, node_id(wire))
     configs = {row.name: row for row in result.configs}
     assert result.error_code == 0
@@ -139,7 +139,7 @@ def test_broker_configs_are_described(wire: Wire) -> None:
 
 
 def test_topic_configs_have_sources_synonyms_and_types(wire: Wire) -> None:
-    """78: a default one stands for the broker's option."""
+    """78: the synonym of a default is the broker option that gives it."""
     topic = new_topic(wire)
     row = config_of(wire, topic, "retention.ms")
     assert (row.value, row.config_source, row.config_type) == ("604800000", DEFAULT, LONG_TYPE)
@@ -149,7 +149,7 @@ def test_topic_configs_have_sources_synonyms_and_types(wire: Wire) -> None:
 
 
 def test_a_value_equal_to_the_default_is_still_the_topics_own(wire: Wire) -> None:
-    """78: DYNAMIC_TOPIC, first among its synonyms."""
+    """78: a topic's own value has the source DYNAMIC_TOPIC and is the first of its synonyms."""
     topic = new_topic(wire)
     assert alter(wire, topic, ("retention.ms", SET, "604800000")).error_code == 0
     wait_until(lambda: config_of(wire, topic, "retention.ms").config_source == DYNAMIC_TOPIC)
@@ -192,7 +192,7 @@ def test_describing_an_unknown_resource_is_refused(wire: Wire) -> None:
     ],
 )
 def test_an_invalid_value_is_reported_for_its_resource(wire: Wire, name: str, value: str) -> None:
-    """79: INVALID_CONFIG with a message, in creation and alteration alike; others go through."""
+    """79: INVALID_CONFIG with a message, in creation and alteration alike; the others are changed."""
     topic = new_topic(wire)
     row = alter(wire, topic, (name, SET, value))
     assert row.error_code == ErrorCode.INVALID_CONFIG
@@ -208,7 +208,7 @@ def test_an_invalid_value_is_reported_for_its_resource(wire: Wire, name: str, va
 
 
 def test_alter_accepts_the_output_of_describe(wire: Wire) -> None:
-    """80: the whole set, unchanged."""
+    """80: AlterConfigs accepts the unchanged output of DescribeConfigs."""
     topic = new_topic(wire, retention_ms=1234)
     described = describe(wire, TOPIC, topic).configs
     rows = [alter_configs.AlterableConfig(name=row.name, value=row.value) for row in described]
@@ -219,7 +219,7 @@ def test_alter_accepts_the_output_of_describe(wire: Wire) -> None:
 
 
 def test_alter_configs_replaces_everything(wire: Wire) -> None:
-    """80: what is not named goes back to its default."""
+    """80: an option that is not named returns to its default."""
     topic = new_topic(wire, retention_ms=1234, segment_ms=5000)
     rows = [alter_configs.AlterableConfig(name="segment.ms", value="6000")]
     resource = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=rows)
@@ -246,7 +246,7 @@ def test_incremental_operations(wire: Wire) -> None:
 
 
 def test_one_change_leaves_the_others(wire: Wire) -> None:
-    """81: that is what incremental means."""
+    """81: other options keep their values."""
     topic = new_topic(wire, retention_ms=1234)
     assert alter(wire, topic, ("segment.ms", SET, "6000")).error_code == 0
     wait_until(lambda: config_of(wire, topic, "segment.ms").value == "6000")
@@ -255,7 +255,7 @@ def test_one_change_leaves_the_others(wire: Wire) -> None:
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
 def test_only_lists_take_append_and_subtract(wire: Wire, operation: int) -> None:
-    """81: INVALID_CONFIG for the others."""
+    """81: INVALID_CONFIG for options that are no lists."""
     row = alter(wire, new_topic(wire), ("retention.ms", operation, "1"))
     assert row.error_code == ErrorCode.INVALID_CONFIG
 
@@ -273,7 +273,7 @@ def test_altering_an_unknown_resource_is_refused(wire: Wire) -> None:
 
 
 def test_a_broker_config_can_be_changed_while_it_runs(wire: Wire) -> None:
-    """81: and taken back."""
+    """81: the override is set, and removed."""
     broker = node_id(wire)
     assert alter(wire, broker, ("log.index.interval.bytes", SET, "8192"), kind=BROKER).error_code == 0
     wait_until(
@@ -296,7 +296,7 @@ def test_a_bad_value_of_a_broker_config_is_an_invalid_request(wire: Wire, name: 
 
 
 def test_there_is_no_configuration_of_all_topics(wire: Wire) -> None:
-    """79: the empty name means all brokers, and no topic."""
+    """79: the empty name means all brokers; it is no topic."""
     assert alter(wire, "", ("retention.ms", SET, "5")).error_code == ErrorCode.INVALID_REQUEST
     resource = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="", configs=[])
     replaced = wire.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 2).responses[0]
@@ -311,7 +311,7 @@ def test_a_read_only_broker_config_is_refused(wire: Wire) -> None:
 
 
 def test_validate_only_changes_nothing(wire: Wire) -> None:
-    """82: but every check is made."""
+    """82: all checks are made."""
     topic, existing = unique_name("checked"), new_topic(wire)
     checked = [creatable(topic, 2), creatable("bad name"), creatable(existing)]
     assert errors_of(create(wire, *checked, validate_only=True)) == {
@@ -342,7 +342,7 @@ def grow(
 
 
 def test_partitions_can_only_be_added(wire: Wire) -> None:
-    """82, 85: INVALID_PARTITIONS otherwise, and unknown topics are told."""
+    """82, 85: otherwise INVALID_PARTITIONS; unknown topics have an error."""
     topic = new_topic(wire)
     assert grow(wire, topic, 3).error_code == 0
     wait_until(lambda: len(metadata_of(wire, topic).partitions) == 3)
@@ -387,7 +387,7 @@ def test_bad_topic_names_are_refused(wire: Wire, name: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 249])
 def test_names_of_either_extreme_length_are_taken(wire: Wire, length: int) -> None:
-    """84: and work."""
+    """84: a topic with such a name works."""
     name = uuid.uuid4().hex[:1] if length == 1 else uuid.uuid4().hex + "x" * (length - 32)
     if not exists(wire, name):
         create_topic_over(wire, name)
@@ -428,7 +428,7 @@ def test_one_bad_topic_does_not_fail_the_request(wire: Wire) -> None:
 
 
 def test_replicas_may_be_assigned_by_hand(wire: Wire) -> None:
-    """85: partitions and replicas must then be -1, and the brokers must be there."""
+    """85: partitions and replicas must be -1 then, and the brokers must exist."""
     here, topic = int(node_id(wire)), unique_name("placed")
     placed = creatable(topic, -1, -1)
     placed.assignments = [CreatableReplicaAssignment(partition_index=at, broker_ids=[here]) for at in (0, 1)]
@@ -445,7 +445,7 @@ def test_replicas_may_be_assigned_by_hand(wire: Wire) -> None:
 
 
 def test_a_deleted_topic_disappears_and_can_be_created_again(wire: Wire) -> None:
-    """86: with nothing of its old life."""
+    """86: the new topic has nothing of the old one."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b"])
     answer = wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
@@ -457,7 +457,7 @@ def test_a_deleted_topic_disappears_and_can_be_created_again(wire: Wire) -> None
 
 
 def test_a_topic_named_twice_is_not_deleted(wire: Wire) -> None:
-    """86: be it by its name, by its id, or by both; one row says so."""
+    """86: by its name, by its id, or by both; the response has one row."""
     by_name, by_id, by_both, other = (new_topic(wire) for _ in range(4))
     id_of_id, id_of_both = metadata_of(wire, by_id).topic_id, metadata_of(wire, by_both).topic_id
     topics = [
@@ -510,7 +510,7 @@ def test_topics_are_deleted_by_name_or_id_each_with_its_error(wire: Wire) -> Non
 
 
 def test_the_controller_is_a_live_broker_and_answers(wire: Wire) -> None:
-    """87: what must reach the controller may be sent here."""
+    """87: any broker accepts requests for the controller."""
     answer = wire.ask(MetadataRequest(topics=[]), 12)
     assert answer.controller_id in [row.node_id for row in answer.brokers]
     assert create(wire, creatable(unique_name("controlled")))[0].error_code == 0
@@ -518,7 +518,7 @@ def test_the_controller_is_a_live_broker_and_answers(wire: Wire) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_cluster_is_described(wire: Wire, version: int) -> None:
-    """88: its brokers, not fenced."""
+    """88: DescribeCluster lists the brokers that are not fenced."""
     answer = wire.ask(DescribeClusterRequest(), version)
     metadata = wire.ask(MetadataRequest(topics=[]), 12)
     assert (answer.error_code, answer.cluster_id) == (0, metadata.cluster_id)
@@ -583,7 +583,7 @@ def test_an_unknown_type_of_config_is_refused(wire: Wire) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_broker_without_an_authorizer_has_no_access_rules(wire: Wire, version: int) -> None:
-    """What MirrorMaker asks, and takes for "there is nothing to copy"."""
+    """MirrorMaker sends this request, and treats the answer as "nothing to copy"."""
     described = wire.ask(
         DescribeAclsRequest(resource_type_filter=2, pattern_type_filter=1, operation=1, permission_type=1),
         version,

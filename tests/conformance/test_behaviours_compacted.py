@@ -1,4 +1,4 @@
-"""Rule 49: a log that compaction went through has gaps, and nobody stalls in them.
+"""Rule 49: a compacted log has gaps, and reading it never stalls.
 
 Such a log is planted: batches that start late, end later than their last record, or hold none at all.
 """
@@ -55,7 +55,7 @@ def gaps() -> Iterator[Target]:
 
 @pytest.mark.parametrize("offset", range(3, END))
 def test_every_offset_leads_to_the_next_batch(gaps: Target, offset: int) -> None:
-    """49: in a gap the next higher batch comes, also an empty one."""
+    """49: a fetch in a gap returns the next batch, even if that is empty."""
     with gaps.wire() as wire:
         header = BatchHeader.parse(fetch_records(wire, "gaps", offset))
     expected = next(row for row in BATCHES if row[0] + row[2] >= offset)
@@ -63,7 +63,7 @@ def test_every_offset_leads_to_the_next_batch(gaps: Target, offset: int) -> None
 
 
 def test_following_the_batches_reaches_the_end(gaps: Target) -> None:
-    """49: by the last offset of each batch, not of its last record."""
+    """49: the next position follows from the last offset of each batch, not of its last record."""
     with gaps.wire() as wire:
         assert list_offset(wire, "gaps", -1).offset == END
         offset, seen = 0, []
@@ -76,13 +76,13 @@ def test_following_the_batches_reaches_the_end(gaps: Target) -> None:
 
 @pytest.mark.parametrize("name", ["felice", "confluent-kafka", "aiokafka", "java", "franz-go", "kafkajs"])
 def test_every_client_reads_over_the_gaps(gaps: Target, clients: Clients, name: str) -> None:
-    """49: and stops at nothing."""
+    """49: reading batch after batch never stops before the end."""
     records = clients.get(name).consume(gaps.bootstrap, "gaps", 7)
     assert [row.offset for row in records] == [3, 4, 20, 21, 40, 41, 42]
 
 
 def test_the_next_record_goes_behind_the_end(gaps: Target) -> None:
-    """49, 50: whatever was compacted away."""
+    """49, 50: the end offset is kept if its records were compacted away."""
     with gaps.wire() as wire:
         row = produce(wire, "gaps", build_batch([record(b"v", b"k")]))
     assert (row.error_code, row.base_offset) == (0, END)

@@ -1,4 +1,4 @@
-"""Rules 76-82 in their corners: tiered storage, options without effect, unknown names, defaults of all brokers."""
+"""Corner cases of rules 76-82: tiered storage, options without effect, unknown names, defaults of all brokers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ TIERED = {
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[Target]:
-    """A broker whose configuration nobody else changes."""
+    """A broker whose configuration no other test changes."""
     with Target() as target:
         yield target
 
@@ -112,7 +112,7 @@ def test_enabling_tiered_storage_and_invalid_values_are_refused(wire: Wire, name
 
 
 def test_a_config_that_is_named_twice_in_a_creation_has_its_last_value(wire: Wire) -> None:
-    """76: earlier values are not even looked at, but for null."""
+    """76: only null is refused in earlier values."""
     row = create_with(wire, ("retention.ms", "x"), ("retention.ms", "2"))
     assert row.error_code == 0
     assert [found.value for found in row.configs if found.name == "retention.ms"] == ["2"]
@@ -154,7 +154,7 @@ def test_options_that_kafka_changes_at_run_time_are_accepted_and_shown(
 
 @pytest.mark.parametrize("for_all", [False, True])
 def test_an_unknown_option_is_accepted_and_its_value_is_not_shown(own_wire: Wire, for_all: bool) -> None:
-    """81: it may be a secret of somebody's plugin."""
+    """81: the value could be a secret of a plugin, so it is not shown."""
     resource = ALL_BROKERS if for_all else node_id(own_wire)
     assert alter(own_wire, resource, ("foo.bar", SET, "7"), kind=BROKER).error_code == 0
     wait_until(lambda: broker_row(own_wire, resource, "foo.bar") is not None)
@@ -188,7 +188,7 @@ def test_options_that_kafka_fixes_at_the_start_cannot_be_changed(
 
 
 def test_defaults_of_all_brokers_are_set_shown_and_taken_back(own_wire: Wire) -> None:
-    """81, 82: what `kafka-configs --entity-default` does."""
+    """81, 82: the requests of `kafka-configs --entity-default`."""
     assert describe(own_wire, BROKER, ALL_BROKERS).error_code == 0
     assert alter(own_wire, ALL_BROKERS, ("max.connections", SET, "600"), kind=BROKER).error_code == 0
     wait_until(lambda: broker_row(own_wire, ALL_BROKERS, "max.connections") is not None)
@@ -205,13 +205,13 @@ def test_defaults_of_all_brokers_are_set_shown_and_taken_back(own_wire: Wire) ->
 
 
 def test_doubles_are_printed_as_java_prints_them(wire: Wire) -> None:
-    """78: a tool compares texts."""
+    """78: tools compare texts."""
     row = broker_row(wire, node_id(wire), "log.cleaner.io.max.bytes.per.second")
     assert row.value == "1.7976931348623157E308"
 
 
 def test_several_topics_with_the_same_fault_each_have_their_error(wire: Wire) -> None:
-    """79: and the others are made."""
+    """79: the other topics are created."""
     bad, good = creatable(unique_name("bad")), creatable(unique_name("good"))
     bad.configs = [CreatableTopicConfig(name="retention.ms", value="9" * 30_000)]
     assert errors_of(create(wire, bad, good)) == {bad.name: ErrorCode.INVALID_CONFIG, good.name: 0}
@@ -219,7 +219,7 @@ def test_several_topics_with_the_same_fault_each_have_their_error(wire: Wire) ->
 
 @pytest.mark.felice_only
 def test_consoles_find_addresses_and_the_version(own_broker: Target, own_wire: Wire) -> None:
-    """Kafka shows no advertised.listeners where none are set, and no version of its protocol since 4.0."""
+    """Kafka shows no advertised.listeners if none are set, and has no protocol version option since 4.0."""
     broker = node_id(own_wire)
     addresses = broker_row(own_wire, broker, "advertised.listeners")
     assert (addresses.value, addresses.read_only) == (f"PLAINTEXT://{own_broker.bootstrap}", True)
@@ -234,14 +234,14 @@ def test_consoles_find_addresses_and_the_version(own_broker: Target, own_wire: W
     ["sasl.enabled.mechanisms", "ssl.client.auth", "cordoned.log.dirs", "listener.name.x.ssl.client.auth"],
 )
 def test_options_that_enable_missing_features_are_refused(own_wire: Wire, name: str) -> None:
-    """Kafka takes them."""
+    """Kafka accepts these options."""
     row = alter(own_wire, node_id(own_wire), (name, SET, "PLAIN"), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.felice_only
 def test_an_unknown_option_with_a_long_name_is_refused(own_wire: Wire) -> None:
-    """Kafka stores it."""
+    """Kafka stores such a name."""
     row = alter(own_wire, node_id(own_wire), ("x" * 32_000, SET, "1"), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST
     assert len(row.error_message) < 1000

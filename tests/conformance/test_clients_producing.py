@@ -1,4 +1,4 @@
-"""Acknowledgements, idempotence and sizes through the clients' own settings."""
+"""Acknowledgements, idempotence and record sizes, with the clients' own settings."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ CONFLUENT_FACES = {"confluent-kafka": confluent_kafka, "felice": felice.client}
 
 
 def send_many(module: Any, bootstrap: str, topic: str, **settings: Any) -> list[Any]:
-    """Errors reported for each of COUNT records."""
+    """The errors that the client reported for each of COUNT records."""
     reported: list[Any] = []
     named = {name.replace("_", "."): value for name, value in settings.items()}
     producer = module.Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "batch.size": 2000, **named})
@@ -90,7 +90,7 @@ async def send_with_aiokafka(bootstrap: str, topic: str) -> None:
     "name", ["felice", "confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs"]
 )
 def test_a_record_near_the_limit_travels_and_comes_back(broker: Target, clients: Clients, name: str) -> None:
-    """900 kB, where a megabyte is allowed: larger than any first buffer on the way."""
+    """A record of 900 kB, where a megabyte is allowed, is larger than every first buffer."""
     topic, client = create_topic(broker, unique_name("large")), clients.get(name)
     value = bytes(range(256)) * 3600
     client.produce(broker.bootstrap, topic, [PeerRecord(b"k", value)], "none")
@@ -100,7 +100,7 @@ def test_a_record_near_the_limit_travels_and_comes_back(broker: Target, clients:
 
 @pytest.mark.parametrize("name", CONFLUENT_FACES)
 def test_a_record_over_the_topics_limit_fails_its_delivery_report(broker: Target, name: str) -> None:
-    """MESSAGE_TOO_LARGE reaches the delivery report, and smaller records still go."""
+    """The delivery report has MESSAGE_TOO_LARGE, and smaller records are still sent."""
     module = CONFLUENT_FACES[name]
     topic = create_topic(broker, unique_name("large"), max_message_bytes=10_000)
     reported: list[Any] = []
@@ -113,7 +113,7 @@ def test_a_record_over_the_topics_limit_fails_its_delivery_report(broker: Target
 
 
 def test_many_partitions_are_written_and_read(broker: Target, clients: Clients) -> None:
-    """A hundred partitions in one topic, in one consumer's fetches."""
+    """One fetch of a consumer covers a hundred partitions of a topic."""
     topic = create_topic(broker, unique_name("wide"), partitions=100)
     records = [PeerRecord(b"k", b"%d" % number, partition=number) for number in range(100)]
     clients.get("confluent-kafka").produce(broker.bootstrap, topic, records, "none")

@@ -1,4 +1,4 @@
-"""Every client writes with every codec, every client reads what every other wrote."""
+"""Every client writes with every codec, and every client reads the records of all others."""
 
 import functools
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def written(broker: Target, clients: Clients) -> Write:
 
 
 def comparable(records: list[PeerRecord], reader: str) -> dict[int, list[tuple[object, ...]]]:
-    """What must be equal, by partition in order; kcat prints no difference between empty and absent headers."""
+    """What must be equal, by partition and in order; kcat prints empty and absent headers alike."""
     seen: dict[int, list[tuple[object, ...]]] = {}
     for record in records:
         headers = tuple(

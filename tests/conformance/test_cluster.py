@@ -1,4 +1,6 @@
-"""A cluster of three under Kafka's own tools and real clients: replicas move, leaders return, brokers come and go."""
+"""A cluster of three with Kafka's own tools and real clients: replicas are reassigned, leaders fail back, brokers
+restart.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
 
 @pytest.mark.parametrize("keeps_a_replica", [True, False])
 def test_the_former_leader_answers_not_leader_or_follower(cluster: Cluster, keeps_a_replica: bool) -> None:
-    """34: not UNKNOWN_TOPIC_OR_PARTITION, which is for topics that are not there; old versions and new."""
+    """34: not UNKNOWN_TOPIC_OR_PARTITION, which means that the topic does not exist; in old and new versions."""
     topic, old, _ = moved_topic(cluster, keeps_a_replica)
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
     with wire_to(cluster, old) as wire:
@@ -130,7 +132,7 @@ def hint(response: Any, row: Any) -> tuple[int, int, list[tuple[int, str, int]]]
 
 
 def moved_topic(cluster: Cluster, keeps_a_replica: bool) -> tuple[str, int, int]:
-    """A topic, the broker that led it, and the one that leads it now."""
+    """A reassigned topic, its former leader and its present leader."""
     topic = unique_name("moved")
     cluster.create_topic(topic, 1, 1)
     old = cluster.leader(topic)
@@ -145,7 +147,9 @@ def moved_topic(cluster: Cluster, keeps_a_replica: bool) -> tuple[str, int, int]
 
 
 def test_brokers_restart_one_by_one_without_a_failed_request(cluster: Cluster) -> None:
-    """A rolling restart under acks=all: each broker gives its leaderships away, and catches up before the next."""
+    """A rolling restart under acks=all: each broker hands over its leaderships first, and catches up before the next
+    stops.
+    """
     cluster.create_topic("rolling", 6, 3, {"min.insync.replicas": "2"})
     failures: list[str] = []
     delivered: list[int] = []

@@ -1,4 +1,4 @@
-"""A cluster of three from the command line: its state, moves of replicas, elections, and what is said of mistakes."""
+"""A cluster of three from the command line: status, reassignments, elections, and errors of the user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def whole(cluster: Cluster) -> Iterator[None]:
-    """Whatever a test stops runs again after it."""
+    """Starts the brokers again that a test stopped."""
     yield
     for broker_id in (1, 2, 3):
         cluster.start_broker(broker_id)
@@ -67,7 +67,7 @@ def kafka(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def theirs(main_class: str, cluster: Cluster, *words: str) -> list[str]:
-    """What the original tool prints, where it succeeds."""
+    """Returns what the original tool prints, if it succeeds."""
     done = run_tool(main_class, "--bootstrap-server", cluster.bootstrap, *words)
     return done.stdout.rstrip("\n").splitlines()
 
@@ -95,7 +95,7 @@ def replicas_of(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, 
 
 
 def throttles(felice: Run, topic: str) -> dict[str, Any]:
-    """Everything that a throttle sets, on the topic and on brokers."""
+    """Every option that a throttle sets, on topics and on brokers."""
     found = {}
     for kind, names in (("topics", [topic]), ("brokers", ["1", "2", "3"])):
         for name in names:
@@ -150,7 +150,7 @@ def test_a_dead_broker_that_is_still_registered_fails_the_check(
 
 @contextmanager
 def unreachable(cluster: Cluster, broker_id: int) -> Iterator[int]:
-    """Nobody can connect to the broker, which keeps its session; yields its port."""
+    """Makes the broker unreachable while its session stays alive; yields its port."""
     running = cluster._running
     [listener] = running.cluster.brokers[broker_id].listeners
     port = listener.port

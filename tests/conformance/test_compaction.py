@@ -1,4 +1,4 @@
-"""The cleaner in a running broker, seen by confluent-kafka and by Felice's own client."""
+"""The cleaner in a running broker, observed by confluent-kafka and by Felice's own client."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 
 def on_loop(broker: EmbeddedBroker, act: Callable[[], Any]) -> Any:
-    """Runs `act` where the broker's state lives."""
+    """Runs `act` on the broker's event loop."""
 
     async def run() -> Any:
         return act()
@@ -78,7 +78,7 @@ def roll(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def clean(broker: EmbeddedBroker, topic: str) -> None:
-    """Closes the segment and waits until the cleaner has been through all that was written before."""
+    """Closes the segment, and waits until the cleaner has processed everything before it."""
     status, log = broker.broker.cleaner.status, log_of(broker, topic)
     roll(broker, topic)
     end_offset, directory = log.log_end_offset, broker.broker.directories[0]
@@ -88,7 +88,7 @@ def clean(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:
-    """Everything from `offset` to the end, by the position, not by the number of messages."""
+    """Reads from `offset` to the end; the position decides, not the number of messages."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "check.crcs": True})
     end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
     consumer.assign([TopicPartition(topic, 0, offset)])

@@ -1,5 +1,5 @@
-"""Coordinators go with the leaders of their partitions: what groups and transactions have survives brokers that die,
-stop, and hand their partitions on, under real clients.
+"""Coordinators move with the leaders of their partitions: groups and transactions of real clients survive brokers that
+die, stop, or hand partitions over.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def coordinator_of(cluster: Cluster, group: str) -> int:
 
 
 class Member:
-    """A consumer on a thread: what it got, and how often it got other partitions."""
+    """A consumer on a thread: the records that it got, and how often its assignment changed."""
 
     def __init__(self, cluster: Cluster, topic: str, group: str) -> None:
         self._consumer = confluent_kafka.Consumer(
@@ -175,7 +175,7 @@ def test_the_internal_topics_have_three_replicas_of_which_two_must_be_in_sync(cl
 def test_a_group_keeps_its_member_and_offsets_when_its_coordinator_dies(
     cluster: Cluster, end: Callable[[Cluster, int], None]
 ) -> None:
-    """No rebalance: the member's session goes on at the new coordinator."""
+    """There is no rebalance: the member's session continues at the new coordinator."""
     topic, group = new_topic(cluster), unique_name("group")
     produce(cluster, topic, range(10))
     with member_of(cluster, topic, group) as member:
@@ -208,7 +208,7 @@ def test_a_group_goes_on_while_its_partition_of_the_offsets_moves(cluster: Clust
 
 
 class Undertaker:
-    """Kills a broker at random, whoever it is, and brings it back after a while."""
+    """Kills a random broker and starts it again after a while."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster
@@ -225,7 +225,7 @@ class Undertaker:
         self._returning.append(returning)
 
     def finish(self) -> None:
-        """Everybody is back."""
+        """Waits until all brokers are back."""
         while self._returning:
             self._returning.pop().join()
 
@@ -233,7 +233,7 @@ class Undertaker:
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("client", ["confluent-kafka", "java", "aiokafka", "felice"])
 def test_copies_are_exact_while_brokers_die_at_random(cluster: Cluster, client: str) -> None:
-    """librdkafka and aiokafka speak transaction V1, Java V2; offsets are committed within the transactions."""
+    """librdkafka and aiokafka use transaction V1, Java V2; offsets are committed in the transactions."""
     undertaker = Undertaker(cluster, zlib.crc32(client.encode()))
     plan = replace(QUICK, records=1500, kills=1, stops=0, broker_kills=3)
 

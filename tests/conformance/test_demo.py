@@ -1,4 +1,4 @@
-"""`felice demo` as a whole, run as its user runs it."""
+"""`felice demo`, run as a user runs it."""
 
 import json
 import os

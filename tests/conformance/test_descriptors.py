@@ -1,4 +1,4 @@
-"""A broker that runs short of descriptors: who waits, what is logged, and what comes back without a restart."""
+"""A broker without free file descriptors: which clients wait, what is logged, what recovers without a restart."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SEGMENT_BYTES = 1_048_576
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory, clients: Clients) -> Iterator[Path]:
-    """The directory of a broker that was given every kind of batch, and stopped cleanly."""
+    """The directory of a broker that received every kind of batch and was stopped cleanly."""
     java.require_java()
     with Target({"log.index.interval.bytes": "4096"}) as broker:
         many_segments(broker)
@@ -71,7 +71,7 @@ def dump(files: list[Path], *options: str) -> str:
 
 
 def complaints_of(output: str) -> list[str]:
-    """Lines that name something wrong, apart from the names of the files themselves."""
+    """Output lines that report a problem, except for lines with the names of the files."""
     return [row for row in output.splitlines() if not row.startswith("Dumping") and COMPLAINTS.search(row)]
 
 
@@ -117,7 +117,7 @@ def test_committed_offsets_and_groups_are_decoded(log_dir: Path) -> None:
 
 
 def test_the_tool_reports_a_damaged_segment(log_dir: Path, tmp_path: Path) -> None:
-    """A segment with one byte turned is not found valid: the tests above could fail."""
+    """The tool does not accept a segment with one changed byte, so the tests above can fail."""
     damaged = tmp_path / "damaged-0"
     shutil.copytree(log_dir / "codecs-0", damaged)
     (segment,) = damaged.glob("*.log")

@@ -1,4 +1,4 @@
-"""Eleven ways in which a compatible broker failed people, as its makers published them: each by the client that met it.
+"""Eleven published failures of another compatible broker, each reproduced with the client that met it.
 
 What the rules are in full stands in the tests beside these (`test_behaviours_*`): here is what a user would see.
 """
@@ -53,7 +53,7 @@ def topic(broker: Target) -> str:
 
 
 def produce_one_batch(broker: Target, topic: str, values: list[bytes]) -> None:
-    """One second between any two timestamps."""
+    """Records with one second between any two timestamps."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 500})
     for number, value in enumerate(values):
         producer.produce(topic, value, timestamp=START_MS + 1000 * number)
@@ -73,7 +73,7 @@ def consumer_of(broker: Target, package: Any = confluent_kafka, isolation: str =
 
 
 def values_from(consumer: Any, topic: str, offset: int, package: Any = confluent_kafka) -> list[bytes]:
-    """What is in partition 0 from that offset to the end."""
+    """The records of partition 0 from that offset to the end."""
     consumer.assign([package.TopicPartition(topic, 0, offset)])
     found: list[bytes] = []
     while True:
@@ -160,7 +160,7 @@ def test_6_the_timeout_of_transactions_is_bounded(broker: Target, wire: Wire) ->
 
 
 def outcome_of(producer: Producer, topic: str, value: bytes, key: bytes | None = None) -> int | None:
-    """The error's code, or None."""
+    """The code of the error, or None."""
     outcomes: list[Any] = []
     producer.produce(topic, value, key, on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(WAIT_S) == 0
@@ -182,7 +182,7 @@ def test_7_max_message_bytes_is_the_topics_and_may_change(broker: Target, wire: 
 
 
 class RestlessMember:
-    """Joins, takes its assignment, and joins again whenever the group asks for it: as a client does, and no more."""
+    """Joins, takes its assignment, and joins again when the group rebalances, as clients do."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self._member = Member(wire, group)
@@ -214,14 +214,14 @@ class RestlessMember:
             time.sleep(0.02)
 
     def _heed(self, error: int) -> bool:
-        """Whether all is well; that the group rebalances is no error."""
+        """Whether the member may go on; a rebalance is no error."""
         if error not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.errors.append(error)
         return error == ErrorCode.NONE
 
 
 def test_8_members_that_come_and_go_at_once_stay_known(wire: Wire, connect: Callable[[], Wire]) -> None:
-    """No member that did as it was told hears UNKNOWN_MEMBER_ID, or of a generation that it was not told of."""
+    """No correct member gets UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION."""
     group = unique_name("restless")
     find_coordinator(wire, group)
     members = []
@@ -252,7 +252,7 @@ def are_together(wire: Wire, group: str, members: list[RestlessMember]) -> bool:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_9_aborted_records_never_reach_a_committed_reader(broker: Target, topic: str, package: Any) -> None:
-    """Wherever it begins: also within what was aborted, and after its beginning."""
+    """At every start offset, also within and after aborted records."""
     options = {"transactional.id": unique_name("id"), "linger.ms": 0}
     producer = Producer({"bootstrap.servers": broker.bootstrap, **options})
     producer.init_transactions(WAIT_S)

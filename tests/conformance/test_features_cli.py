@@ -87,7 +87,7 @@ WORDS = [
 
 @pytest.mark.timeout(120)
 def test_kafka_features_prints_what_kafkas_own_prints(broker: EmbeddedBroker, kafka: Run) -> None:
-    """What went wrong in sum goes to standard error, as a line of ours."""
+    """A failure of the whole request goes to standard error, as a line of Felice."""
     require_java()
     for words in WORDS:
         theirs = run_tool(TOOL, "--bootstrap-server", broker.bootstrap, *words, check=False)

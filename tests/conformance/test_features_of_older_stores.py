@@ -1,4 +1,4 @@
-"""A store that was made before features were kept, and one of a cluster that is beyond this broker."""
+"""Metadata stores of versions without features, and of a cluster with a level that this broker does not support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from felice.server.startup import StartupError
 
 
 def edit_store(data_dir: Path, features: bytes | None) -> None:
-    """As the store is with these features; None takes the node away."""
+    """Writes these features into the store; None removes the node."""
 
     async def edit() -> None:
         store = EmbeddedStore.open(Environment.system().disk, data_dir / "metadata")

@@ -1,4 +1,4 @@
-"""First light: an unmodified client produces to a broker, and reads what it produced."""
+"""An unmodified client produces to a broker, and reads its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real consumers in real groups: they share partitions, hand them over, keep their place, and come back."""
+"""Real consumers in groups: they share partitions, hand them over, keep their positions, and restart."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def consumers(broker: Target) -> Iterator[Callable[..., Consumer]]:
 
 
 def poll_until(holds: Callable[[], bool], *consumers: Consumer) -> list[bytes]:
-    """Poll all consumers in turn until something holds; what they read meanwhile."""
+    """Polls all consumers in turn until `holds` is true; returns what they read meanwhile."""
     values = []
     deadline = time.monotonic() + TIMEOUT_S
     while not holds():
@@ -75,7 +75,7 @@ def held(consumer: Consumer) -> set[int]:
 
 
 def shares(*consumers: Consumer) -> Callable[[], bool]:
-    """Whether the consumers hold all partitions, evenly and each once."""
+    """Whether the consumers share all partitions evenly, each partition once."""
 
     def holds() -> bool:
         sets = [held(consumer) for consumer in consumers]
@@ -97,7 +97,7 @@ def test_three_consumers_come_and_go(consumers: Callable[..., Consumer], topic: 
 
 
 def test_cooperative_members_keep_what_they_can(consumers: Callable[..., Consumer], topic: str) -> None:
-    """KIP-429: a partition that stays is never taken away in between."""
+    """KIP-429: a partition that a member keeps is never revoked."""
     group = unique_name("group")
     first, second = (consumers(group, partition_assignment_strategy="cooperative-sticky") for _ in range(2))
     revoked: list[int] = []
@@ -126,7 +126,7 @@ def test_members_read_on_where_the_group_left_off(consumers: Callable[..., Consu
 def test_a_static_member_comes_back_to_its_partitions(
     consumers: Callable[..., Consumer], topic: str, broker: Target
 ) -> None:
-    """65: no rebalance, as long as it is back before its session ends."""
+    """65: no rebalance if the member is back before its session ends."""
     group = unique_name("group")
     first = consumers(group, group_instance_id="one", session_timeout_ms=20_000)
     second = consumers(group, group_instance_id="two", session_timeout_ms=20_000)
@@ -143,10 +143,7 @@ def test_a_static_member_comes_back_to_its_partitions(
 
 
 def test_clients_of_three_kinds_share_a_group(broker: Target, topic: str) -> None:
-    """Each leads or follows as it happens; all speak `range`, and each polls on a thread of its own.
-
-    A client that joins waits for the others, and they rejoin only while they are polled.
-    """
+    """Members lead or follow as it happens; all use `range`, and each is polled on its own thread."""
     group = unique_name("group")
     kinds = ("confluent-kafka", "kafka-python", "aiokafka")
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Every bad group call has its error: the rows of Kafka's error table, one by one."""
+"""Every wrong group request has its error: the rows of Kafka's error table."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_unknown_member_id(wire: Wire, group: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"protocol_type": ""}, {"protocols": ()}])
 def test_no_protocol_at_all_is_inconsistent(wire: Wire, group: str, fields: dict[str, Any]) -> None:
-    """66: also for an empty type or list."""
+    """66: also for an empty type or an empty list of protocols."""
     assert Member(wire, group, **fields).join(3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -101,7 +101,7 @@ def test_another_protocol_than_the_groups_is_inconsistent(
 
 @pytest.mark.parametrize("version", range(10))
 def test_the_member_id_is_required_from_version_4(wire: Wire, group: str, version: int) -> None:
-    """61: only with an empty id and no instance id."""
+    """61: only with an empty id and without an instance id."""
     member = Member(wire, group)
     answer = wire.ask(member.join_request(), version)
     assert answer.member_id
@@ -262,7 +262,7 @@ def test_commits_wait_while_the_assignment_is_awaited(wire: Wire, group: str, to
 def test_commits_are_accepted_while_members_are_awaited(
     wire: Wire, connect: Connect, group: str, topic: str
 ) -> None:
-    """72: a consumer commits what it did before it gives its partitions up."""
+    """72: a consumer commits before it gives its partitions up."""
     member = stable_member(wire, group)
     Member(connect(), group).send_join(3)
     while member.heartbeat() == ErrorCode.NONE:
@@ -322,7 +322,7 @@ def test_there_is_no_coordinator_of_an_unknown_type(wire: Wire, group: str, vers
 
 
 def test_requests_decode_in_every_version(wire: Wire, group: str) -> None:
-    """8: all group APIs, from the first version that clients cap at."""
+    """8: all group APIs are offered, from the first version to which clients limit themselves."""
     for version in range(5):
         asked = HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
         assert wire.ask(asked, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""Groups over the wire when everything goes right: rebalances, offsets in every form of the call, listings."""
+"""Correct group requests: rebalances, offsets in every form of the request, lists."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_find_coordinator_creates_the_internal_topic() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_two_members_share_a_generation(wire: Wire, connect: Connect, group: str, version: int) -> None:
-    """The leader hears of all members and their metadata, the follower of nobody's."""
+    """The leader gets all members with their metadata, a follower gets none."""
     leader = Member(wire, group, protocol_type="own", protocols=(("range", b"of the leader"),))
     assert leader.join(version).leader == leader.member_id
     leader.sync({leader.member_id: b"all"})
@@ -126,7 +126,7 @@ def test_members_that_the_leader_forgets_get_an_empty_assignment(wire: Wire, gro
 
 
 def test_leaving_ends_the_join_phase_at_once(wire: Wire, connect: Connect, group: str) -> None:
-    """63: the one who is awaited goes."""
+    """63: the member that the group waits for leaves."""
     member = stable_member(wire, group)
     newcomer = Member(connect(), group)
     newcomer.send_join(3)
@@ -136,7 +136,7 @@ def test_leaving_ends_the_join_phase_at_once(wire: Wire, connect: Connect, group
 
 
 def test_a_lost_connection_removes_no_member(wire: Wire, connect: Connect, group: str) -> None:
-    """64: only the session timeout or LeaveGroup does."""
+    """64: only the session timeout or LeaveGroup removes a member."""
     other = connect()
     member = stable_member(other, group)
     other.close()
@@ -188,7 +188,9 @@ def test_a_static_follower_comes_back_without_a_rebalance(
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_static_leader_comes_back_and_does_not_assign(wire: Wire, group: str, version: int) -> None:
-    """KIP-814: version 9 says so, before that it is told of its old id as the leader."""
+    """KIP-814: in version 9 the response tells the leader to skip its assignment; in earlier versions it names the old
+    leader id.
+    """
     old = stable_member(wire, group, instance_id="a", assignment=b"mine")
     new = Member(wire, group, instance_id="a")
     joined = new.join(version)
@@ -213,7 +215,7 @@ def test_commit_in_every_version(wire: Wire, group: str, topic: str, version: in
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_fetch_in_every_version(wire: Wire, group: str, topic: str, version: int) -> None:
-    """70: the leader epoch is stored and given back in every form that has one."""
+    """70: the leader epoch is stored, and returned in every version that has the field."""
     assert commit(wire, topic, 7, group_id=group, leader_epoch=3, metadata="note") == ErrorCode.NONE
     if version < 8:
         answer = fetch_single(wire, group, {topic: [0, 1]}, version)
@@ -228,7 +230,7 @@ def test_fetch_in_every_version(wire: Wire, group: str, topic: str, version: int
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_null_topics_are_all_that_is_committed(wire: Wire, group: str, topic: str, version: int) -> None:
-    """68: and an empty list is nothing."""
+    """68: an empty list returns nothing."""
     commit(wire, topic, 7, group_id=group)
     ask = fetch_single if version < 8 else fetch_group
     everything = ask(wire, group, None, version).topics
@@ -237,7 +239,7 @@ def test_null_topics_are_all_that_is_committed(wire: Wire, group: str, topic: st
 
 
 def test_topics_by_id(wire: Wire, group: str, topic: str) -> None:
-    """From version 10 of both; an id that is unknown is an error of each partition."""
+    """From version 10 of both; an unknown id is an error of each partition."""
     topic_id = metadata_of(wire, topic).topic_id
     unknown_id = topic_id.__class__(int=topic_id.int ^ 1)
     rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=9, committed_metadata="")]
@@ -268,7 +270,7 @@ def test_several_groups_in_one_fetch(wire: Wire, topic: str, version: int) -> No
 
 
 def test_a_group_without_commits_is_no_error(wire: Wire, group: str) -> None:
-    """69: not even for a topic that does not exist."""
+    """69: also for a topic that does not exist."""
     missing = unique_name("no-topic")
     row = fetch_group(wire, group, {missing: [0]}).topics[0].partitions[0]
     assert (row.committed_offset, row.committed_leader_epoch, row.error_code) == (-1, -1, ErrorCode.NONE)
@@ -351,7 +353,7 @@ def test_an_empty_group_can_be_deleted(wire: Wire, group: str, topic: str) -> No
 
 
 def test_members_survive_a_restart_of_their_coordinator() -> None:
-    """The generation, the assignment and the sessions go on as if nothing had been."""
+    """The generation, the assignment and the sessions are the same after the restart."""
     with Target() as own:
         topic = create_topic(own, unique_name("t"))
         with own.wire() as wire:

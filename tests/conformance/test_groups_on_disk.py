@@ -1,4 +1,4 @@
-"""What groups leave on disk, read by Kafka's own tool."""
+"""Kafka's own tool reads the files that groups leave on disk."""
 
 from __future__ import annotations
 

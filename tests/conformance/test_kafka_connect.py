@@ -1,4 +1,4 @@
-"""Kafka Connect from Maven, standalone and distributed: lines of a file through a topic into another file."""
+"""Kafka Connect from Maven, standalone and distributed, copies a file line by line through a topic."""
 
 from __future__ import annotations
 

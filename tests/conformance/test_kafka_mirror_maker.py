@@ -1,4 +1,6 @@
-"""MirrorMaker 2 from Maven between two brokers: topics, records, heartbeats, checkpoints, a group that moves over."""
+"""MirrorMaker 2 from Maven between two brokers: topics, records, heartbeats, checkpoints, and a group that changes
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def group_consumer(broker: Target, group: str) -> Consumer:
 
 
 def consume_some(broker: Target, group: str, topic: str, count: int) -> list[bytes]:
-    """Joins, takes so many (or what comes), commits and leaves."""
+    """Joins, reads this many records (or those that exist), commits and leaves."""
     consumer = group_consumer(broker, group)
     consumer.subscribe([topic])
     found: list[bytes] = []

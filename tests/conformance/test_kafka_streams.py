@@ -1,4 +1,6 @@
-"""Kafka Streams from Maven: word count over repartition and changelog topics, its state restored, and exactly once."""
+"""Kafka Streams from Maven counts words over repartition and changelog topics, restores its state, and counts exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 class Count:
-    """The program's topics, the words that were sent, and the counts that came out."""
+    """The topics of the program, the words that were sent, and the counts that were written."""
 
     def __init__(self, broker: Target, directory: Path, guarantee: str) -> None:
         self._broker, self._guarantee = broker, guarantee
@@ -113,7 +115,7 @@ def test_word_count_is_right_and_comes_back_from_its_changelog(broker: Target, t
 def test_an_exactly_once_application_that_is_killed_counts_every_word_once(
     broker: Target, tmp_path: Path
 ) -> None:
-    """Every change of a count is written: so each word must have been given 1, 2, 3 ... n, each once, in order."""
+    """Every change of a count is written, so each word must have the counts 1, 2, 3 ... n, each once, in order."""
     count = Count(broker, tmp_path, "exactly_once_v2")
     dice = random.Random(2)
     for life in range(3):

@@ -1,4 +1,4 @@
-"""Log directories as administrators see them: what they hold, and replicas that move from one to another (KIP-113)."""
+"""Log directories as administrators see them: their contents, and replicas that move between them (KIP-113)."""
 
 import subprocess
 import time

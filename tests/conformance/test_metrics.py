@@ -1,4 +1,4 @@
-"""What brokers of a cluster say of themselves in numbers, while one dies, returns, and loses its session."""
+"""The metrics of brokers of a cluster while one of them dies, restarts, and loses its session."""
 
 from __future__ import annotations
 

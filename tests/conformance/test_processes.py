@@ -1,4 +1,4 @@
-"""`felice start --processes`: brokers as processes around the store that their parent keeps."""
+"""`felice start --processes`: brokers as processes, and the metadata store in their parent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Group:
 
 
 def children_of(parent: int) -> dict[str, int]:
-    """Child processes by the node id that stands in their command."""
+    """The ids of the child processes, by the node id in their command."""
     found = {}
     for entry in Path("/proc").iterdir():
         try:
@@ -104,7 +104,7 @@ def create(group: Group, topic: str, partitions: int = 3) -> None:
 
 
 def send(group: Group, topic: str, first: int, count: int) -> None:
-    """Records that `read_all` understands, all acknowledged."""
+    """Produces records that `read_all` understands; all are acknowledged."""
     producer = Producer({"bootstrap.servers": group.bootstrap, "enable.idempotence": True, "linger.ms": 5})
     failures: list[Any] = []
     for number in range(first, first + count):

@@ -34,7 +34,7 @@ def address(broker: EmbeddedBroker) -> str:
 
 
 class Application:
-    """A producer and a consumer in a group, a little of each whenever the test asks."""
+    """A producer and a consumer in a group, which send a little of each kind when the test asks for it."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         bootstrap = {"bootstrap.servers": broker.bootstrap}

@@ -1,4 +1,4 @@
-"""Three brokers and real clients: what was acknowledged survives, and every replica holds the same bytes."""
+"""Three brokers and real clients: acknowledged records survive, and all replicas have the same bytes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def stored(partition: Partition, end_offset: int) -> bytes:
 
 
 def assert_alike(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> None:
-    """Every replica has the leader's bytes, all of them."""
+    """Waits until every replica has the bytes of the leader."""
     brokers = cluster.cluster.brokers
 
     def are_level() -> bool:
@@ -121,7 +121,7 @@ def test_acknowledged_records_are_on_every_replica(cluster: EmbeddedCluster) -> 
 
 
 class Writer(threading.Thread):
-    """Produces numbers one after the other, and remembers which were acknowledged."""
+    """Produces consecutive numbers, and remembers which were acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str, **options: object) -> None:
         super().__init__()
@@ -233,7 +233,9 @@ def test_a_consumer_sees_no_gap_while_leaders_change(cluster: EmbeddedCluster) -
 
 
 def test_transactions_span_brokers(cluster: EmbeddedCluster) -> None:
-    """The coordinator, and the leaders of two partitions, are three brokers: markers and questions go between them."""
+    """The coordinator and the leaders of two partitions are three brokers, so markers and AddPartitionsToTxn go between
+    them.
+    """
     topic = create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
     for index in range(4):
         producer = confluent_kafka.Producer(
@@ -320,7 +322,7 @@ def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> No
 
 
 def test_a_failed_disk_of_the_last_isr_member_allows_an_unclean_election(tmp_path: Path) -> None:
-    """To a broker that is alive, or comes back later; what is not allowed to be led by others waits for the disk."""
+    """To a live broker, or to one that returns later; without unclean elections the partition waits for the disk."""
     unclean = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
     with EmbeddedCluster(tmp_path / "data", 3, properties=SETTINGS) as cluster:
         prefers_to_go_on = create(cluster, "t", (1, 2), **unclean)

@@ -1,4 +1,6 @@
-"""One program, by its master alone: this machine's Connect server, and a cluster of a master and two workers."""
+"""One program that runs unchanged with another master: on a Connect server, and on a cluster of a master and two
+workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A stream that runs on while its topics change: partitions, topics, transactions; nothing twice, losses as told."""
+"""A stream runs while its topics change: partitions, topics, transactions.
+
+Nothing is read twice, and losses are reported.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Stream:
         self.read += [bytes(row["value"]).decode() for row in batch.collect()]
 
     def expect(self, *values: str) -> None:
-        """Just these are read, each once."""
+        """Exactly these values are read, each once."""
         expected = sorted(values)
         wait_until(lambda: len(self.read) >= len(expected) or not self.query.isActive, PATIENCE_S)
         assert sorted(self.read) == expected, self.query.exception()

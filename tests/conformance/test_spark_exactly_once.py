@@ -1,4 +1,6 @@
-"""Spark's exactly-once sink: killed at random it leaves one copy, and what it writes is seen whole or not at all."""
+"""Spark's exactly-once sink leaves one copy when processes are killed at random, and each batch is visible as a whole
+or not at all.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_the_check_reports_what_is_wrong_with_a_copy(broker: Target, monkeypatch
 
 
 class Query:
-    """A query's writes without Spark: tasks write, drivers commit, each as often as a test wants."""
+    """The writes of a query without Spark: tasks write and drivers commit, as often as a test wants."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.options = SinkOptions.parse({"kafka.bootstrap.servers": bootstrap, "topic": topic})
@@ -158,7 +160,7 @@ def test_the_open_transaction_of_a_speculative_attempt_is_aborted(query: Query, 
 
 
 def test_a_task_of_a_stage_that_runs_again_does_not_abort_what_the_first_wrote(query: Query) -> None:
-    """Spark numbers the attempts of such a stage from 0 again."""
+    """Spark numbers the attempts of a repeated stage from 0 again."""
     first = query.write(0, ["1"], ["2"])
     query.write(0, ["1"])
     query.commit(first)
@@ -167,7 +169,7 @@ def test_a_task_of_a_stage_that_runs_again_does_not_abort_what_the_first_wrote(q
 
 
 def test_a_write_that_is_retried_within_a_batch_is_written_once(query: Query) -> None:
-    """As in `foreachBatch`: the first write was decided, and failed while it was committed."""
+    """As in `foreachBatch`: the first write was decided, and failed during its commit."""
     first = query.write(0, ["1"], ["2"])
     ledger = query.ledger()
     ledger.take_over()
@@ -180,7 +182,7 @@ def test_a_write_that_is_retried_within_a_batch_is_written_once(query: Query) ->
 
 
 def test_a_late_task_cannot_change_the_outcome_of_a_decision(query: Query) -> None:
-    """It begins after the commit, and is aborted: a replay must not take the commit for aborted."""
+    """The late transaction is aborted after the commit: a replay must not mistake the commit for an abort."""
     query.commit(query.write(0, ["1"]))
     late = query.write(0, ["1"])
     query.ledger().abort(prepared(late))

@@ -1,4 +1,4 @@
-"""A streaming query lives through a restart of the broker it reads."""
+"""A streaming query survives a restart of the broker that it reads."""
 
 import time
 from pathlib import Path

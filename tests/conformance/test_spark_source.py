@@ -1,4 +1,4 @@
-"""Topics through Spark and back by `format("felice")`, with other clients at the far end."""
+"""Topics through `format("felice")` into Spark and back, with other clients at both ends."""
 
 import datetime
 import json
@@ -63,7 +63,7 @@ def write(broker: Target) -> Callable[..., None]:
 
 
 def produce(broker: Target, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
-    """Records valued by their number, a second apart, by librdkafka."""
+    """Produces records with librdkafka: the value is their number, and timestamps are a second apart."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(first, first + count):
         producer.produce(
@@ -93,7 +93,7 @@ def consume(broker: Target, topic: str, count: int) -> list[Any]:
 
 
 def open_transactions(broker: Target, query_id: str) -> list[str]:
-    """Of this query: other tests leave transactions open on the same broker."""
+    """Open transactions of this query only: other tests leave some open on the same broker."""
     with BlockingClient(broker.bootstrap) as client:
         return BlockingCoordinators(client).list_open(f"felice-spark-{query_id}")
 
@@ -103,7 +103,7 @@ def values(frame: Any) -> list[int]:
 
 
 def run_now(frame: Any, checkpoint: Path, collect: list[Any], **trigger: Any) -> Any:
-    """Run a streaming query over what there is; each batch's rows are added to `collect`."""
+    """Runs a streaming query over the existing records; the rows of each batch are added to `collect`."""
     query = (
         frame.writeStream.foreachBatch(lambda batch, _: collect.append(batch.collect()))
         .option("checkpointLocation", str(checkpoint))

@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md run as they stand."""
+"""Runs the examples of docs/testing.md unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's clients feel the faults that `felice.testing` injects, and nothing else."""
+"""Other clients meet exactly the faults that `felice.testing` injects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 
 class Reports:
-    """What became of each record that a producer was given."""
+    """The result of each record that a producer was given."""
 
     def __init__(self) -> None:
         self.errors: list[Any] = []

@@ -218,7 +218,7 @@ def test_a_user_error_of_kafka_transactions_is_one_line(
 
 
 def _ageless(table: str) -> list[list[str]]:
-    """The cells of a table, with how long a transaction takes left out: time passes between the tools."""
+    """The cells of a table without the duration of transactions, which grows between two calls."""
     lines = [line.split("\t") for line in table.splitlines()]
     titles = [cell.strip() for cell in lines[0]]
     if "TransactionDurationMs" in titles:
@@ -244,7 +244,7 @@ def test_versions_are_shown_with_the_brokers_that_offer_them(felice: Run) -> Non
 def test_kafka_broker_api_versions_prints_what_kafkas_own_prints(
     broker: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """But for the APIs that the original knows and neither our client nor the broker does."""
+    """Without the APIs that the original tool knows, and neither our client nor the broker."""
     require_java()
     where = ("--bootstrap-server", broker.bootstrap)
     theirs = run_tool(API_VERSIONS, *where).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Transactions through other people's clients: what one commits all see, what one aborts nobody does."""
+"""Transactions of other clients: all clients see what one commits, and none sees what one aborts."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def aiokafka_reads(bootstrap: str, topic: str, isolation: str, count: int) -> li
 
 
 def read(count: int, poll: Callable[[], list[bytes]]) -> list[str]:
-    """Until nothing came for a while after what is awaited: what comes too much is to be seen, too."""
+    """Reads until the expected records and then nothing for a while have come, so that it notices surplus records."""
     found: list[bytes] = []
     deadline = time.monotonic() + TIMEOUT_S
     quiet = 0

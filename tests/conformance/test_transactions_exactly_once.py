@@ -1,4 +1,6 @@
-"""Consume, process, produce, commit offsets in one transaction: killed at random, it leaves one copy of everything."""
+"""Consume, produce and commit offsets in one transaction: it leaves one copy of everything when processes are killed at
+random.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transactions leave on disk, read by Kafka's own tool; and Kafka's tool for transactions."""
+"""Kafka's own tools read the files of transactions."""
 
 from __future__ import annotations
 

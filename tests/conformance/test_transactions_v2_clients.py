@@ -1,4 +1,6 @@
-"""Which flow of transactions other people's clients choose, seen by what arrives; and exactly-once copies in each."""
+"""The transaction version that other clients choose, observed in their requests, and exactly-once copies in each
+version.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.felice_only
 
 
 class Witness(Handlers):
-    """The broker's handlers, and the versions in which transactional requests came, by API."""
+    """The broker's handlers, and the versions of the transactional requests that arrived, by API."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +70,7 @@ def new_topic(broker: EmbeddedBroker) -> str:
 
 
 def copy(broker: EmbeddedBroker, kills: int) -> None:
-    """Exactly once by Java, with a copier that is killed so often."""
+    """Java copies exactly once while the copier is killed often."""
     copy_exactly_once("java", broker.bootstrap, replace(QUICK, kills=kills), seed=30)
 
 

@@ -1,4 +1,4 @@
-"""A broker whose metadata real ZooKeeper keeps: what clients and operators see, and what it says when it cannot."""
+"""A broker with its metadata in real ZooKeeper: what clients and operators see, and its errors without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(connect: str) -> Iterator[KazooClient]:
-    """Another's eyes: kazoo alone, knowing nothing of chroots or layouts of ours."""
+    """A view with kazoo alone, which does not know the chroot or the layout."""
     client = KazooClient(connect)
     client.start()
     yield client
@@ -89,7 +89,7 @@ def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[str]:
 
 
 def shape(value: Any) -> Any:
-    """A value's structure: its keys in order and its types, with what differs between clusters left out."""
+    """The structure of a value: its keys in order with their types, without what differs between clusters."""
     if isinstance(value, dict):
         return {name: shape(inner) for name, inner in value.items()}
     return type(value).__name__ if not isinstance(value, list) else [shape(inner) for inner in value]
@@ -226,7 +226,7 @@ def test_a_broker_that_loses_its_ensemble_stops_leading_in_time_and_leads_again_
 
 
 def refuses(broker: EmbeddedBroker, topic: str) -> bool:
-    """Whether a client is told that this broker does not lead."""
+    """Whether a client gets NOT_LEADER_OR_FOLLOWER from this broker."""
     asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     with Wire(broker.bootstrap) as wire:
         answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]))

@@ -1,4 +1,4 @@
-"""`felice zookeeper`: an ensemble from a command, watched over while it runs, and looked into."""
+"""`felice zookeeper`: starts an ensemble, watches it while it runs, and shows its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What keeps a broker from its ensemble is said in one line: who is there instead, too old, or not letting us in."""
+"""The reason why a broker cannot use its ensemble is one line: another program answers, its version is too old, or it
+denies access.
+"""
 
 from __future__ import annotations
 

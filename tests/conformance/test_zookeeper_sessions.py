@@ -1,4 +1,4 @@
-"""What becomes of a session when real ZooKeeper servers die, stand still or end it."""
+"""Sessions when real ZooKeeper servers die, are suspended, or end the session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 @pytest.fixture
 def ensemble(started: Ensemble) -> Iterator[Ensemble]:
-    """The same for all tests here, and whole again after each."""
+    """One ensemble for all tests of the module; after each test all servers run again."""
     yield started
     node = started.nodes[0]
     if node.is_running:
@@ -158,7 +158,7 @@ def test_a_session_ended_by_zookeeper_is_reported_and_not_replaced_silently(ense
 
 
 def end_from_outside(connect: str, store: ZooKeeperStore) -> None:
-    """Takes over the session and closes it, which is what ZooKeeper's own tests do to expire one."""
+    """Takes over the session and closes it, as ZooKeeper's own tests do to expire one."""
     client = store._session._client
     thief = KazooClient(connect, client_id=(client._session_id, client._session_passwd))
     thief.start()

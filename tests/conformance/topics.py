@@ -1,4 +1,4 @@
-"""Topics, produce and offsets by plain requests: what nearly every rule needs before it can be shown."""
+"""Topics, produce requests and offsets by plain requests, which most tests of rules share."""
 
 import time
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def batch_of(*values: bytes, **producer: Any) -> bytes:
 
 
 def create_topic(broker: Target, name: str, partitions: int = 1, **configs: object) -> str:
-    """A topic that already takes produce requests."""
+    """Creates a topic, and returns when it accepts produce requests."""
     with broker.wire() as wire:
         return create_topic_over(wire, name, partitions, **configs)
 
@@ -85,7 +85,7 @@ def produce(
     acks: int = -1,
     version: int = PRODUCE_BY_NAME,
 ) -> Any:
-    """The partition's row of the answer."""
+    """The partition's row of the response."""
     answer = wire.ask(produce_request(topic, records, partition, acks), version)
     return answer.responses[0].partition_responses[0]
 

@@ -1,4 +1,4 @@
-"""A transactional producer in one line each, over `Wire`: every request by itself, in the version that a test wants."""
+"""A transactional producer over `Wire`: each method sends one request, in the version that a test wants."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_transaction_coordinator(wire: Wire, transactional_id: str) -> None:
 
 @dataclass(slots=True)
 class WireProducer:
-    """Says what it is told to say; `sequence` counts the records of its epoch, for one partition."""
+    """Sends what the test says; `sequence` counts the records of its epoch in one partition."""
 
     wire: Wire
     transactional_id: str
@@ -55,7 +55,7 @@ class WireProducer:
     sequence: int = 0
 
     def init(self, version: int = 4, timeout_ms: int = 60_000, resume: bool = False) -> int:
-        """One call; its error."""
+        """Sends one request; returns its error."""
         asked = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms
         )
@@ -67,7 +67,7 @@ class WireProducer:
         return int(answer.error_code)
 
     def begin_life(self, timeout_ms: int = 60_000) -> WireProducer:
-        """Until it has an identity."""
+        """Repeats InitProducerId until it succeeds."""
         find_transaction_coordinator(self.wire, self.transactional_id)
         until_settled(lambda: self.init(timeout_ms=timeout_ms))
         return self
@@ -90,13 +90,13 @@ class WireProducer:
         }
 
     def add_one(self, topic: str, partition: int = 0, version: int = 3) -> int:
-        """Until the transaction before is complete."""
+        """Waits until the previous transaction is complete."""
         return until_settled(lambda: self.add((topic, partition), version=version)[topic, partition])
 
     def produce_request(
         self, topic: str, *values: bytes, partition: int = 0, transactional: bool = True
     ) -> ProduceRequest:
-        """The batch that `send` would send."""
+        """The batch that `send` sends."""
         now_ms = int(time.time() * 1000)
         batch = build_batch(
             [Record(index, now_ms, None, value, ()) for index, value in enumerate(values)],
@@ -124,7 +124,7 @@ class WireProducer:
         version: int = PRODUCE_VERSION,
         transactional: bool = True,
     ) -> Any:
-        """The row of the answer."""
+        """The row of the response."""
         asked = self.produce_request(topic, *values, partition=partition, transactional=transactional)
         row = self.wire.ask(asked, version).responses[0].partition_responses[0]
         if row.error_code == 0:
@@ -132,7 +132,7 @@ class WireProducer:
         return row
 
     def write(self, topic: str, *values: bytes, partition: int = 0) -> int:
-        """Adds the partition, sends; the offset."""
+        """Adds the partition and sends; returns the offset."""
         assert self.add_one(topic, partition) == 0
         row = self.send(topic, *values, partition=partition)
         assert row.error_code == 0, row
@@ -171,7 +171,7 @@ class WireProducer:
         return int(self.wire.ask(asked, version).error_code)
 
     def end_v2(self, commit: bool) -> int:
-        """EndTxn of transaction V2: takes the identity that comes back."""
+        """EndTxn of transaction V2: takes the identity in the response."""
         asked = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -184,7 +184,7 @@ class WireProducer:
         return int(answer.error_code)
 
     def write_v2(self, topic: str, *values: bytes, partition: int = 0) -> int:
-        """Sends, and leaves adding the partition to the broker; the offset."""
+        """Sends without adding the partition, which the broker does; returns the offset."""
         rows: list[Any] = []
 
         def send() -> int:
@@ -203,12 +203,12 @@ class WireProducer:
         self.wait_complete(False)
 
     def wait_complete(self, commit: bool) -> None:
-        """Until every partition has its marker: only then is the same end answered with NONE again."""
+        """Waits until every partition has its marker: only then the same EndTxn returns NONE again."""
         assert until_settled(lambda: self.end(commit)) == 0
 
 
 def until_settled(ask: Any) -> int:
-    """The first answer that is not a requested for patience."""
+    """Repeats the request until its error is not a transient one."""
     found: list[int] = []
 
     def is_settled() -> bool:
@@ -227,7 +227,7 @@ def fetch_row(wire: Wire, topic: str, offset: int = 0, committed: bool = True, m
 
 
 def visible(row: Any) -> list[bytes]:
-    """What a consumer shows of a read_committed answer: without the records of aborted transactions."""
+    """The records that a consumer shows of a read_committed response: without aborted transactions."""
     pending = sorted((entry.first_offset, entry.producer_id) for entry in row.aborted_transactions or [])
     aborting: set[int] = set()
     values: list[bytes] = []
@@ -242,7 +242,7 @@ def visible(row: Any) -> list[bytes]:
 
 
 def leave_hanging(wire: Wire, transactional_id: str, topic: str) -> WireProducer:
-    """A transaction that the coordinator does not know of: for a broker that verifies no partitions."""
+    """Leaves a transaction that no coordinator knows, on a broker that does not verify partitions."""
     producer = WireProducer(wire, transactional_id).begin_life()
     assert producer.send(topic, b"hanging").error_code == 0
     return producer

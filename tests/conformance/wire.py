@@ -18,7 +18,7 @@ CLIENT_ID = "wire"
 
 
 class ConnectionClosed(AssertionError):
-    """The broker closed the connection where a reply was awaited."""
+    """The broker closed the connection while a reply was expected."""
 
 
 def api_of(message: Any) -> Api:
@@ -43,7 +43,7 @@ def latest_version(message: Any) -> int:
 def request_header(
     api_key: int, version: int, correlation_id: int, client_id: str | None, header_version: int
 ) -> bytes:
-    """A request header by hand: even in v2 the client id keeps its plain int16 length (rule 12)."""
+    """A request header built by hand: even in v2 the client id has a plain int16 length (rule 12)."""
     head = struct.pack(">hhi", api_key, version, correlation_id)
     if header_version >= 1:
         name = client_id.encode() if client_id is not None else None
@@ -61,7 +61,7 @@ class Wire:
         self._correlation_id = 100
 
     def send(self, message: Any, version: int | None = None, client_id: str | None = CLIENT_ID) -> int:
-        """Send one request without waiting; the correlation id it went with."""
+        """Sends one request without waiting; returns its correlation id."""
         api = api_of(message)
         chosen = latest_version(message) if version is None else version
         self._correlation_id += 1
@@ -72,7 +72,7 @@ class Wire:
         return self._correlation_id
 
     def receive(self, request: Any, version: int | None = None, correlation_id: int | None = None) -> Any:
-        """The reply to `request`, decoded to its last byte."""
+        """Returns the reply to `request`, decoded to its last byte."""
         api = api_of(request)
         chosen = latest_version(request) if version is None else version
         body = self.receive_body(api.response_header_version(chosen), correlation_id)
@@ -115,7 +115,7 @@ class Wire:
         return bytes(parts)
 
     def is_closed_by_peer(self, within_s: float = 10.0) -> bool:
-        """Whether the broker closes without sending another byte."""
+        """Whether the broker closes the connection without sending another byte."""
         self.socket.settimeout(within_s)
         try:
             return self.socket.recv(1) == b""
@@ -125,7 +125,7 @@ class Wire:
             return False
 
     def is_silent_for(self, seconds: float) -> bool:
-        """Whether nothing comes and the connection stays open."""
+        """Whether nothing arrives and the connection stays open."""
         self.socket.settimeout(seconds)
         try:
             self.socket.recv(1, socket.MSG_PEEK)

@@ -71,7 +71,7 @@ def closed(log: Log) -> None:
 
 
 def live(log: Log) -> None:
-    """As a running broker leaves its directory between two flushes."""
+    """The directory as a running broker leaves it between two flushes."""
 
 
 def reopened(log: Log) -> None:
@@ -128,7 +128,7 @@ def test_dump_log_segments_finds_nothing_wrong(tmp_path: Path, end: Callable[[Lo
 
 
 def open_log_end(directory: Path, log: Log) -> int:
-    """Every offset from 0 to the end holds a record, so Kafka must have seen as many."""
+    """Every offset from 0 to the end holds a record, so the tool must have read that many."""
     if log.offline_reason is None:
         return log.log_end_offset
     return open_log(directory, CONFIG).log_end_offset
@@ -147,7 +147,7 @@ def test_kafka_reads_our_snapshots_and_epochs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "live"])
 def test_dump_log_segments_finds_nothing_wrong_after_compaction(tmp_path: Path, is_closed: bool) -> None:
-    """Emptied batches, delete horizons, merged segments, what is left of transactions."""
+    """A compacted log: emptied batches, delete horizons, merged segments, remains of transactions."""
     require_java()
     log = compacted(tmp_path, config=replace(COMPACT, segment_bytes=20_000, index_interval_bytes=500))
     chance = random.Random(5)

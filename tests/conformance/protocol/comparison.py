@@ -1,4 +1,4 @@
-"""A declaration of ours and a definition of Kafka's, brought to one form and compared version by version."""
+"""Converts a declaration of ours and a definition of Kafka's to one form, and compares them version by version."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _KAFKAS_NAMES = {"AssignedTopic": "TopicPartition", "AlteredEntry": "EntryData"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field in one version, as it travels and as it behaves when it cannot travel."""
+    """One field in one version: its bytes, and what happens if it cannot be sent."""
 
     path: str
     type: str
@@ -29,7 +29,7 @@ class Row:
 
 
 def differences(schema: Schema, definition: dict[str, Any]) -> list[str]:
-    """What a reader of the definition would find wrong with the declaration."""
+    """The differences between the declaration and the definition, as text."""
     found = []
     valid = Versions.parse(definition["validVersions"])
     heads = {

@@ -1,4 +1,4 @@
-"""Apache Kafka's own message definitions, read for comparison.
+"""Reads Apache Kafka's own message definitions for comparison.
 
 `FELICE_KAFKA_MESSAGES` names the folder; by default it is looked for beside the repository.
 """

@@ -1,4 +1,4 @@
-"""Our declarations against Apache Kafka's definitions, field by field and version by version."""
+"""Compares our declarations with Apache Kafka's definitions, field by field and version by version."""
 
 import re
 from collections.abc import Callable

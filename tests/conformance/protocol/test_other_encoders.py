@@ -1,4 +1,4 @@
-"""Our bytes against those of kafka-python and aiokafka, in both directions."""
+"""Compares our bytes with those of kafka-python and aiokafka, in both directions."""
 
 import importlib
 import io
@@ -55,7 +55,7 @@ def _is_own(field: Field) -> bool:
 
 
 def shared_sample(cls: type[Any], version: int) -> Any:
-    """A sample without the tagged fields that Kafka does not have."""
+    """A sample without the tagged fields that Kafka does not define."""
     return _without_own(sample(cls, version))
 
 
@@ -132,7 +132,7 @@ def test_kafka_python_writes_the_same_response_headers(api: Any) -> None:
 
 
 def aiokafka_requests() -> list[tuple[str, int, tuple[Any, ...], Any]]:
-    """Requests of aiokafka with what they should mean to us: (class, version, arguments, our message)."""
+    """Requests of aiokafka with the messages that they mean: (class, version, arguments, our message)."""
     from felice.protocol.messages import fetch, join_group, list_offsets, metadata, produce
 
     return [

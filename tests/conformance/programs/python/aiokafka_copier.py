@@ -19,7 +19,7 @@ GIVEN_UP = 3
 
 
 class OnPurpose(Exception):
-    """One transaction in eight is aborted and done again."""
+    """Aborts and repeats one transaction in eight."""
 
 
 async def run(

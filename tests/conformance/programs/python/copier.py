@@ -22,7 +22,7 @@ OF_MODULE = {"confluent_kafka": {"metadata.recovery.strategy": "none"}}
 
 
 class OnPurpose(Exception):
-    """One transaction in eight is aborted and done again."""
+    """Aborts and repeats one transaction in eight."""
 
 
 class Copier:
@@ -103,7 +103,7 @@ class Copier:
             self.insist(lambda row=row: self.consumer.seek(row))
 
     def insist(self, call: Callable[[], Any]) -> Any:
-        """Call again as long as the error says that this helps."""
+        """Repeats the call while its error is retriable."""
         while True:
             try:
                 return call()

@@ -55,7 +55,7 @@ def main(bootstrap: str, source: str, target: str, place: str, rows: str, tasks:
 
 
 def followed(query: Any) -> bool:
-    """Whether it came to its end."""
+    """Whether the query copied everything."""
     told = -1
     while query.isActive:
         progress = query.lastProgress
@@ -69,7 +69,7 @@ def followed(query: Any) -> bool:
 
 
 def mortal_source(order: Path, java: int) -> type:
-    """Made inside a function, so that Spark's processes get it whole."""
+    """Defined inside a function, so that Spark pickles the whole function."""
 
     class MortalClient(BlockingClient):
         requests_left = 0
