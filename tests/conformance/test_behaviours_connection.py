@@ -78,7 +78,7 @@ def test_an_unsupported_key_or_version_closes_the_connection(wire: Wire, api_key
 
 
 def test_replies_come_in_request_order(wire: Wire) -> None:
-    """6: a long poll holds back the answers of what was asked behind it."""
+    """6: a long poll delays the responses to later requests of its connection."""
     topic = new_topic(wire)
     began = time.monotonic()
     polled = wire.send(fetch_request(topic, max_wait_ms=500), FETCH_BY_NAME)
@@ -92,12 +92,12 @@ def test_replies_come_in_request_order(wire: Wire) -> None:
 
 
 def test_produce_is_offered_from_version_0(wire: Wire) -> None:
-    """7: older librdkafka does not compress otherwise."""
+    """7: otherwise older librdkafka does not compress."""
     assert offered(wire)[0][0] == 0
 
 
 def test_all_group_apis_are_offered_with_the_old_versions_clients_cap_at(wire: Wire) -> None:
-    """8: or librdkafka turns its group support off."""
+    """8: otherwise librdkafka disables its support of groups."""
     rows = offered(wire)
     minima = {name: rows[api_named(name).key][0] for name in GROUP_API_MINIMA}
     assert minima == GROUP_API_MINIMA
@@ -127,7 +127,7 @@ def harmless_request(api: Api) -> Any:
 
 @pytest.mark.parametrize("api", API.by_key.values(), ids=lambda api: api.name)
 def test_every_version_offered_is_answered_in_its_own_form(broker: Target, wire: Wire, api: Api) -> None:
-    """9: each version between the two numbers is served, and the reply decodes to its last byte."""
+    """9: each offered version is served, and the response decodes to its last byte."""
     rows = offered(wire)
     if api.key not in rows:
         pytest.skip(f"{api.name} is not offered")
@@ -140,7 +140,7 @@ def test_every_version_offered_is_answered_in_its_own_form(broker: Target, wire:
 
 
 def test_versions_are_coherent_between_apis(wire: Wire) -> None:
-    """10: topic ids in Fetch, Produce and OffsetFetch need Metadata to tell them."""
+    """10: topic ids in Fetch, Produce and OffsetFetch need a version of Metadata that returns them."""
     rows = offered(wire)
     by_id = {"Fetch": 13, "Produce": 13, "OffsetFetch": 10, "OffsetCommit": 10}
     if any(rows[api_named(name).key][1] >= version for name, version in by_id.items()):
@@ -179,7 +179,7 @@ def test_an_idle_connection_is_closed(impatient_broker: Target) -> None:
 
 @pytest.mark.felice_only  # Apache Kafka closes it when the wait is longer than the idle time
 def test_a_connection_that_waits_for_its_answer_is_not_idle(impatient_broker: Target) -> None:
-    """13: a pending long poll is answered, however long."""
+    """13: the response to a long poll is sent, however long it takes."""
     with impatient_broker.wire() as wire:
         topic = new_topic(wire)
         answer = wire.ask(fetch_request(topic, max_wait_ms=3000), FETCH_BY_NAME)
@@ -193,7 +193,7 @@ def test_features_that_may_be_off_are_hidden_below_version_4(wire: Wire) -> None
 
 
 def test_a_frame_larger_than_allowed_closes_the_connection(impatient_broker: Target) -> None:
-    """36: socket.request.max.bytes is told from the size alone."""
+    """36: socket.request.max.bytes is compared with the announced size."""
     with impatient_broker.wire() as wire:
         wire.send_raw(struct.pack(">i", 3_000_000))
         assert wire.is_closed_by_peer()
@@ -207,7 +207,7 @@ def test_a_negative_frame_size_closes_the_connection(wire: Wire, size: int) -> N
 
 
 def test_many_connections_are_served_at_once(connect: Callable[[], Wire]) -> None:
-    """6: order is a promise of each connection, not among them."""
+    """6: responses are ordered in each connection, not among connections."""
     opened = [connect() for _ in range(20)]
     asked = HeartbeatRequest(group_id="", member_id="", generation_id=0)
     for wire in opened:

@@ -1,4 +1,4 @@
-"""Features: what a broker could run with, what the cluster has settled on, and how it settles on something else."""
+"""Features: the supported levels, the finalized levels, and how they change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Target]:
-    """Of its own: features are everybody's."""
+    """A broker for this module only, because features concern all clients of a cluster."""
     with Target() as target:
         yield target
 

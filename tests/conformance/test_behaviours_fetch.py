@@ -45,7 +45,7 @@ def sizes_by_partition(answer: Any) -> dict[int, int]:
 
 @pytest.mark.parametrize("limits", [{"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0}])
 def test_a_batch_larger_than_every_limit_is_still_sent_whole(wire: Wire, limits: dict[str, int]) -> None:
-    """40: or a consumer would never get past it."""
+    """40: otherwise a consumer could never read beyond it."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"x" * 5000])
     produce_values(wire, topic, [b"y" * 5000])
@@ -55,7 +55,7 @@ def test_a_batch_larger_than_every_limit_is_still_sent_whole(wire: Wire, limits:
 
 
 def test_the_whole_batch_comes_from_the_first_partition_that_has_one(wire: Wire) -> None:
-    """40: an empty one before it does not use up the right."""
+    """40: an empty partition before it does not count."""
     topic = new_topic(wire, partitions=3)
     for partition in (1, 2):
         produce(wire, topic, batch_of(b"x" * 5000), partition)
@@ -67,7 +67,7 @@ def test_the_whole_batch_comes_from_the_first_partition_that_has_one(wire: Wire)
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
 def test_the_total_limit_serves_partitions_in_the_order_asked(wire: Wire, order: list[int]) -> None:
-    """41: what is left over for the later ones may be nothing."""
+    """41: nothing may be left for later partitions."""
     topic = new_topic(wire, partitions=3)
     for partition in order:
         produce(wire, topic, batch_of(b"x" * 5000), partition)
@@ -78,7 +78,7 @@ def test_the_total_limit_serves_partitions_in_the_order_asked(wire: Wire, order:
 
 
 def test_an_empty_fetch_waits(wire: Wire) -> None:
-    """42, 53: up to max_wait_ms, and then there is no error."""
+    """42, 53: for up to max_wait_ms; the response has no error."""
     topic = new_topic(wire)
     began = time.monotonic()
     row = row_of(wire, fetch_request(topic, max_wait_ms=400))
@@ -98,7 +98,7 @@ def test_a_waiting_fetch_is_answered_when_enough_has_come(wire: Wire, connect: A
 
 
 def test_min_bytes_0_does_not_wait(wire: Wire) -> None:
-    """42: there is always enough."""
+    """42: zero bytes are always there."""
     topic = new_topic(wire)
     began = time.monotonic()
     row_of(wire, fetch_request(topic, max_wait_ms=5000, min_bytes=0))
@@ -106,7 +106,7 @@ def test_min_bytes_0_does_not_wait(wire: Wire) -> None:
 
 
 def test_an_empty_incremental_fetch_waits_too(wire: Wire) -> None:
-    """42: its topics list is empty because nothing changed, not because nothing is asked."""
+    """42: its list of topics is empty because nothing changed, not because nothing is requested."""
     topic = new_topic(wire)
     session = open_session(wire, topic)
     began = time.monotonic()
@@ -151,7 +151,7 @@ def test_every_fetch_version_reads_alike(wire: Wire, version: int) -> None:
 
 @pytest.mark.parametrize("limit", [1, 100, 700, 1500, 2600])
 def test_a_response_begins_with_a_whole_batch(wire: Wire, limit: int) -> None:
-    """45: the last may be cut, the first never."""
+    """45: the last batch may be cut off, the first never."""
     topic = new_topic(wire)
     for _ in range(5):
         produce_values(wire, topic, [b"x" * 500])
@@ -163,7 +163,7 @@ def test_a_response_begins_with_a_whole_batch(wire: Wire, limit: int) -> None:
 
 
 def test_a_fetch_into_a_batch_sends_that_batch_whole(wire: Wire) -> None:
-    """46: with its own base offset; the client drops what it did not ask for."""
+    """46: with its own base offset; the client drops the records before its offset."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b", b"c"])
     records = fetch_records(wire, topic, 2)
@@ -195,7 +195,7 @@ def test_a_fetch_outside_the_log_is_out_of_range(wire: Wire, offset: int) -> Non
 
 
 def test_watermarks_are_always_real(wire: Wire) -> None:
-    """48: also where nothing is read."""
+    """48: also if no records are returned."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b", b"c"])
     cut = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
@@ -342,7 +342,7 @@ def test_unknown_topics_partitions_and_ids_are_errors_of_their_rows(wire: Wire) 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, 0), (-1, 0), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_the_leader_epoch_of_the_client_is_checked(wire: Wire, epoch: int, error: int) -> None:
-    """25: a newer one than ours is unknown."""
+    """25: an epoch newer than the broker's is unknown."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a"])
     request = fetch_request(topic)
@@ -351,7 +351,7 @@ def test_the_leader_epoch_of_the_client_is_checked(wire: Wire, epoch: int, error
 
 
 def test_segments_are_crossed_without_a_gap(wire: Wire) -> None:
-    """45, 50: a consumer that follows the batches sees every offset."""
+    """45, 50: a consumer that follows the batches reads every offset."""
     topic = new_topic(wire, segment_bytes=1_048_576)
     for _ in range(5):
         produce_values(wire, topic, [b"x" * 300_000])

@@ -44,7 +44,7 @@ def test_empty_topics_are_all_in_version_0(wire: Wire) -> None:
 
 @pytest.mark.parametrize("version", [1, 4, 9, 13])
 def test_metadata_starts_to_create_a_named_topic_and_reports_it_unknown(wire: Wire, version: int) -> None:
-    """22: the client asks again until it is there."""
+    """22: the client repeats its request until the topic exists."""
     topic = unique_name("auto")
     first = ask_for(wire, topic, version=version).topics[0]
     assert (first.error_code, first.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
@@ -77,7 +77,7 @@ def test_a_topic_with_an_invalid_name_is_not_created(wire: Wire, name: str) -> N
 
 @pytest.mark.felice_only  # KRaft brokers may still say NOT_LEADER_OR_FOLLOWER for a moment
 def test_a_topic_takes_records_as_soon_as_its_leader_shows(wire: Wire) -> None:
-    """23: no error between the two."""
+    """23: there is no error between the first Metadata with a leader and the first produce request."""
     for _ in range(5):
         topic = unique_name("quick")
         wanted = CreatableTopic(name=topic, num_partitions=3, replication_factor=1)
@@ -90,7 +90,7 @@ def test_a_topic_takes_records_as_soon_as_its_leader_shows(wire: Wire) -> None:
 
 
 def test_leader_epochs_are_known(wire: Wire) -> None:
-    """25: 0 or more from v7 where there is a leader."""
+    """25: 0 or more from v7 for partitions with a leader."""
     topic = metadata_of(wire, new_topic(wire, partitions=3))
     assert all(row.leader_epoch >= 0 for row in topic.partitions)
 

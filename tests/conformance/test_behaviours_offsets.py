@@ -82,12 +82,12 @@ def test_special_timestamps_are_refused_before_their_version(
 
 
 def test_the_earliest_local_offset_is_the_log_start(wire: Wire) -> None:
-    """58: nothing is tiered."""
+    """58: no segment is in tiered storage."""
     assert list_offset(wire, timed_topic(wire), EARLIEST_LOCAL, version=8).offset == 0
 
 
 def test_a_partition_asked_twice_is_an_invalid_request(wire: Wire) -> None:
-    """59: for it alone."""
+    """59: only for that partition."""
     topic = new_topic(wire, partitions=2)
     twice = [ListOffsetsPartition(partition_index=number, timestamp=LATEST) for number in (0, 1, 0)]
     asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=twice)])
@@ -120,7 +120,7 @@ def test_an_unknown_leader_epoch_has_no_end_offset(wire: Wire, version: int) -> 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_the_current_leader_epoch_ends_at_the_end(wire: Wire, version: int) -> None:
-    """60: a known epoch ends where the log does."""
+    """60: a known epoch ends at the end of the log."""
     topic = timed_topic(wire)
     epoch = metadata_of(wire, topic).partitions[0].leader_epoch
     row = end_of_epoch(wire, topic, epoch, version)
@@ -133,7 +133,7 @@ def test_leader_epoch_of_an_unknown_partition(wire: Wire) -> None:
 
 
 def test_offsets_after_a_produce_are_seen_at_once(wire: Wire) -> None:
-    """57: the answer to acks=all means the watermark has moved."""
+    """57: when acks=all is answered, the high watermark covers the records."""
     topic = new_topic(wire)
     for count in range(1, 20):
         produce_values(wire, topic, [b"a"])

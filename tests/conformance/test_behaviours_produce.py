@@ -1,4 +1,4 @@
-"""Rules 31-39 and the list of produce checks (records.md): what is taken, what is refused, and how."""
+"""Rules 31-39 and the list of produce checks (records.md): which batches are accepted, and the errors of the others."""
 
 import struct
 import time
@@ -38,7 +38,7 @@ INT32_MAX = 2**31 - 1
 
 
 def new_producer_id(wire: Wire) -> int:
-    """Asked until ready: a fresh Kafka allocates its first block of ids in the background."""
+    """Repeated until it succeeds: a new Kafka broker allocates its first block of ids in the background."""
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     for _ in range(50):
         answer = wire.ask(asked, 4)
@@ -54,7 +54,7 @@ def sequenced(producer_id: int, sequence: int, count: int = 1, epoch: int = 0) -
 
 
 def edited(batch: bytes, at: int, layout: str, value: int) -> bytes:
-    """The batch with one field changed and its CRC made right again."""
+    """The batch with one field changed and its CRC corrected."""
     changed = bytearray(batch)
     struct.pack_into(layout, changed, at, value)
     seal(changed, 0, len(changed))
@@ -62,7 +62,7 @@ def edited(batch: bytes, at: int, layout: str, value: int) -> bytes:
 
 
 def test_a_duplicate_of_the_last_five_batches_succeeds_with_its_first_offset(wire: Wire) -> None:
-    """31: and adds nothing to the log."""
+    """31: it adds nothing to the log."""
     topic, producer_id = new_topic(wire), new_producer_id(wire)
     for sequence in range(6):
         assert produce(wire, topic, sequenced(producer_id, sequence)).base_offset == sequence
@@ -110,7 +110,7 @@ def test_sequences_wrap_to_zero(wire: Wire) -> None:
 
 
 def test_acks_0_gets_no_response_bytes(wire: Wire) -> None:
-    """35: the next reply is the next request's."""
+    """35: the next response belongs to the next request."""
     topic = new_topic(wire)
     for version in (3, 8, 9, 11):
         wire.send(produce_request(topic, batch_of(b"a"), acks=0), version)
@@ -119,7 +119,7 @@ def test_acks_0_gets_no_response_bytes(wire: Wire) -> None:
 
 
 def test_an_error_under_acks_0_closes_the_connection(wire: Wire) -> None:
-    """35: there is no other way to tell."""
+    """35: the protocol has no other way to report it."""
     wire.send(produce_request(unique_name("absent"), batch_of(b"a"), acks=0), 9)
     assert wire.is_closed_by_peer()
 
@@ -147,7 +147,7 @@ def test_the_response_has_the_first_offset_and_no_append_time(wire: Wire) -> Non
 
 
 def test_a_topic_of_log_append_time_stamps_its_batches(wire: Wire) -> None:
-    """38: the reply's time is in the batch, with the type bit, and every record shows it."""
+    """38: the time in the response is that of the batch, with the type bit, and of every record."""
     topic = new_topic(wire, message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
     row = produce(wire, topic, batch_of(b"a", b"b"))
@@ -159,7 +159,7 @@ def test_a_topic_of_log_append_time_stamps_its_batches(wire: Wire) -> None:
 
 
 def test_null_and_empty_keys_values_and_headers_stay_distinct_and_in_order(wire: Wire) -> None:
-    """39: and a header may come twice."""
+    """39: a header may occur twice."""
     topic = new_topic(wire)
     headers = (("b", b"1"), ("a", None), ("b", b""), ("", b"empty name"))
     sent = [
@@ -244,7 +244,7 @@ def test_acks_other_than_all_none_and_one_are_refused(wire: Wire, acks: int) -> 
 
 
 def test_zstd_needs_produce_version_7(wire: Wire) -> None:
-    """Produce checks: UNSUPPORTED_COMPRESSION_TYPE before."""
+    """Produce checks: UNSUPPORTED_COMPRESSION_TYPE in earlier versions."""
     topic = new_topic(wire)
     records = batch_of(b"a" * 100, codec=Codec.ZSTD)
     assert produce(wire, topic, records, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -314,7 +314,7 @@ def test_a_batch_larger_than_a_segment_is_refused(wire: Wire) -> None:
     [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0), ("producer", 3)],
 )
 def test_the_topic_decides_the_codec_it_stores(wire: Wire, setting: str, codec: int) -> None:
-    """Produce checks: compression.type recompresses what differs, `producer` keeps."""
+    """Produce checks: a topic's compression.type recompresses other codecs; `producer` keeps them."""
     topic = new_topic(wire, compression_type=setting)
     values = [b"%d" % at * 50 for at in range(20)]
     assert produce(wire, topic, batch_of(*values, codec=Codec.LZ4)).error_code == 0

@@ -1,4 +1,4 @@
-"""Client quotas: what may be asked for, and what clients notice. Against Apache Kafka, too."""
+"""Client quotas: how they are set, and how clients notice them. Apache Kafka passes this module, too."""
 
 import time
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ Name = str | None
 
 
 def alter(wire: Wire, *entity: tuple[str, Name], validate_only: bool = False, **changes: float | None) -> Any:
-    """The result of setting quotas, or removing those that are None."""
+    """Sets quotas, and removes those that are None; returns the result."""
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
     ops = [
         OpData(key=key, value=0.0 if value is None else value, remove=value is None)
@@ -63,7 +63,7 @@ def quotas(response: Any) -> dict[frozenset[tuple[str, Name]], dict[str, float]]
 
 
 class Limited:
-    """A client id with quotas of its own, which are removed at the end."""
+    """A client id with its own quotas, which are removed at the end."""
 
     def __init__(self, broker: Target, wire: Wire) -> None:
         self._broker = broker
@@ -201,7 +201,7 @@ def produced(wire: Wire, topic: str, size: int, client: str, acks: int = 1) -> A
 
 
 def silence_s(wire: Wire, client: str) -> float:
-    """How long the broker leaves the next request of the connection unanswered."""
+    """How many seconds the broker leaves the next request of the connection unanswered."""
     began_s = time.monotonic()
     asked = MetadataRequest(topics=[])
     wire.send(asked, 9, client)

@@ -207,7 +207,7 @@ def test_a_group_exists_as_soon_as_a_transaction_commits_offsets_for_it(
 
 
 def test_a_producer_goes_on_after_its_transaction_timed_out(broker: Target, wire: Wire, topic: str) -> None:
-    """KIP-588, KIP-890: with the epoch that it holds it asks for the next."""
+    """KIP-588, KIP-890: it requests the next epoch with the one that it has."""
     producer = WireProducer(wire, unique_name("tx")).begin_life(timeout_ms=1000)
     producer.write_v2(topic, b"a")
     asked = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])

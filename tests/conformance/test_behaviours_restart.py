@@ -1,4 +1,4 @@
-"""What a clean restart may not change: ids, epochs, sequences, offsets, groups, configs and records."""
+"""A clean restart keeps ids, epochs, sequences, offsets, groups, configs and records."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ INITIAL_DELAY_MS = 1500
 
 @dataclass(slots=True)
 class Before:
-    """What was so before the stop."""
+    """The state before the stop."""
 
     producer_id: int
     topic: Any
@@ -76,14 +76,14 @@ def test_topic_ids_survive_a_restart(wire: Wire, before: Before) -> None:
 
 
 def test_leader_epochs_do_not_go_down(wire: Wire, before: Before) -> None:
-    """25: consumers would take it for lost records."""
+    """25: consumers would take a lower epoch for a loss of records."""
     old = {row.partition_index: row.leader_epoch for row in before.topic.partitions}
     new = {row.partition_index: row.leader_epoch for row in metadata_of(wire, "kept").partitions}
     assert all(new[partition] >= old[partition] for partition in (0, 1))
 
 
 def test_producer_state_survives_a_restart(wire: Wire, before: Before) -> None:
-    """31: the last batch is still known as a duplicate, and the next must be next."""
+    """31: the last batch is still a duplicate, and only the next sequence is accepted."""
     last = produce(wire, "kept", sequenced(before.producer_id, 5))
     assert (last.error_code, last.base_offset) == (0, 5)
     row = produce(wire, "kept", sequenced(before.producer_id, 9))
@@ -92,12 +92,12 @@ def test_producer_state_survives_a_restart(wire: Wire, before: Before) -> None:
 
 
 def test_producer_ids_are_not_given_again(wire: Wire, before: Before) -> None:
-    """31: or two producers would share their sequences."""
+    """31: two producers with one id would share their sequences."""
     assert new_producer_id(wire) > before.producer_id
 
 
 def test_records_and_watermarks_survive_a_restart(wire: Wire) -> None:
-    """48, 50, 83: and what was deleted stays deleted."""
+    """48, 50, 83: deleted records stay deleted."""
     assert [header.base_offset for header in batch_headers_of(wire, "kept")][:6] == list(range(6))
     assert (list_offset(wire, "kept", -2, 1).offset, list_offset(wire, "kept", -1, 1).offset) == (2, 3)
 
@@ -119,7 +119,7 @@ def test_commits_stay_and_deleted_groups_stay_deleted(wire: Wire) -> None:
 
 
 def test_the_first_join_of_an_empty_group_waits_for_others(wire: Wire) -> None:
-    """62: group.initial.rebalance.delay.ms, and the connection is not given up meanwhile."""
+    """62: for group.initial.rebalance.delay.ms; the connection stays open meanwhile."""
     began = time.monotonic()
     member = Member(wire, "slow")
     find_coordinator(wire, "slow")

@@ -43,7 +43,7 @@ def test_an_id_that_is_taken_over_gets_the_next_epoch(wire: Wire, producer: Wire
 
 
 def test_a_producer_that_holds_an_identity_may_ask_again(wire: Wire, producer: WireProducer) -> None:
-    """KIP-360: the next epoch; and the same answer where the first was lost."""
+    """KIP-360: it gets the next epoch, and the same response again if the first was lost."""
     again = WireProducer(wire, producer.transactional_id, producer.producer_id, producer.epoch)
     assert producer.init(resume=True) == 0
     assert again.init(resume=True) == 0
@@ -68,7 +68,7 @@ def test_a_timeout_out_of_bounds_is_refused(wire: Wire, producer: WireProducer, 
 
 
 def test_a_takeover_aborts_the_open_transaction(wire: Wire, producer: WireProducer, topic: str) -> None:
-    """Rule 89: CONCURRENT_TRANSACTIONS after fencing, then success, with two epochs more."""
+    """Rule 89: CONCURRENT_TRANSACTIONS after fencing, then success with an epoch higher by two."""
     producer.write(topic, b"lost")
     other = WireProducer(wire, producer.transactional_id)
     assert other.init() == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -164,7 +164,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_fenced() -> None:
 def test_a_partition_outside_the_transaction_refuses_records(
     producer: WireProducer, topic: str, version: int, error: ErrorCode
 ) -> None:
-    """KIP-890, part 1: before the first partition is added, beside it, and after the end."""
+    """KIP-890, part 1: before the first partition is added, while others are added, and after the end."""
     assert producer.send(topic, b"a", version=version).error_code == error
     producer.write(topic, b"b")
     elsewhere = WireProducer(producer.wire, producer.transactional_id, producer.producer_id, producer.epoch)
@@ -190,7 +190,7 @@ def test_a_batch_outside_the_open_transaction_is_refused(producer: WireProducer,
 def test_read_committed_ends_at_the_last_stable_offset(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
-    """Rule 93: what others write behind an open transaction waits with it."""
+    """Rule 93: records that others write after an open transaction wait with it."""
     plain = WireProducer(wire, unique_name("other")).begin_life()
     plain.send(topic, b"before", transactional=False)
     producer.write(topic, b"open")
@@ -221,7 +221,7 @@ def latest(wire: Wire, topic: str, *, committed: bool) -> int:
 
 @pytest.mark.felice_only  # Kafka lists them by their markers and leaves the order to clients; not all of them sort
 def test_aborted_transactions_are_listed_by_their_first_offset(wire: Wire, topic: str) -> None:
-    """Rule 51: the one that began first ends last, and is still listed first."""
+    """Rule 51: the transaction that began first ends last, and is still listed first."""
     first, second = (WireProducer(wire, unique_name("tx")).begin_life() for _ in range(2))
     first.write(topic, b"1")
     second.write(topic, b"2")

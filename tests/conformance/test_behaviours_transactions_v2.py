@@ -1,4 +1,4 @@
-"""Transaction V2 (KIP-890), request by request: partitions add themselves, every transaction has its epoch."""
+"""Transaction V2 (KIP-890), request by request: writing adds the partition, and every transaction has its own epoch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_write_adds_its_partition(wire: Wire, producer: WireProducer, topic: s
 
 
 def test_a_write_right_after_a_commit_waits_for_it(wire: Wire, producer: WireProducer, topic: str) -> None:
-    """The markers of the transaction before may be on their way: the broker asks its coordinator again."""
+    """The markers of the previous transaction may be on their way: the broker asks its coordinator again."""
     for number in range(20):
         assert producer.send(topic, b"%d" % number, version=PRODUCE_V2).error_code in (
             ErrorCode.NONE,
@@ -78,7 +78,7 @@ def test_a_write_right_after_a_commit_waits_for_it(wire: Wire, producer: WirePro
 def test_batches_that_are_sent_together_keep_their_order(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
-    """Those behind the first one wait while the partition is being added."""
+    """Batches behind the first one wait while the partition is added."""
     values = [b"%d" % number for number in range(5)]
     requests = []
     for value in values:
@@ -130,7 +130,7 @@ def test_another_producer_cannot_add_partitions(
 def test_the_first_batch_of_a_producer_begins_at_sequence_0(
     wire: Wire, producer: WireProducer, topic: str
 ) -> None:
-    """Row 5: what has a higher one overtook those before it."""
+    """Row 5: a batch with a higher sequence overtook the ones before it."""
     producer.sequence = 3
     row = producer.send(topic, b"a", version=PRODUCE_V2)
     assert row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -168,7 +168,7 @@ def test_a_late_write_of_a_transaction_that_ended_is_fenced(
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_may_be_asked_for_again(producer: WireProducer, topic: str, commit: bool) -> None:
-    """Whoever missed the answer gets it again: the identity for the next transaction."""
+    """A producer that missed the response gets it again: the identity for its next transaction."""
     producer.write_v2(topic, b"a")
     first, again, otherwise = (replace(producer) for _ in range(3))
     assert first.end_v2(commit) == 0
@@ -178,7 +178,7 @@ def test_an_end_may_be_asked_for_again(producer: WireProducer, topic: str, commi
 
 
 def test_an_empty_transaction_can_be_aborted_but_not_committed(producer: WireProducer, topic: str) -> None:
-    """In every state at rest: before the first transaction, after a commit, after an abort."""
+    """In each state without an open transaction: before the first, after a commit, after an abort."""
     for end in (None, True, False):
         if end is not None:
             producer.write_v2(topic, b"a")
@@ -240,7 +240,7 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
 
 
 def test_one_id_may_change_its_flow(wire: Wire, producer: WireProducer, topic: str) -> None:
-    """As when a client is replaced by an older one, or the feature is switched off and on."""
+    """As when an older client replaces a newer one, or the feature is disabled and enabled again."""
     producer.write(topic, b"1")
     producer.commit()
     producer.write_v2(topic, b"2")
@@ -259,7 +259,7 @@ def test_one_id_may_change_its_flow(wire: Wire, producer: WireProducer, topic: s
 
 
 def test_a_marker_ends_only_older_epochs(wire: Wire, producer: WireProducer, topic: str) -> None:
-    """It may come again once nothing is open; a marker of the old flow has the epoch of its transaction."""
+    """A marker may be repeated when no transaction is open; in transaction V1 it has the epoch of its transaction."""
     producer.write_v2(topic, b"a")
     assert marker(producer, topic, producer.epoch) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert marker(producer, topic, producer.epoch + 1) == 0
@@ -347,7 +347,7 @@ def test_many_partitions_at_once_are_added_together(wire: Wire, broker: Target) 
 def test_writes_wait_while_markers_of_the_last_transaction_are_missing(
     wire: Wire, producer: WireProducer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker asks again for 100 ms; then the client must, and is told the reason if it knows it."""
+    """The broker asks again for 100 ms. Then the client must retry, with the true error if its version knows it."""
 
     async def no_marker(*_: object) -> object:
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
@@ -368,7 +368,7 @@ def test_writes_wait_while_markers_of_the_last_transaction_are_missing(
 
 
 def test_an_unacknowledged_write_adds_its_partition(wire: Wire, producer: WireProducer, topic: str) -> None:
-    """And what is asked behind it is answered."""
+    """A later request of the connection is answered."""
     request = producer.produce_request(topic, b"a")
     request.acks = 0
     wire.send(request, PRODUCE_V2)

@@ -1,4 +1,4 @@
-"""Any wrong command line is answered by a line that says what is wrong, never by a traceback."""
+"""Every wrong command line is answered by one line that says what is wrong, never by a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our AdminClient against a real broker: every call does what it says and every mistake is named."""
+"""Our AdminClient against a real broker: every call works, and errors name the item at fault."""
 
 import gc
 import time

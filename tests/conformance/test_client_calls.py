@@ -1,4 +1,4 @@
-"""Calls of confluent_kafka beyond the sample programs: the same code runs with both packages and sees the same."""
+"""Calls of confluent_kafka beyond its sample programs: the same code has the same results with both packages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Our client with confluent_kafka's face: the well-known programs run with only the import changed, and both
-clients give the same answers to the same calls."""
+"""Our client with confluent_kafka's names: well-known programs run with only the import changed, and both clients
+return the same.
+"""
 
 import uuid
 from itertools import chain
@@ -25,7 +26,7 @@ def topic(broker: Target) -> str:
 
 
 def run_sample(kafka: Any, bootstrap: str, topic: str) -> tuple[list[str], list[str]]:
-    """The producer and the consumer of confluent_kafka's README, put one after the other."""
+    """The producer and the consumer of confluent_kafka's README, one after the other."""
     delivered: list[str] = []
     consumed: list[str] = []
 
@@ -135,7 +136,7 @@ def test_keys_go_to_the_partitions_of_librdkafkas_partitioners(broker: Target, t
 
 
 def ask_everything(kafka: Any, admin_module: Any, bootstrap: str, topic: str) -> dict[str, Any]:
-    """Calls whose answers must not depend on the client."""
+    """Calls whose results must be the same in both clients."""
     group = f"answers-{topic}"
     consumer = kafka.Consumer(
         {

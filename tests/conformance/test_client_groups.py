@@ -1,5 +1,6 @@
-"""Our consumer in groups of its own kind: every rebalance leaves each partition with one member, nothing is lost,
-and what was committed is not read twice."""
+"""Groups of our consumer: after every rebalance each partition has one member, nothing is lost, and committed records
+are not read again.
+"""
 
 import time
 import uuid
@@ -23,7 +24,7 @@ def topic(broker: Target) -> str:
 
 
 class Group:
-    """Members of one group, polled in turn; everything they were told."""
+    """Members of one group, which the test polls in turn, and everything that their callbacks received."""
 
     def __init__(self, bootstrap: str, topic: str, **keys: Any) -> None:
         self.topic = topic

@@ -29,7 +29,7 @@ def sub(kafka: Any, name: str) -> Any:
 
 
 def outcome(say: Say, what: str, future: Any) -> Any:
-    """The result of a future, or what it raised, said in one line."""
+    """The result of a future, or its error, as one line."""
     try:
         result = future.result(TIMEOUT_S)
     except Exception as error:
@@ -76,7 +76,7 @@ def administer(kafka: Any, bootstrap: str, name: str, say: Say) -> None:
 
 
 def delta(kafka: Any, admin: Any, name: str, say: Say) -> None:
-    """Read configs, and write them back with a change, from the callback of a future."""
+    """Reads configs and writes them back with a change, from the callback of a future."""
     from_admin, done = sub(kafka, "admin"), threading.Event()
     resource = from_admin.ConfigResource("topic", name)
     resource.set_config("segment.bytes", "2000000")
@@ -129,7 +129,7 @@ def inspect_groups(kafka: Any, admin: Any, bootstrap: str, name: str, say: Say) 
 
 
 def access_rules(kafka: Any, admin: Any, say: Say) -> None:
-    """A broker without an authorizer refuses them, in the same words."""
+    """A broker without an authorizer refuses access rules with the same text."""
     from_admin = sub(kafka, "admin")
     kind, pattern = from_admin.ResourceType.TOPIC, from_admin.ResourcePatternType
     operation, permission = from_admin.AclOperation, from_admin.AclPermissionType
@@ -150,7 +150,7 @@ def access_rules(kafka: Any, admin: Any, say: Say) -> None:
 
 
 def copy_exactly_once(kafka: Any, bootstrap: str, name: str, say: Say) -> None:
-    """Read a topic to its end, and write what was read and how far in transactions."""
+    """Reads a topic to its end, and writes the records and the offsets in transactions."""
     with kafka.Producer({"bootstrap.servers": bootstrap}) as first:
         for number in range(25):
             first.produce(name, b"%d" % number, key=b"k", partition=0)

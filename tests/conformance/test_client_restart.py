@@ -1,4 +1,4 @@
-"""Our client while its broker goes away and comes back on the same port: everything arrives, nothing twice."""
+"""Our client while its broker restarts on the same port: every record arrives once."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Our own client's transactions: against any broker, and against one that fails between the steps."""
+"""Transactions of our own client, against any broker, and against a broker that fails between the steps."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def written(*names: str, count: int = 4) -> list[str]:
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """Everything that is there."""
+    """All records of the topic."""
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": "reader",
@@ -95,7 +95,7 @@ def raised(call: Callable[[], object]) -> KafkaError:
 
 
 def joined(bootstrap: str, topic: str, group: str, **settings: Any) -> Consumer:
-    """A consumer that has its partitions."""
+    """A consumer with an assignment."""
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -111,7 +111,7 @@ def joined(bootstrap: str, topic: str, group: str, **settings: Any) -> Consumer:
 
 
 def set_flow(bootstrap: str, level: int) -> None:
-    """A new cluster begins with transaction V2; level 1 is the flow with AddPartitionsToTxn."""
+    """A new cluster begins with transaction V2; level 1 is transaction V1, with AddPartitionsToTxn."""
     with Wire(bootstrap) as wire:
         if level != flow_of(wire):
             change = FeatureUpdateKey(
@@ -130,7 +130,7 @@ def flow_of(wire: Wire) -> int:
 
 @pytest.fixture(scope="module", params=[V2, V1], ids=["v2", "v1"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Target]:
-    """Of its own, since features are everybody's."""
+    """A broker for this module only, because features concern all clients."""
     with Target() as target:
         set_flow(target.bootstrap, request.param)
         yield target
@@ -370,7 +370,7 @@ def failing(running: Broker) -> Iterator[Broker]:
 
 @pytest.fixture
 def t(failing: Broker) -> str:
-    """A topic of its own, and the name of a group."""
+    """The name of a topic and a group for one test."""
     failing.create_topic(name := unique_name("t"), PARTITIONS)
     return name
 
@@ -415,7 +415,7 @@ PASSING: dict[str, Callable[[Broker], Fault]] = {
 
 
 def in_both_flows(names: dict[str, Any], adding: Callable[[str], bool]) -> list[Any]:
-    """Everything in the old flow, and in transaction V2 what there is of it."""
+    """Every case with transaction V1, and those that exist in V2."""
     old = [pytest.param(name, V1, id=f"{name}, v1") for name in names]
     return old + [pytest.param(name, V2, id=f"{name}, v2") for name in names if not adding(name)]
 

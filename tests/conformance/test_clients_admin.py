@@ -1,4 +1,4 @@
-"""A topic's and a group's whole life, through the admin client of every ecosystem."""
+"""Topics and groups from creation to deletion, with the admin client of every ecosystem."""
 
 from collections.abc import Callable
 from typing import Any
@@ -109,7 +109,7 @@ def kafka_python_config(admin: Any, topic: str, name: str) -> str:
 
 
 def find_value(tree: Any, name: str) -> Any:
-    """The value told beside a config's name, however deep kafka-python nests it."""
+    """The value next to a config's name, however deep kafka-python nests it."""
     if isinstance(tree, dict):
         if tree.get("name") == name and "value" in tree:
             return tree["value"]

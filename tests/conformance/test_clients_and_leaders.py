@@ -1,4 +1,6 @@
-"""What real clients make of replicas: whose log was cut by an unclean election (KIP-320), and which stands nearest."""
+"""Real clients after an unclean election truncated a log (KIP-320), and real clients that read from the nearest
+replica.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Reader(Protocol):
-    """A consumer at the beginning of partition 0 that goes on from where it was."""
+    """A consumer of partition 0 that continues from its position."""
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]: ...
     def close(self) -> None: ...
@@ -91,7 +93,7 @@ READERS = [
 
 @pytest.fixture
 def readers() -> Iterator[list[Reader]]:
-    """Whoever is put in is closed."""
+    """Closes every consumer that a test adds."""
     made: list[Reader] = []
     yield made
     for reader in made:
@@ -121,7 +123,7 @@ def named(letter: str, count: int) -> list[bytes]:
 def test_a_reader_beyond_an_unclean_election_goes_back_to_where_the_logs_parted(
     reader_of: Callable[..., Reader], readers: list[Reader]
 ) -> None:
-    """Its offset exists on the new leader, too, and is another record's: only the epochs tell."""
+    """The offset of the consumer exists on the new leader with another record: only epochs show that."""
     with Cluster(brokers=3, properties={"auto.leader.rebalance.enable": "false"}) as cluster:
         create(cluster, "t", [1, 2], unclean_leader_election_enable="true")
         produce(cluster, "t", named("a", 10))
@@ -163,7 +165,7 @@ def test_a_reader_is_served_by_the_replica_of_its_rack_while_that_is_in_sync(
 
 
 def consumers_served(cluster: Cluster, topic: str, broker_id: int) -> list[int]:
-    """From now on, where what the broker gives to consumers begins."""
+    """From now on: the offsets at which the broker's responses to consumers begin."""
     partition = cluster._running.cluster.brokers[broker_id].services.partitions.find(topic, 0)
     served: list[int] = []
     fetch = partition.fetch

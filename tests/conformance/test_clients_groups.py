@@ -47,7 +47,7 @@ def wait_until_shared(members: list[GroupMember], topic: str) -> None:
 
 @contextlib.contextmanager
 def joined(*members: GroupMember) -> Iterator[None]:
-    """Leave the group whatever happens, so that no foreign process keeps polling."""
+    """The member leaves the group even if the test fails, so that no other process keeps polling."""
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def joined(*members: GroupMember) -> Iterator[None]:
 def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
     broker: Target, clients: Clients, name: str
 ) -> None:
-    """A second member takes its share, gives it back when it leaves, and nothing committed is read again."""
+    """A second member takes its share and returns it when it leaves; committed records are not read again."""
     client = clients.get(name)
     topic, group = create_topic(broker, unique_name(f"group-{name}"), PARTITIONS), unique_name("group")
     client.produce(broker.bootstrap, topic, records_for(1), "none")
@@ -85,7 +85,7 @@ def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
 
 
 def test_different_clients_share_one_group(broker: Target, clients: Clients) -> None:
-    """Six clients, one range assignment among them, whoever leads; and again when each one leaves."""
+    """Six clients share one range assignment, whichever client leads, and again whenever one leaves."""
     topic, group = create_topic(broker, unique_name("group-mixed"), PARTITIONS), unique_name("group")
     members: list[GroupMember] = []
     with contextlib.ExitStack() as stack:
@@ -105,7 +105,7 @@ def test_different_clients_share_one_group(broker: Target, clients: Clients) -> 
 
 
 def test_a_client_resumes_from_the_commits_of_another(broker: Target, clients: Clients) -> None:
-    """The offsets belong to the group, not to the client."""
+    """Offsets belong to the group, not to the client."""
     topic, group = create_topic(broker, unique_name("group-handed-on"), PARTITIONS), unique_name("group")
     for round_number, name in enumerate(GROUP_CLIENTS):
         clients.get(name).produce(broker.bootstrap, topic, records_for(round_number), "none")

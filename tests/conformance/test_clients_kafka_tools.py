@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run as they are by class name: topics, console, groups, configs, offsets."""
+"""Kafka's own command-line tools, unchanged, by class name: topics, console, groups, configs, offsets."""
 
 import json
 import re
@@ -153,7 +153,7 @@ def test_performance_tools_write_and_read(broker: Target) -> None:
 
 @pytest.mark.felice_only
 def test_kafkas_quorum_tool_learns_that_there_is_no_quorum(broker: Target) -> None:
-    """As by a broker of Kafka 3 with ZooKeeper: DescribeQuorum is not offered."""
+    """As with a broker of Kafka 3 with ZooKeeper: DescribeQuorum is not offered."""
     said = tool("org.apache.kafka.tools.MetadataQuorumCommand", broker, "describe", "--status", check=False)
     assert "UnsupportedVersionException" in said
     assert "DESCRIBE_QUORUM" in said
