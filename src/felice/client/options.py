@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, cast
 
 from felice.client.error import KafkaError, failure
+from felice.client.security import MECHANISMS, PLAIN_TEXT, PROTOCOLS, SECRETS, TEXT_KEYS, make_security
 from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
 from felice.env import Environment
 
@@ -114,10 +115,16 @@ def _assignors(value: object) -> tuple[str, ...]:
     return names
 
 
-def _plaintext(value: object) -> str:
-    if str(value).strip().upper() != "PLAINTEXT":
-        raise ValueError("only PLAINTEXT is supported by this client")
-    return "PLAINTEXT"
+def _upper_of(*names: str) -> Callable[[object], str]:
+    """Parse one of several names in capitals; the case of the value does not matter."""
+
+    def parse(value: object) -> str:
+        name = str(value).strip().upper()
+        if name not in names:
+            raise ValueError(f"expected one of {', '.join(names)}")
+        return name
+
+    return parse
 
 
 # `produce/partitioners` describes what each name does.
@@ -171,6 +178,7 @@ DEBUG_CONTEXTS = {
     "telemetry": "",
 }
 
+_IDENTIFICATION = {"https": "https", "none": "none", "": "none"}
 _ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _RESETS = {
@@ -183,7 +191,11 @@ KEYS = (
     Key("bootstrap.servers", _text, "", aliases=("metadata.broker.list",)),
     Key("client.id", _text, "felice"),
     Key("client.rack", _text, "", "c", silent="pa"),
-    Key("security.protocol", _plaintext, "PLAINTEXT"),
+    Key("security.protocol", _upper_of(*PROTOCOLS), "PLAINTEXT"),
+    Key("sasl.mechanism", _upper_of(*MECHANISMS), None, aliases=("sasl.mechanisms",)),
+    Key("ssl.endpoint.identification.algorithm", _named(**_IDENTIFICATION), "https"),
+    Key("enable.ssl.certificate.verification", _boolean, True),
+    *(Key(name, _text, None) for name in TEXT_KEYS),
     Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
     Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),
     Key("socket.send.buffer.bytes", _integer(-1), -1, aliases=("send.buffer.bytes",)),
@@ -264,6 +276,7 @@ class Settings(dict[str, Any]):
         self.env = env
         # Keys that were given and have no effect in this client.
         self.without_effect: tuple[str, ...] = ()
+        self.security = PLAIN_TEXT
         self._levels: dict[str, int] = {}
 
     def logger(self, name: str = "") -> logging.Logger:
@@ -293,6 +306,10 @@ class Settings(dict[str, Any]):
             if level == logging.DEBUG or found.level == logging.NOTSET:
                 found.setLevel(level)
 
+    def __repr__(self) -> str:
+        """The values without passwords and keys."""
+        return repr({name: "[hidden]" if name in SECRETS else value for name, value in self.items()})
+
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
         """Host and port of each bootstrap server."""
@@ -319,6 +336,7 @@ def parse_settings(kind: str, given: Mapping[str, object], env: Environment | No
             without_effect.append(name)
     settings = Settings(kind, values, explicit, env or _machine())
     _check(settings)
+    settings.security = make_security(settings)
     settings.without_effect = tuple(sorted(without_effect))
     _turn_on_debug(settings)
     if without_effect:
@@ -366,7 +384,8 @@ def _parse(parse: Callable[[object], object], name: str, value: object) -> objec
     try:
         return parse(value)
     except (ValueError, TypeError, AttributeError) as error:
-        raise _invalid(f'Invalid value {value!r} for configuration property "{name}": {error}') from None
+        shown = "[hidden]" if name in SECRETS else repr(value)
+        raise _invalid(f'Invalid value {shown} for configuration property "{name}": {error}') from None
 
 
 def _check(settings: Settings) -> None:

@@ -130,6 +130,8 @@ def _foreign(size: Buffer) -> str | None:
     found = bytes(size)
     if found[:2] == b"\x16\x03":
         return "not Kafka's protocol: the client begins with TLS, and this listener speaks plain text"
+    if found[:2] == b"\x15\x03":
+        return "not Kafka's protocol: a TLS alert; the listener needs TLS, see security.protocol"
     if found in _HTTP_METHODS:
         return "not Kafka's protocol: an HTTP request"
     return None

@@ -22,7 +22,7 @@ def test_error_for_an_unknown_key_suggests_the_nearest_known_key() -> None:
 
 
 def test_unsupported_feature_is_refused_as_unsupported() -> None:
-    for name in ("sasl_mechanism", "ssl_ca_location"):
+    for name in ("sasl_kerberos_service_name", "ssl_crl_location"):
         assert "not supported by this client" in refused("p", **{name: "x"}).str()
 
 
@@ -127,7 +127,7 @@ def test_debug_contexts_turn_on_loggers(context: str, name: str) -> None:
         ("enable.idempotence", "perhaps"),
         ("batch.size", 0),
         ("partitioner", "astrology"),
-        ("security.protocol", "SSL"),
+        ("security.protocol", "TLS"),
         ("delivery.timeout.ms", True),
         ("on_delivery", "not a function"),
     ],

@@ -16,6 +16,7 @@ from felice.client.model import Partition
 from felice.client.net.requests import metadata_request
 from felice.client.net.topology import NO_LEADER, Topology
 from felice.client.options import parse_addresses
+from felice.client.security import DEFAULTS, make_security
 from felice.protocol.errors import ErrorCode
 
 _RETRY_BACKOFF_S = 0.1
@@ -28,6 +29,7 @@ class Brokers:
         self.topology = Topology()
         self._config = config
         self._bootstrap = parse_addresses(config.bootstrap_servers)
+        self._security = make_security({**DEFAULTS, **dict(config.security)})
         self._links: dict[tuple[str, int], BlockingLink] = {}
 
     def close(self) -> None:
@@ -73,6 +75,7 @@ class Brokers:
                 client_id=config.client_id,
                 connect_s=config.connect_timeout_ms / 1000,
                 request_s=config.request_timeout_ms / 1000,
+                security=self._security,
             )
         return link
 

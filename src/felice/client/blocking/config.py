@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from felice.client.consume.isolation import READ_UNCOMMITTED
 
@@ -22,3 +22,5 @@ class BlockingConfig:
     isolation_level: int = READ_UNCOMMITTED
     prefetch: bool = True
     client_rack: str = ""
+    security: tuple[tuple[str, object], ...] = field(default=(), repr=False)
+    """The keys of TLS and SASL with their values, such as `("security.protocol", "SSL")`."""

@@ -2,12 +2,14 @@
 
 Keeps true:  Responses are taken in the order of the requests. A timeout or an error closes the connection, because
              later responses could no longer be matched to requests.
+             The link authenticates again before its session ends, when the next request is sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import time
 from collections import deque
 from typing import Any
@@ -20,22 +22,38 @@ from felice.client.net.wire import (
     api_versions_request,
     version_to_retry,
 )
+from felice.client.security import PLAIN_TEXT, Security, tls_failure
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection, Response
 from felice.protocol.primitives import MalformedMessage
+from felice.security.sasl.login import REAUTHENTICATION_SHARE, log_in
+from felice.security.sasl.mechanism import AuthenticationFailed
 
 
 class BlockingLink:
     """A connection. Requests may be sent ahead (`send`) and their responses taken later (`receive`)."""
 
-    def __init__(self, host: str, port: int, *, client_id: str, connect_s: float, request_s: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_s: float,
+        request_s: float,
+        security: Security = PLAIN_TEXT,
+    ) -> None:
         self.address = f"{host}:{port}"
         self.versions = BrokerVersions()
         self._request_s = request_s
         self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
         self._received: deque[Response] = deque()
-        self._socket: socket.socket | None = _open(host, port, connect_s)
+        self._security = security
+        self._renew_at = float("inf")
+        self._socket: socket.socket | None = _open(host, port, connect_s, security)
         self._negotiate()
+        if security.has_login:
+            self._authenticate()
 
     @property
     def in_flight(self) -> int:
@@ -55,6 +73,8 @@ class BlockingLink:
 
     def send(self, request: object, *, answered: bool = True) -> None:
         """Send without waiting for the response; `answered=False` for Produce with acks=0."""
+        if time.monotonic() >= self._renew_at:
+            self._authenticate()
         self._send(*self.versions.fit(request), answered)
 
     def _send(self, request: object, version: int, answered: bool = True) -> None:
@@ -71,11 +91,14 @@ class BlockingLink:
         """Return the response to the oldest request without one."""
         deadline = time.monotonic() + self._request_s + extra_s
         while not self._received:
-            try:
-                self._read(deadline)
-            except OSError as error:
-                raise self._broken(error, "waiting for a reply") from None
+            self._receive_more(deadline)
         return self._received.popleft().message
+
+    def _receive_more(self, deadline: float) -> None:
+        try:
+            self._read(deadline)
+        except OSError as error:
+            raise self._broken(error, "waiting for a reply") from None
 
     def _read(self, deadline: float) -> None:
         sock = self._connected()
@@ -103,6 +126,29 @@ class BlockingLink:
             return failure(KafkaError._TIMED_OUT, reason, retriable=True)
         return failure(KafkaError._TRANSPORT, f"{self.address}: {error.strerror or error}", retriable=True)
 
+    def _authenticate(self) -> None:
+        """Logs in. Responses to earlier requests are received first, and kept."""
+        while self._frames.in_flight:
+            self._receive_more(time.monotonic() + self._request_s)
+        login = log_in(self._security.login(), self._exchange)
+        try:
+            # Nothing in it waits: `_exchange` blocks.
+            login.send(None)
+        except StopIteration as end:
+            session_ms = end.value
+        except AuthenticationFailed as error:
+            self.close()
+            raise failure(KafkaError._AUTHENTICATION, f"{self.address}: {error}") from None
+        delay_s = session_ms / 1000 * REAUTHENTICATION_SHARE
+        self._renew_at = time.monotonic() + delay_s if session_ms else float("inf")
+
+    async def _exchange(self, api: object, request: object) -> Any:
+        self._send(*self.versions.fit(request))
+        deadline = time.monotonic() + self._request_s
+        while self._frames.in_flight:
+            self._receive_more(deadline)
+        return self._received.pop().message
+
     def _negotiate(self) -> None:
         version: int | None = api_of(type(api_versions_request())).versions.max
         while version is not None:
@@ -124,18 +170,24 @@ class BlockingLink:
                 sock.close()
 
 
-def _open(host: str, port: int, connect_s: float) -> socket.socket:
+def _open(host: str, port: int, connect_s: float, security: Security) -> socket.socket:
     address = f"{host}:{port}"
     try:
-        sock = socket.create_connection((host, port), timeout=connect_s)
+        sock = _secured(socket.create_connection((host, port), timeout=connect_s), host, security)
     except socket.gaierror as error:
         raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
     except TimeoutError:
         reason = f"{address}: no connection in {connect_s * 1000:.0f} ms"
         raise failure(KafkaError._TRANSPORT, reason, retriable=True) from None
+    except ssl.SSLError as error:
+        raise tls_failure(address, error) from None
     except OSError as error:
         raise failure(
             KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
         ) from None
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def _secured(sock: socket.socket, host: str, security: Security) -> socket.socket:
+    return sock if security.tls is None else security.tls.wrap_socket(sock, server_hostname=host)

@@ -191,6 +191,7 @@ class Cluster:
                 prepare=self._prepare,
                 traffic=self.traffic_of(node.host, node.port),
                 log=self._protocol_log,
+                security=self.settings.security,
             )
         except KafkaException as error:
             first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]

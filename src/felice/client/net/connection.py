@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,12 +25,15 @@ from felice.client.net.wire import (
     api_versions_request,
     version_to_retry,
 )
+from felice.client.security import PLAIN_TEXT, Security, tls_failure
 from felice.env import Network
 from felice.env.network import set_no_delay
 from felice.protocol.api import Api
 from felice.protocol.codec import Part, join_parts, parts_size
 from felice.protocol.connection import ClientConnection
 from felice.protocol.primitives import Buffer, size_of
+from felice.security.sasl.login import REAUTHENTICATION_SHARE, log_in
+from felice.security.sasl.mechanism import AuthenticationFailed
 
 _log = logging.getLogger("felice.client")
 
@@ -54,8 +58,15 @@ class Connection(asyncio.BufferedProtocol):
         silence_s: float = float("inf"),
         traffic: BrokerTraffic | None = None,
         log: logging.Logger = _log,
+        security: Security = PLAIN_TEXT,
     ) -> None:
         self.address = address
+        self._security = security
+        # While the connection authenticates again, later requests wait, in their order.
+        self._gate = asyncio.Lock() if security.has_login else None
+        self._held: list[object] = []
+        self._renewal: asyncio.TimerHandle | None = None
+        self._authenticating: asyncio.Task[None] | None = None
         self._traffic = traffic
         self._log = log
         self.closed = False
@@ -81,6 +92,12 @@ class Connection(asyncio.BufferedProtocol):
 
     async def call_version(self, request: object, version: int, timeout_s: float) -> Any:
         """Send a request in this version and return the decoded response."""
+        if self._gate is not None:
+            async with self._gate:
+                pass
+        return await self._exchange(request, version, timeout_s)
+
+    async def _exchange(self, request: object, version: int, timeout_s: float) -> Any:
         api = api_of(type(request))
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -92,8 +109,43 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             self._waiting.pop(number, None)
 
+    async def authenticate(self, timeout_s: float) -> None:
+        """Log in if the client has a login, and again before the session ends. Raises `KafkaException`."""
+        if self._gate is None:
+            return
+        async with self._gate:
+            try:
+                session_ms = await log_in(
+                    self._security.login(),
+                    lambda _, request: self._exchange(*self.versions.fit(request), timeout_s),
+                )
+            except AuthenticationFailed as error:
+                self._fail(failure(KafkaError._AUTHENTICATION, f"{self.address}: {error}"))
+                raise self._failure or AssertionError from None
+            held, self._held = self._held, []
+            for request in held:
+                self._send_unanswered(request)
+        if session_ms and not self.closed:
+            delay_s = session_ms / 1000 * REAUTHENTICATION_SHARE
+            self._renewal = self._loop.call_later(delay_s, self._renew, timeout_s)
+
+    def _renew(self, timeout_s: float) -> None:
+        self._authenticating = self._loop.create_task(self._authenticate_again(timeout_s))
+
+    async def _authenticate_again(self, timeout_s: float) -> None:
+        try:
+            await self.authenticate(timeout_s)
+        except KafkaException as error:
+            self._fail(error)
+
     def send_unanswered(self, request: object) -> None:
         """Send a request without a response: Produce with acks=0."""
+        if self._gate is not None and self._gate.locked():
+            self._held.append(request)
+        else:
+            self._send_unanswered(request)
+
+    def _send_unanswered(self, request: object) -> None:
         message, version = self.versions.fit(request)
         self._send(api_of(type(message)), version, message, answered=False)
 
@@ -131,6 +183,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.closed = True
         self._failure = error
+        if self._renewal is not None:
+            self._renewal.cancel()
         if self._traffic is not None:
             self._traffic.disconnects += 1
         self._log.debug("%s: closed: %s", self.address, error.error.str())
@@ -215,6 +269,7 @@ async def connect(
     prepare: Callable[[socket.socket], None] | None = None,
     traffic: BrokerTraffic | None = None,
     log: logging.Logger = _log,
+    security: Security = PLAIN_TEXT,
 ) -> Connection:
     """Open a connection and negotiate versions. Errors name the address and the reason."""
     address = f"{host}:{port}"
@@ -223,7 +278,10 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             transport, protocol = await network.connect(
-                lambda: Connection(address, client_id, silence_s, traffic, log), host, port
+                lambda: Connection(address, client_id, silence_s, traffic, log, security),
+                host,
+                port,
+                ssl_context=security.tls,
             )
     except socket.gaierror as error:
         raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
@@ -231,6 +289,8 @@ async def connect(
         raise failure(
             KafkaError._TRANSPORT, f"{address}: no connection in {timeout_s * 1000:.0f} ms", retriable=True
         ) from None
+    except ssl.SSLError as error:
+        raise tls_failure(address, error) from None
     except OSError as error:
         raise failure(
             KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
@@ -243,6 +303,7 @@ async def connect(
         prepare(sock)
     try:
         await _negotiate(connection, max(0.001, deadline - loop.time()))
+        await connection.authenticate(max(0.001, deadline - loop.time()))
     except BaseException:
         connection.close()
         raise

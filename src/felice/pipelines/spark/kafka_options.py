@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from felice.client.error import KafkaException
 from felice.client.options import Settings, parse_settings
+from felice.client.security import DEFAULTS
 from felice.pipelines.spark.mistakes import OptionError
 
 log = logging.getLogger(__name__)
@@ -35,12 +36,13 @@ class KafkaKeys:
 
 _BYTES_ONLY = "keys and values are always bytes; cast the columns in the query"
 _JAVA_CLASS = "names a Java class; do the work in the query"
-_PLAINTEXT_ONLY = "only PLAINTEXT connections are supported yet"
+_NO_SUCH_SECURITY = "is not supported by this client; docs/client.md lists the keys of TLS and SASL"
 
+_SECURITY = {*DEFAULTS, "sasl.mechanisms"}
 _CONNECTION = {
     "bootstrap.servers",
     "client.id",
-    "security.protocol",
+    *_SECURITY,
     "request.timeout.ms",
     "socket.timeout.ms",
     "socket.connection.setup.timeout.ms",
@@ -169,8 +171,10 @@ def kafka_settings(given: Mapping[str, str], keys: KafkaKeys) -> Settings:
     honoured = {name: value for name, value in given.items() if _is_honoured(name, keys)}
     servers = {"bootstrap.servers": honoured.pop("bootstrap.servers")}
     settings = _parsed("bootstrap.servers", servers, keys)
+    # These keys only make sense together.
+    secured = {name: value for name, value in honoured.items() if name in _SECURITY}
     for name, value in honoured.items():
-        _parsed(name, servers | {name: value}, keys)
+        _parsed(name, servers | {name: value} | (secured if name in _SECURITY else {}), keys)
     return parse_settings(keys.kind, servers | honoured) if honoured else settings
 
 
@@ -192,7 +196,7 @@ def _is_honoured(name: str, keys: KafkaKeys) -> bool:
     if name in keys.refused:
         raise OptionError(PREFIX + name, keys.refused[name])
     if name.startswith(("sasl.", "ssl.")):
-        raise OptionError(PREFIX + name, _PLAINTEXT_ONLY)
+        raise OptionError(PREFIX + name, _NO_SUCH_SECURITY)
     raise OptionError(PREFIX + name, _unknown(name, keys))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from felice.client.blocking import BlockingConfig
 from felice.client.consume.isolation import READ_UNCOMMITTED
 from felice.client.options import Settings
+from felice.client.security import DEFAULTS
 from felice.pipelines.spark.kafka_options import SINK_KEYS, SOURCE_KEYS, kafka_settings
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.offsets import (
@@ -445,6 +446,7 @@ def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
         connect_timeout_ms=settings["socket.connection.setup.timeout.ms"],
         request_timeout_ms=settings["request.timeout.ms"],
         retry_timeout_ms=retry_timeout_ms,
+        security=tuple((name, settings[name]) for name in sorted(DEFAULTS) if name in settings.explicit),
     )
 
 

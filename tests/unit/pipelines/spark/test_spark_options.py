@@ -81,7 +81,9 @@ def test_exactly_one_way_to_name_topics(given: dict[str, str]) -> None:
         ("kafka.fetch.min.byte", "1", "did you mean kafka.fetch.min.bytes"),
         ("kafka.colour", "red", "unknown to Kafka's clients"),
         ("kafka.acks", "all", "belongs to Kafka's producer"),
-        ("kafka.sasl.mechanism", "PLAIN", "only PLAINTEXT"),
+        ("kafka.sasl.mechanism", "GSSAPI", "expected one of PLAIN"),
+        ("kafka.sasl.kerberos.service.name", "x", "not supported by this client"),
+        ("kafka.security.protocol", "SASL_SSL", "sasl.mechanism"),
         ("kafka.exclude.internal.topics", "false", "by name"),
         ("kafka.fetch.max.wait.ms", "soon", "option 'kafka.fetch.max.wait.ms': .*'soon'"),
         ("kafka.bootstrap.servers", "h:x", "option 'kafka.bootstrap.servers': 'h:x' is not host:port"),
@@ -240,6 +242,10 @@ def test_every_honoured_key_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> N
         "bootstrap.servers": "h:1",
         "isolation.level": "read_committed",
         "security.protocol": "PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.mechanisms": "PLAIN",
+        "ssl.endpoint.identification.algorithm": "none",
+        "enable.ssl.certificate.verification": "false",
     }
     values |= {
         "compression.type": "lz4",

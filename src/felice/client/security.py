@@ -1,0 +1,247 @@
+"""How a client secures its connections: the keys of TLS and SASL, and what they configure.
+
+Keeps true:  A configuration that cannot be used is refused when the client is made, with the key and what to do. No
+             error and no `repr` has a password or a key.
+Names are librdkafka's and Java's. Files are read once, when the client is made.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.config.jaas import BadJaas, parse_jaas
+from felice.env.key_stores import (
+    Identity,
+    StoreSource,
+    TlsError,
+    identity_of_pem,
+    read_identity,
+    read_trust,
+    trust_of_pem,
+)
+from felice.env.tls import TlsVersions, client_context
+from felice.security.sasl.mechanism import ClientMechanism
+from felice.security.sasl.plain import PlainClient
+from felice.security.sasl.scram import HASHES, ScramClient
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", *HASHES)
+
+SECRETS = frozenset(
+    (
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    )
+)
+"""The keys whose values appear nowhere."""
+
+TEXT_KEYS = (
+    "sasl.username",
+    "sasl.password",
+    "sasl.jaas.config",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+    "ssl.truststore.certificates",
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+)
+"""The keys whose values are texts without a form of their own."""
+
+DEFAULTS: Mapping[str, Any] = {
+    "security.protocol": "PLAINTEXT",
+    "sasl.mechanism": None,
+    "ssl.endpoint.identification.algorithm": "https",
+    "enable.ssl.certificate.verification": True,
+    **dict.fromkeys(TEXT_KEYS),
+}
+"""The default of every key of this module."""
+
+
+class Security:
+    """The security of all connections of one client."""
+
+    def __init__(self, tls: ssl.SSLContext | None, start_login: Callable[[], ClientMechanism] | None) -> None:
+        self.tls = tls
+        self._start_login = start_login
+
+    @property
+    def has_login(self) -> bool:
+        """Whether connections log in."""
+        return self._start_login is not None
+
+    def login(self) -> ClientMechanism:
+        """The start of a login."""
+        assert self._start_login is not None
+        return self._start_login()
+
+
+PLAIN_TEXT = Security(None, None)
+"""Connections without TLS and login."""
+
+
+def make_security(settings: Mapping[str, Any]) -> Security:
+    """Reads keys and certificates, and checks the login. Raises `KafkaException` (_INVALID_ARG)."""
+    protocol = settings["security.protocol"]
+    return Security(
+        _context(settings) if protocol.endswith("SSL") else None,
+        _login(settings) if protocol.startswith("SASL_") else None,
+    )
+
+
+# SASL
+
+
+def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
+    mechanism = settings["sasl.mechanism"]
+    if mechanism is None:
+        raise _invalid(f'"sasl.mechanism" is required: one of {", ".join(MECHANISMS)}')
+    user, password = _credentials(settings)
+    if user is None or password is None:
+        raise _invalid(
+            f'"sasl.username" and "sasl.password" (or "sasl.jaas.config") are required for {mechanism}'
+        )
+    if mechanism in HASHES:
+        return lambda: ScramClient(mechanism, user, password, secrets.token_hex(20))
+    return lambda: PlainClient(user, password)
+
+
+def _credentials(settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    text = settings["sasl.jaas.config"]
+    if text is None:
+        return settings["sasl.username"], settings["sasl.password"]
+    try:
+        options = parse_jaas(text).options
+    except BadJaas as error:
+        raise _invalid(f'"sasl.jaas.config": {error}') from None
+    return options.get("username"), options.get("password")
+
+
+# TLS
+
+
+def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    try:
+        return client_context(
+            _identity(settings),
+            _trust(settings),
+            _versions(settings),
+            verify=settings["enable.ssl.certificate.verification"],
+            check_hostname=settings["ssl.endpoint.identification.algorithm"] == "https",
+        )
+    except TlsError as error:
+        raise _invalid(str(error)) from None
+
+
+def _versions(settings: Mapping[str, Any]) -> TlsVersions:
+    given = {
+        "protocols": _list_of(settings["ssl.enabled.protocols"]),
+        "cipher_suites": _list_of(settings["ssl.cipher.suites"]),
+    }
+    return TlsVersions(**{name: value for name, value in given.items() if value})
+
+
+def _list_of(text: str | None) -> list[str]:
+    return [part.strip() for part in re.split("[,:]", text or "") if part.strip()]
+
+
+def _trust(settings: Mapping[str, Any]) -> bytes | None:
+    location = settings["ssl.ca.location"]
+    if location is not None and location != "probe":
+        return b"".join(_files_of(location))
+    if settings["ssl.ca.pem"] is not None:
+        return trust_of_pem(StoreSource("ca", "PEM"), settings["ssl.ca.pem"].encode())
+    if settings["ssl.truststore.certificates"] is not None:
+        return trust_of_pem(
+            StoreSource("truststore", "PEM"), settings["ssl.truststore.certificates"].encode()
+        )
+    if settings["ssl.truststore.location"] is not None:
+        return read_trust(_store(settings, "truststore"))
+    return None
+
+
+def _files_of(location: str) -> Iterator[bytes]:
+    """The certificates of a file, or of all files of a directory."""
+    path = Path(location)
+    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    for file in paths:
+        if path.is_dir() and file.suffix not in (".pem", ".crt", ".cer"):
+            continue
+        yield trust_of_pem(StoreSource("ca", "PEM", str(file)), _read("ssl.ca.location", str(file)))
+
+
+def _identity(settings: Mapping[str, Any]) -> Identity | None:
+    password = settings["ssl.key.password"]
+    if settings["ssl.keystore.location"] is not None:
+        return read_identity(_store(settings, "keystore"), password)
+    certificate = _given(
+        settings, "ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.certificate.chain"
+    )
+    key = _given(settings, "ssl.key.location", "ssl.key.pem", "ssl.keystore.key")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "ssl.certificate.location" if certificate is None else "ssl.key.location"
+        raise TlsError(f"{missing}: a key and its certificate go together; set this key, too")
+    return identity_of_pem(StoreSource("keystore", "PEM"), certificate, key, password)
+
+
+def _given(settings: Mapping[str, Any], location: str, *inline: str) -> bytes | None:
+    """The content of a file, or of one of the keys that hold the content themselves."""
+    if settings[location] is not None:
+        return _read(location, settings[location])
+    text = next((settings[name] for name in inline if settings[name] is not None), None)
+    return None if text is None else str(text).encode()
+
+
+def _read(key: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise TlsError(f"{key}: {path} cannot be read: {reason}") from None
+
+
+def _store(settings: Mapping[str, Any], name: str) -> StoreSource:
+    return StoreSource(
+        name,
+        (settings[f"ssl.{name}.type"] or "JKS").upper(),
+        settings[f"ssl.{name}.location"],
+        settings[f"ssl.{name}.password"],
+    )
+
+
+def _invalid(message: str) -> KafkaException:
+    return failure(KafkaError._INVALID_ARG, message)
+
+
+def tls_failure(address: str, error: ssl.SSLError) -> KafkaException:
+    """The error for a TLS handshake that failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the broker's certificate is not accepted: {error.verify_message}; see ssl.ca.location"
+        return failure(KafkaError._SSL, f"{address}: {reason}")
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return failure(KafkaError._SSL, f"{address}: the TLS handshake failed: {reason}", retriable=True)
