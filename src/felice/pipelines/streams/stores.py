@@ -91,7 +91,7 @@ class KeyValueStore(Store):
 
 
 class WindowStore(Store):
-    """Values by key and start of a window, kept for `retention_ms` after the newest start."""
+    """Values by key and start of a window, kept for `retention_ms` after their start."""
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
         super().__init__(name)
@@ -99,13 +99,11 @@ class WindowStore(Store):
         self._size_ms, self._retention_ms = size_ms, retention_ms
         self._by_start: dict[int, set[Any]] = {}
         self._starts: list[int] = []
-        self._newest = NEVER
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
         packed, start = key
         if row is not None:
-            self._newest = max(self._newest, start)
             if start not in self._by_start:
                 self._by_start[start] = set()
                 heappush(self._starts, start)
@@ -142,16 +140,16 @@ class WindowStore(Store):
         """The starts of all windows, in order."""
         return sorted(self._by_start)
 
-    def expire(self) -> None:
-        """Remove windows whose retention has passed."""
-        while self._starts and self._starts[0] <= self._newest - self._retention_ms:
+    def expire(self, time: int) -> None:
+        """Remove windows whose retention has passed at this stream time."""
+        while self._starts and self._starts[0] <= time - self._retention_ms:
             start = heappop(self._starts)
             for key in self._by_start.pop(start):
                 self._set((key, start), None)
 
 
 class SessionStore(Store):
-    """Sessions by key, start and end, kept for `retention_ms` after the newest end."""
+    """Sessions by key, start and end, kept for `retention_ms` after their end."""
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
         super().__init__(name)
@@ -160,7 +158,6 @@ class SessionStore(Store):
         self._of_key: dict[Any, set[Window]] = {}
         self._by_end: dict[int, set[tuple[Any, Window]]] = {}
         self._ends: list[int] = []
-        self._newest = NEVER
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
@@ -172,17 +169,16 @@ class SessionStore(Store):
             if not self._of_key.get(packed, True):
                 del self._of_key[packed]
             return
-        self._newest = max(self._newest, end)
         self._of_key.setdefault(packed, set()).add(window)
         if end not in self._by_end:
             self._by_end[end] = set()
             heappush(self._ends, end)
         self._by_end[end].add((packed, window))
 
-    def find(self, key: Any, earliest_end: int, latest_start: int) -> list[tuple[Windowed, Any]]:
-        """The sessions of a key that overlap a span, by end and then start."""
+    def find(self, key: Any, earliest_end: int, latest_start: int, time: int) -> list[tuple[Windowed, Any]]:
+        """The sessions of a key that overlap a span and are within retention, by end and then start."""
         packed = self._key.pack(key)
-        least_end = max(earliest_end, self._newest - self._retention_ms + 1)
+        least_end = max(earliest_end, time - self._retention_ms + 1)
         found = [
             window
             for window in self._of_key.get(packed, ())
@@ -213,10 +209,10 @@ class SessionStore(Store):
                 key = Windowed(self._key.unpack(packed), window)
                 yield key, Timestamped(self._unpacked(packed, window), end)
 
-    def expire(self) -> None:
-        """Remove sessions whose retention has passed."""
+    def expire(self, time: int) -> None:
+        """Remove sessions whose retention has passed at this stream time."""
         # A session that ended just then is out of `find`'s reach, but not closed yet.
-        while self._ends and self._ends[0] < self._newest - self._retention_ms:
+        while self._ends and self._ends[0] < time - self._retention_ms:
             end = heappop(self._ends)
             for packed, window in list(self._by_end[end]):
                 self._set((packed, *window), None)

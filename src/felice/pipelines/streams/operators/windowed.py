@@ -47,7 +47,7 @@ class WindowAggregate:
                     yield change
         if self.on_close:
             yield from self._close(closed_until)
-        self.store.expire()
+        self.store.expire(time)
 
     def _update(self, record: Record, window: Window) -> Record:
         key, value, timestamp, headers = record
@@ -98,7 +98,7 @@ class SessionAggregate:
             return
         time = self.clocks.advance(self.name, timestamp)
         closed_until = time - self.windows.grace_ms - self.windows.gap_ms
-        found = self.store.find(key, timestamp - self.windows.gap_ms, timestamp + self.windows.gap_ms)
+        found = self.store.find(key, timestamp - self.windows.gap_ms, timestamp + self.windows.gap_ms, time)
         bounds = [window for (_, window), _ in found]
         merged = Window(
             min([timestamp, *(one.start for one in bounds)]), max([timestamp, *(one.end for one in bounds)])
@@ -109,7 +109,7 @@ class SessionAggregate:
                 yield from changes
         if self.on_close:
             yield from self._close(closed_until)
-        self.store.expire()
+        self.store.expire(time)
 
     def _merge(self, record: Record, merged: Window, found: list[tuple[Windowed, Any]]) -> list[Record]:
         key, value, timestamp, headers = record
