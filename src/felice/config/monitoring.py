@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from felice.config.option import Kind, option
+from felice.config.option import Kind, Scope, option
 from felice.config.quotas import QuotaOptions
 
 METRICS_LISTENER = "felice.metrics.listener"
@@ -53,6 +53,16 @@ def listener_of(text: str, number: int) -> str:
 class MonitoringOptions(QuotaOptions):
     """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
 
+    felice_slow_request_ms: int = option(
+        "felice.slow.request.ms",
+        Kind.LONG,
+        1_000,
+        "A request that takes longer is logged with the parts of its time; -1: none. Of requests that wait because "
+        "their client asks for it (Fetch, JoinGroup, SyncGroup) only the time in the queue and on the event loop "
+        "counts.",
+        scope=Scope.CLUSTER_WIDE,
+        minimum=-1,
+    )
     felice_metrics_listener: str = option(
         METRICS_LISTENER,
         Kind.STRING,

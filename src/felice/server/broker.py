@@ -60,6 +60,7 @@ from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.replication_parts import ReplicationParts, make_replication
+from felice.server.request_log import RequestLog
 from felice.server.request_memory import RequestMemory
 from felice.server.services import Services
 from felice.server.session import Session
@@ -325,6 +326,7 @@ class Broker:
             auto_topics=auto_topics,
             producer_ids=producer_ids,
             quotas=quotas,
+            request_log=RequestLog(self.config),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
             replica_moves=replica_moves,
             image_follower=ImageFollower(
@@ -387,6 +389,7 @@ class Broker:
         if self._parts is not None:
             self._parts.services.quotas.follow(new)
             self._parts.services.image_follower.on_image(old, new)
+            self._parts.services.request_log.follow(self.config)
 
     # Stopping
 

@@ -99,6 +99,15 @@ def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     return [_broker_entry(_option_of(name), only) for name in broker.dynamic_default]
 
 
+def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """Returns the levels of a broker's loggers, by name."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [
+        ConfigEntry(Option(name, Kind.STRING, None, ""), level, source, read_only=False, synonyms=())
+        for name, level in levels.items()
+    ]
+
+
 def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
     found: list[Found] = []
     if option.name in overrides:

@@ -141,6 +141,13 @@ def check_topic(name: str, context: RequestContext) -> None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+def check_logger_broker(name: str, context: RequestContext) -> None:
+    """Raises `ApiError` unless `name` is the id of this broker: the loggers of all brokers have no levels."""
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    check_broker(name, context)
+
+
 def check_broker(name: str, context: RequestContext) -> None:
     """Raises `ApiError` unless `name` is the id of this broker or empty."""
     if name != str(context.services.broker_id):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,8 +15,14 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-# The audit log has Kafka's name, so that it can be filtered as there.
-_LOGGERS = ("felice", "kafka.authorizer.logger")
+# The audit log and the request log have Kafka's names, so that they can be filtered as there.
+_LOGGERS = ("felice", "kafka.authorizer.logger", "kafka.request.logger")
+
+# Above DEBUG a message with the same words is written so often in a minute. The first line of the next minute says how
+# many were left out.
+MAX_REPEATS = 100
+_REPEATS_INTERVAL_S = 60.0
+_MAX_MESSAGES = 1_000
 
 # Enough for the longest topic name, its directory and a hint. Texts from clients may be much longer.
 MAX_VALUE_CHARACTERS = 1_000
@@ -55,6 +62,31 @@ class _Shortened(logging.Filter):
         return True
 
 
+class _Repeats(logging.Filter):
+    """Leaves out lines of one message that come too often, whatever their facts are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By logger and message: the begin of the interval, and the lines since.
+        self._seen: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written; adds the number of lines that were left out before it."""
+        if record.levelno <= logging.DEBUG:
+            return True
+        key = record.name, str(record.msg)
+        begun_s, count = self._seen.pop(key, (record.created, 0))
+        # The clock may have been set back.
+        if not 0 <= record.created - begun_s < _REPEATS_INTERVAL_S:
+            if count > MAX_REPEATS:
+                record.left_out = count - MAX_REPEATS
+            begun_s, count = record.created, 0
+        self._seen[key] = begun_s, count + 1
+        if len(self._seen) > _MAX_MESSAGES:
+            self._seen.popitem(last=False)
+        return count < MAX_REPEATS
+
+
 def _shortened(text: str) -> str:
     return f"{text[:MAX_VALUE_CHARACTERS]}... ({len(text)} characters)"
 
@@ -82,6 +114,7 @@ def configure_logs(*, as_json: bool = False, level: int = logging.INFO, stream: 
     """Sends Felice's logs, with the audit log of its authorizer, to `stream` (by default standard error)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_json_formatter() if as_json else _utc(KeyValueFormatter()))
+    handler.addFilter(_Repeats())
     handler.addFilter(_Shortened())
     for name in _LOGGERS:
         logger = logging.getLogger(name)

@@ -33,6 +33,7 @@ from felice.server.metrics.mbeans import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
+from felice.server.request_log import RequestLog
 from felice.server.request_memory import RequestMemory
 from felice.server.settings import Settings
 from felice.server.tls import TlsListeners
@@ -69,6 +70,7 @@ class Services:
     auto_topics: AutoTopics
     producer_ids: ProducerIds
     quotas: ClientQuotas
+    request_log: RequestLog
     fetch_sessions: FetchSessions
     replica_moves: ReplicaMoves
     image_follower: ImageFollower

@@ -65,6 +65,7 @@ class Session(asyncio.BufferedProtocol):
         self._held_bytes = 0  # the bytes that `_request_memory` counts for this session
         self._requests = services.metrics.requests
         self._quotas = services.quotas
+        self._request_log = services.request_log
         self._silence: asyncio.TimerHandle | None = None
         self._silent_until_s = 0.0
         self._charged_s = 0.0  # the silence that the newest reply asks for
@@ -312,6 +313,8 @@ class Session(asyncio.BufferedProtocol):
     def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
         found = self._requests.times_of(request.api.key, request.message)
         found.add(times)
+        if times[0] + times[1] + times[2] >= self._request_log.threshold_s:
+            self._request_log.note(self, request, times)
         self._charged_s = 0.0
         self._replied, self._replied_s = found, replied_s
 

@@ -32,6 +32,7 @@ from felice.server.large_requests import LargeRequests
 from felice.server.metrics.request_times import RequestMetrics
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.quotas.client_quotas import ClientQuotas
+from felice.server.request_log import RequestLog
 from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
 from felice.server.turns import Turns
@@ -129,6 +130,7 @@ class Peer:
                 image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
                 metrics=SimpleNamespace(requests=self.requests),
                 quotas=self.quotas,
+                request_log=RequestLog(config),
             ),
         )
         self.on_check: Callable[[], None] = lambda: None

@@ -18,8 +18,15 @@ from felice.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
-from felice.server.config_entries import ConfigEntry, broker_entries, dynamic_default_entries, topic_entries
-from felice.server.config_resources import check_broker, check_topic, unsupported
+from felice.server import loggers
+from felice.server.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    dynamic_default_entries,
+    logger_entries,
+    topic_entries,
+)
+from felice.server.config_resources import check_broker, check_logger_broker, check_topic, unsupported
 from felice.server.pace import paced
 
 if TYPE_CHECKING:
@@ -64,6 +71,9 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list
             return dynamic_default_entries(services.config_layers)
         check_broker(name, context)
         return broker_entries(services.config_layers)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_logger_broker(name, context)
+        return logger_entries(loggers.levels())
     raise unsupported(resource.resource_type)
 
 

@@ -15,8 +15,16 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from felice.server import loggers
 from felice.server.config_entries import ConfigEntry, broker_entries, topic_entries
-from felice.server.config_resources import Edit, change_broker, change_each, change_topic, unsupported
+from felice.server.config_resources import (
+    Edit,
+    change_broker,
+    change_each,
+    change_topic,
+    check_logger_broker,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -44,15 +52,21 @@ async def _alter(resource: AlterConfigsResource, validate_only: bool, context: R
         prefixed = {key: option for key in named if (option := prefixed_option(key)) is not None}
         edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS | prefixed)
         await change_broker(name, edit, named, validate_only, context)
+    elif resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_logger_broker(name, context)
+        loggers.change_levels(_changes(resource), validate_only=validate_only)
+        context.services.request_log.follow(context.services.config)
     else:
         raise unsupported(resource.resource_type)
+
+
+def _changes(resource: AlterConfigsResource) -> list[ConfigChange]:
+    return [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
 
 
 def _edit(
     resource: AlterConfigsResource, entries: Sequence[ConfigEntry], options: Mapping[str, Option]
 ) -> Edit:
-    changes = [
-        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
-    ]
+    changes = _changes(resource)
     effective = {entry.name: entry.value for entry in entries}
     return lambda current: apply_changes(current, effective, changes, options)

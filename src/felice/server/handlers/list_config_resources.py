@@ -39,6 +39,6 @@ def _names(kind: int, context: RequestContext) -> list[str]:
     image = context.services.image
     if kind == ResourceType.TOPIC:
         return sorted(image.topics)
-    if kind == ResourceType.BROKER:
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.brokers)]
     return []

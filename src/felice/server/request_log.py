@@ -1,0 +1,79 @@
+"""Logs slow requests with the parts of their time; at level DEBUG of `kafka.request.logger` every request.
+
+The facts have the names of Kafka's request log.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Protocol
+
+from felice.config import BrokerConfig
+from felice.protocol.api import API
+from felice.protocol.connection import Request
+from felice.security.principal import Principal
+from felice.server.metrics.request_times import Times
+
+_log = logging.getLogger("kafka.request.logger")
+
+# They wait as long as the client asks for: only the broker's own share of their time counts.
+_WAITING = frozenset((API.FETCH.key, API.JOIN_GROUP.key, API.SYNC_GROUP.key))
+
+
+class Connection(Protocol):
+    """The facts of a connection that log lines contain."""
+
+    address: str
+    client_software: str
+    principal: Principal
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that accepted the connection."""
+
+
+class RequestLog:
+    """The request log of one broker."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.threshold_s = math.inf
+        """Requests that take less are not passed to `note`."""
+        self._slow_s = math.inf
+        self.follow(config)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Takes the threshold of the configuration and the level of the logger."""
+        slow_ms = config.felice_slow_request_ms
+        self._slow_s = math.inf if slow_ms < 0 else slow_ms / 1000
+        self.threshold_s = 0.0 if _log.isEnabledFor(logging.DEBUG) else self._slow_s
+
+    def note(self, connection: Connection, request: Request, times: Times) -> None:
+        """Logs a request that was answered, if it was slow or every request is logged."""
+        queued_s, local_s, remote_s, throttled_s = times
+        own_s = queued_s + local_s
+        is_slow = (own_s if request.api.key in _WAITING else own_s + remote_s) >= self._slow_s
+        level = logging.WARNING if is_slow else logging.DEBUG
+        if not _log.isEnabledFor(level):
+            return
+        facts = {
+            "requestApiKeyName": request.api.name,
+            "requestApiVersion": request.version,
+            "correlationId": request.correlation_id,
+            "clientId": request.client_id,
+            "connection": connection.address,
+            "clientSoftware": connection.client_software,
+            "principal": str(connection.principal),
+            "listener": connection.listener_name,
+            "requestSizeBytes": request.size_bytes,
+            "totalTimeMs": _ms(own_s + remote_s),
+            "requestQueueTimeMs": _ms(queued_s),
+            "localTimeMs": _ms(local_s),
+            "remoteTimeMs": _ms(remote_s),
+            "throttleTimeMs": _ms(throttled_s),
+        }
+        _log.log(level, "slow request" if is_slow else "request", extra=facts)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
