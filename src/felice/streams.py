@@ -11,7 +11,7 @@ from felice.pipelines.streams.record import Record, Window, Windowed
 from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
-from felice.pipelines.streams.windows import hours, mins, secs
+from felice.pipelines.streams.windows import JoinWindows, hours, mins, secs
 
 __all__ = [
     "App",
@@ -19,6 +19,7 @@ __all__ = [
     "FormatError",
     "GroupedStream",
     "GroupedTable",
+    "JoinWindows",
     "Record",
     "SessionedStream",
     "Stream",

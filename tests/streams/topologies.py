@@ -2,7 +2,16 @@
 
 from collections.abc import Callable
 
-from felice.streams import App, GroupedTable, SessionedStream, Stream, Table, Windowed, WindowedStream
+from felice.streams import (
+    App,
+    GroupedTable,
+    JoinWindows,
+    SessionedStream,
+    Stream,
+    Table,
+    Windowed,
+    WindowedStream,
+)
 
 Build = Callable[[App], None]
 
@@ -128,6 +137,15 @@ def join_stream_aggregate(app: App) -> None:
     stream.join(other.group_by_key().aggregate(empty, add, name="agg"), pair).to("out")
 
 
+WITHIN = JoinWindows(before_ms=5, after_ms=10, grace_ms=15)
+
+
+def rekeyed_join_streams(app: App) -> None:
+    left = app.stream("a").key_by(lambda key, value: group(value))
+    right = app.stream("b").key_by(lambda key, value: group(value))
+    left.left_join(right, pair, within=WITHIN).to("out")
+
+
 TOPOLOGIES: dict[str, Build] = {
     "stateless": stateless,
     "branches": branches,
@@ -195,5 +213,16 @@ TOPOLOGIES: dict[str, Build] = {
     "session_final": lambda app: windows(
         session(app.stream("a")).emit("final").aggregate(empty, add, merge, name="s")
     ).to("out"),
+    "join_streams": lambda app: app.stream("a").join(app.stream("b"), pair, within=WITHIN).to("out"),
+    "left_join_streams": lambda app: (
+        app.stream("a").left_join(app.stream("b"), pair, within=WITHIN).to("out")
+    ),
+    "outer_join_streams": lambda app: (
+        app.stream("a").outer_join(app.stream("b"), pair, within=WITHIN).to("out")
+    ),
+    "outer_join_streams_no_grace": lambda app: (
+        app.stream("a").outer_join(app.stream("b"), pair, within=JoinWindows(4, 4)).to("out")
+    ),
+    "rekeyed_join_streams": rekeyed_join_streams,
     "session_regrouped": lambda app: totals(regrouped(session(app.stream("a")).reduce(latest))).to("out"),
 }

@@ -86,6 +86,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "decode_frame",
         "Print a request or response of the protocol.",
     ),
+    "run": ("felice.cli.run", "run", "Run a stream application on Spark."),
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",

@@ -58,13 +58,16 @@ def test_results_are_the_same_when_state_is_saved_and_loaded(name: str, seed: in
     assert run(name, rows, saves) == run(name, rows, set())
 
 
-IN_ORDER_OF_KEYS = [
-    name for name in TOPOLOGIES if name.startswith(("count", "table", "join_t", "outer", "aggregate"))
+# Not windows and joins of streams: each partition has its own stream time, so other records are late.
+WITHOUT_TIME = [
+    name
+    for name in TOPOLOGIES
+    if name.startswith(("count", "table", "join_t", "outer_join_t", "outer_of", "aggregate"))
 ]
 
 
 @pytest.mark.parametrize("partitions", [2, 8])
-@pytest.mark.parametrize("name", IN_ORDER_OF_KEYS)
+@pytest.mark.parametrize("name", WITHOUT_TIME)
 def test_tables_are_the_same_with_more_partitions(name: str, partitions: int) -> None:
     for seed in range(5):
         rows = random_rows(Random(seed), topics_of(name), 60)

@@ -29,7 +29,7 @@ FLUSH_AT_BYTES = 16 * 1024 * 1024
 RUN_ROWS = 5_000
 TOPIC_WAIT_S = 0.1
 
-RECORD_COLUMNS = ("key", "value", "headers")
+RECORD_COLUMNS = ("key", "value", "headers", "timestamp")
 
 
 class RowError(QueryError, ValueError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.client.error import KafkaException
@@ -198,6 +198,7 @@ _ACCEPTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "value": (_text_or_bytes, "string or binary"),
     "topic": (lambda given: isinstance(given, StringType), "string"),
     "partition": (lambda given: isinstance(given, IntegerType), "int"),
+    "timestamp": (lambda given: isinstance(given, TimestampType), "timestamp"),
     "headers": (lambda given: _same_shape(given), HEADERS.simpleString()),
 }
 

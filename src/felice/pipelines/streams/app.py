@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.operators.table import TableSource
 from felice.pipelines.streams.plan import TablePlan
@@ -61,7 +63,7 @@ class App:
         on_bad_record: OnBadRecord = FAIL,
     ) -> Table:
         """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name."""
-        formats = self._formats(topic, key, value, on_bad_record)
+        formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True)
         node = self.topology.source(formats)
         keep = self.topology.operator(
             "table", lambda stores: TableSource(plan.own_store(stores), plan.sends_old), node

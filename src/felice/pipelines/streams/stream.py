@@ -7,10 +7,12 @@ function that chooses a key, the name of a field of the value may stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
+from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
 from felice.pipelines.streams.operators.aggregate import RegroupTable
 from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
 from felice.pipelines.streams.operators.stateless import (
@@ -24,12 +26,14 @@ from felice.pipelines.streams.operators.stateless import (
     Peek,
     SelectKey,
 )
+from felice.pipelines.streams.operators.stream_join import StreamStreamJoin
 from felice.pipelines.streams.operators.table import Compute, TableMap, ToStream
 from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore
-from felice.pipelines.streams.topology import Node, TopicFormats
+from felice.pipelines.streams.topology import CLOCKS, Node, TopicFormats, TopologyError
+from felice.pipelines.streams.windows import JoinWindows
 
 
 class Stream:
@@ -123,13 +127,36 @@ class Stream:
         """The records by another key, for an aggregation. Records without key are left out."""
         return self.key_by(key_of, key=key).group_by_key()
 
-    def join(self, table: Table, joiner: Joiner, *, value: str | Format | None = None) -> Stream:
-        """Each record with its key's row in the table; records without a row are left out."""
-        return self._join(table, joiner, value, is_left=False)
+    def join(
+        self,
+        other: Table | Stream,
+        joiner: Joiner,
+        *,
+        within: JoinWindows | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """Each record with its key's row in a table, or with the records of another stream `within` a window.
 
-    def left_join(self, table: Table, joiner: Joiner, *, value: str | Format | None = None) -> Stream:
-        """Each record with its key's row in the table, or None where there is none."""
-        return self._join(table, joiner, value, is_left=True)
+        Records without partner are left out.
+        """
+        return self._join(other, joiner, within, value, JoinKind(True, True))
+
+    def left_join(
+        self,
+        other: Table | Stream,
+        joiner: Joiner,
+        *,
+        within: JoinWindows | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """As `join`; a record without partner is joined with None, of two streams when its window is closed."""
+        return self._join(other, joiner, within, value, JoinKind(True, False))
+
+    def outer_join(
+        self, other: Stream, joiner: Joiner, *, within: JoinWindows, value: str | Format | None = None
+    ) -> Stream:
+        """As `left_join`, of the records of both streams."""
+        return self._join(other, joiner, within, value, JoinKind(False, False))
 
     def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
         """Write the records to a topic, in the stream's formats unless others are given."""
@@ -147,16 +174,71 @@ class Stream:
         name = self.scope.topology.next_name("join")
         return self.scope.repartition(self.node, name, self.key_format, self.value_format)
 
-    def _join(self, table: Table, joiner: Joiner, value: str | Format | None, *, is_left: bool) -> Stream:
-        check_same_keys("join", self.key_format, table.key_format)
+    def _join(
+        self,
+        other: Table | Stream,
+        joiner: Joiner,
+        within: JoinWindows | None,
+        value: str | Format | None,
+        kind: JoinKind,
+    ) -> Stream:
+        check_same_keys("join", self.key_format, other.key_format)
+        if (within is None) != isinstance(other, Table):
+            raise TopologyError("join: a stream is joined `within` a window, a table without one")
+        if isinstance(other, Table):
+            node = self._table_join(other, joiner, is_left=not kind.needs_right)
+        else:
+            assert within is not None, "checked above"
+            node = self._stream_join(other, joiner, within, kind)
+        return Stream(self.scope, node, self.key_format, self.scope.value(value))
+
+    def _table_join(self, table: Table, joiner: Joiner, *, is_left: bool) -> Node:
         placed, needed = self._placed(), table.plan.lookup_stores()
-        node = self.scope.topology.operator(
+        return self.scope.topology.operator(
             "join-table",
             lambda stores: StreamTableJoin(table.plan.getter(stores), joiner, is_left, lambda key, _: key),
             placed,
             stores=needed,
         )
-        return Stream(self.scope, node, self.key_format, self.scope.value(value))
+
+    def _stream_join(self, other: Stream, joiner: Joiner, windows: JoinWindows, kind: JoinKind) -> Node:
+        topology, key = self.scope.topology, self.key_format
+        placed = self._placed(), other._placed()
+        name = topology.next_name("join-streams")
+        retention_ms = windows.size_ms + windows.grace_ms
+        kept = [
+            topology.store(
+                f"{name}-{side}",
+                partial(RecentRecords, f"{name}-{side}", key, stream.value_format, retention_ms),
+            )
+            for side, stream in (("left", self), ("right", other))
+        ]
+        alone = None
+        if not (kind.needs_left and kind.needs_right):
+            formats = self.value_format, other.value_format
+            alone = topology.store(f"{name}-alone", partial(UnjoinedRecords, f"{name}-alone", key, *formats))
+
+        def side(is_left: bool) -> Node:
+            own, partner = kept if is_left else reversed(kept)
+            sends_alone = not (kind.needs_right if is_left else kind.needs_left)
+            return topology.operator(
+                "join-stream",
+                lambda stores: StreamStreamJoin(
+                    name,
+                    stores[CLOCKS],
+                    stores[own],
+                    stores[partner],
+                    stores[alone] if alone else None,
+                    windows,
+                    joiner,
+                    is_left,
+                    sends_alone,
+                ),
+                placed[0 if is_left else 1],
+                stores=[*kept, alone] if alone else kept,
+            )
+
+        return topology.operator("joined", lambda stores: Pass(), side(True), side(False))
 
     def _then(
         self,

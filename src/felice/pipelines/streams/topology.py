@@ -41,6 +41,7 @@ class TopicFormats:
     value: Format
     on_bad_record: OnBadRecord = FAIL
     is_repartition: bool = False
+    is_table: bool = False
 
 
 Stores = Mapping[str, Any]
@@ -69,8 +70,9 @@ class SubTopology:
 
     @property
     def sources(self) -> list[TopicFormats]:
-        """The topics that it reads, in the order of their nodes."""
-        return [node.source for node in self.nodes if node.source is not None]
+        """The topics that it reads. Of records with equal timestamps, those of the first topic go first: of tables."""
+        found = [node.source for node in self.nodes if node.source is not None]
+        return sorted(found, key=lambda formats: not formats.is_table)
 
     @property
     def sinks(self) -> list[TopicFormats]:

@@ -213,6 +213,13 @@ public class StreamsOracle {
                 .emitStrategy(EmitStrategy.onWindowClose())
                 .aggregate(() -> "", StreamsOracle::add, StreamsOracle::merge, sessionStore("s"))
                 .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("join_streams", b -> stream(b, "a").join(stream(b, "b"), StreamsOracle::pair, joinWindows()).to("out"));
+        TOPOLOGIES.put("left_join_streams", b -> stream(b, "a").leftJoin(stream(b, "b"), StreamsOracle::pair, joinWindows()).to("out"));
+        TOPOLOGIES.put("outer_join_streams", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair, joinWindows()).to("out"));
+        TOPOLOGIES.put("outer_join_streams_no_grace", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair,
+                JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(4))).to("out"));
+        TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
+                .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("session_regrouped", b -> stream(b, "a").groupByKey().windowedBy(session())
                 .reduce((one, other) -> other)
                 .groupBy((key, value) -> KeyValue.pair(group(value), value))
@@ -269,6 +276,7 @@ public class StreamsOracle {
         // Every change is sent, and closed windows are looked for at each record.
         options.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         options.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
+        options.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         return options;
     }
 }

@@ -28,7 +28,7 @@ def schema(**columns: object) -> StructType:
     [
         {"value": "string"},
         {"value": "binary", "key": "string", "partition": "integer", "headers": HEADERS},
-        {"value": "binary", "key": "binary", "topic": "string"},
+        {"value": "binary", "key": "binary", "topic": "string", "timestamp": "timestamp"},
     ],
 )
 def test_records_are_accepted(columns: dict[str, object]) -> None:
@@ -43,6 +43,7 @@ def test_records_are_accepted(columns: dict[str, object]) -> None:
         ({"value": "string", "key": "long"}, "'key' is bigint"),
         ({"value": "string", "partition": "string"}, "'partition' is string, but must be int"),
         ({"value": "string", "headers": "string"}, "'headers' is string, but must be array<struct<"),
+        ({"value": "string", "timestamp": "long"}, "'timestamp' is bigint, but must be timestamp"),
         ({"value": "string", "Key": "string"}, "'Key' is no part of a record"),
         ({"value": "string", "offset": "long"}, "'offset' is no part of a record"),
     ],

@@ -1,0 +1,110 @@
+"""State of a join of two streams: each side's recent records, and those that have not been joined yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.stores import Store
+
+
+class RecentRecords(Store):
+    """One side's records by key and timestamp, for `retention_ms`. Equal ones are all kept, in order."""
+
+    def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+        self._retention_ms = retention_ms
+        self._of_key: dict[Any, list[tuple[int, int]]] = {}
+        self._oldest: list[tuple[int, int, Any]] = []
+        self._count = 0
+
+    def _apply(self, key: Any, row: Any) -> None:
+        super()._apply(key, row)
+        packed, timestamp, number = key
+        if row is None:
+            places = self._of_key.get(packed, [])
+            if (timestamp, number) in places:
+                places.remove((timestamp, number))
+            if not places:
+                self._of_key.pop(packed, None)
+            return
+        self._count = max(self._count, number + 1)
+        insort(self._of_key.setdefault(packed, []), (timestamp, number))
+        # The number differs, so keys are never compared.
+        heappush(self._oldest, (timestamp, number, packed))
+
+    def put(self, key: Any, value: Any, timestamp: int) -> None:
+        """Keep a record."""
+        self._set((self._key.pack(key), timestamp, self._count), self._value.pack(value))
+
+    def fetch(self, key: Any, start: int, end: int, time: int) -> Iterator[tuple[int, Any]]:
+        """Timestamp and value of a key's records from `start` to `end`, both included, that retention keeps."""
+        packed = self._key.pack(key)
+        places = self._of_key.get(packed, [])
+        first = bisect_left(places, (max(start, time - self._retention_ms + 1),))
+        last = bisect_right(places, (end, self._count))
+        for timestamp, number in places[first:last]:
+            yield timestamp, self._value.unpack(self.rows[packed, timestamp, number])
+
+    def expire(self, time: int) -> None:
+        """Remove records whose retention has passed."""
+        while self._oldest and self._oldest[0][0] <= time - self._retention_ms:
+            timestamp, number, packed = heappop(self._oldest)
+            self._set((packed, timestamp, number), None)
+
+
+class Unjoined(NamedTuple):
+    """Records of one side with one key and timestamp that have met no partner."""
+
+    timestamp: int
+    is_left: bool
+    key: Any
+    values: list[Any]
+
+
+class UnjoinedRecords(Store):
+    """Records of both sides that an outer join may have to send alone, by timestamp, the left side's first."""
+
+    def __init__(self, name: str, key: Format, left: Format, right: Format) -> None:
+        super().__init__(name)
+        self._key, self._left, self._right = key, left, right
+        self._places: list[tuple[int, bool, Any]] = []
+
+    def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
+        super()._apply(key, row)
+        if row is None and was_there:
+            self._places.remove(key)
+        elif row is not None and not was_there:
+            insort(self._places, key, key=lambda place: place[:2])
+
+    def add(self, is_left: bool, key: Any, value: Any, timestamp: int) -> None:
+        """Keep a record that has no partner yet."""
+        place = timestamp, not is_left, self._key.pack(key)
+        packed = self._format(is_left).pack(value)
+        self._set(place, (*self.rows.get(place, ()), packed))
+
+    def joined(self, is_left: bool, key: Any, timestamp: int) -> None:
+        """These records have a partner now."""
+        place = timestamp, not is_left, self._key.pack(key)
+        if place in self.rows:
+            self._set(place, None)
+
+    def take_closed(self, left_until: int, right_until: int) -> Iterator[Unjoined]:
+        """Remove and return what is older than its side's limit."""
+        for place in list(self._places):
+            timestamp, is_right, packed = place
+            if timestamp >= max(left_until, right_until):
+                return
+            if timestamp < (right_until if is_right else left_until):
+                format_ = self._format(not is_right)
+                values = [format_.unpack(one) for one in self.rows[place]]
+                self._set(place, None)
+                yield Unjoined(timestamp, not is_right, self._key.unpack(packed), values)
+
+    def _format(self, is_left: bool) -> Format:
+        return self._left if is_left else self._right

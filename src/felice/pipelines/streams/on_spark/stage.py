@@ -1,0 +1,242 @@
+"""What a Spark worker does with the rows of one batch: run tasks on them, and address what they send.
+
+Keeps true: a task takes the records of its topics in the order of Kafka Streams: of each topic partition by offset,
+            among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
+            with its rows in another order, gives the same results.
+            The task's state is that of the batch before, whatever this process has done meanwhile.
+How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results.
+            Each stage runs one sub-topology, and passes the rows of others on. `origin` and `seq` order the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+
+from felice.pipelines.spark.properties import BATCH_ID
+from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
+from felice.pipelines.streams.record import Headers
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord
+from felice.pipelines.streams.topology import Topology
+from felice.records.kernels import murmur2
+
+OUT = -1
+# A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
+SUB_BITS = 20
+CACHED_TASKS = 64
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("place", pa.int32()),
+        ("origin", pa.string()),
+        ("seq", pa.int64()),
+        ("topic", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("headers", HEADERS),
+    ]
+)
+SPARK_SCHEMA = (
+    "part int, place int, origin string, seq long, topic string, key binary, value binary, timestamp long, "
+    "headers array<struct<key: string, value: binary>>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An application, as it goes to the workers. Equal plans share tasks in a worker."""
+
+    pickled: bytes
+    places: int
+    state: str
+
+    def application(self) -> Application:
+        """The topology and its parts, unpickled once in each process."""
+        return _application(self.pickled)
+
+
+class Application:
+    """A topology in a worker."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.parts = topology.parts()
+        sources = [(one, part.number) for part in self.parts for one in part.sources]
+        self.reads = {one.topic: number for one, number in sources}
+        """The part that reads a topic."""
+        self._inner = {one.topic: number for one, number in sources if one.is_repartition}
+
+    def reader_of(self, record: TopicRecord) -> int:
+        """The part that a record goes to within the batch; OUT for a result."""
+        return self._inner.get(record.topic, OUT)
+
+
+@lru_cache(maxsize=4)
+def _application(pickled: bytes) -> Application:
+    return Application(cloudpickle.loads(pickled))
+
+
+class Rows:
+    """Rows to be sent on, column by column."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+
+    def add(self, part: int, place: int, origin: str, seq: int, record: TopicRecord) -> None:
+        """One row."""
+        row = (part, place, origin, seq, *record[:4], _written(record.headers))
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+
+    def batch(self) -> pa.RecordBatch:
+        """All rows."""
+        arrays = [pa.array(values, SCHEMA.field(name).type) for name, values in self._columns.items()]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _written(headers: Headers) -> list[dict[str, Any]] | None:
+    return [{"key": key, "value": value} for key, value in headers] or None
+
+
+def _read(headers: list[dict[str, Any]] | None) -> Headers:
+    return tuple((one["key"], one["value"]) for one in headers) if headers else ()
+
+
+def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """The first stage: from a source's columns to addressed rows. Parts without state run here."""
+    application = plan.application()
+    stateless = {
+        part.number: Task(application.topology, part) for part in application.parts if not part.stores
+    }
+    for batch in batches:
+        rows = Rows()
+        for record, origin, offset in _source_records(batch):
+            part = application.reads[record.topic]
+            if part not in stateless:
+                rows.add(part, _place(record.key, plan.places, offset), origin, offset, record)
+                continue
+            for sub, result in enumerate(_processed(stateless[part], record, origin, offset)):
+                # Several Spark tasks may share a topic partition: the offset orders what they send.
+                seq = offset << SUB_BITS | sub
+                rows.add(
+                    application.reader_of(result), _place(result.key, plan.places, seq), origin, seq, result
+                )
+        yield rows.batch()
+
+
+def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
+    """A later stage: run one part on one partition, with its state."""
+    table = pa.Table.from_batches(list(batches), SCHEMA)
+    context = TaskContext.get()
+    assert context is not None, "Spark runs stages in tasks"
+    place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
+    application = plan.application()
+    held = _held_task(plan, number, place)
+    task = held.at(batch_id - 1)
+    rows = Rows()
+    table = table.take(_order(table, [one.topic for one in application.parts[number].sources]))
+    sent = 0
+    for part, row_place, origin, seq, topic, key, value, timestamp, headers in zip(
+        *(one.to_pylist() for one in table.columns), strict=True
+    ):
+        record = TopicRecord(topic, key, value, timestamp, _read(headers))
+        if part != number:
+            rows.add(part, row_place, origin, seq, record)
+            continue
+        assert row_place == place, f"a row for partition {row_place} came to {place}"
+        for result in _processed(task, record, origin, seq):
+            to = application.reader_of(result)
+            rows.add(to, _place(result.key, plan.places, sent), f"{number}/{place}", sent, result)
+            sent += 1
+    held.save(batch_id)
+    yield rows.batch()
+
+
+def _processed(task: Task, record: TopicRecord, origin: str, seq: int) -> list[TopicRecord]:
+    try:
+        return task.process(record)
+    except StreamsError as error:
+        raise StreamsError(f"{error} (at {origin}, offset {seq})") from error
+
+
+class HeldTask:
+    """A task in a worker's memory, with the version of its state; None while a batch is being processed."""
+
+    def __init__(self, application: Application, number: int, files: StateFiles) -> None:
+        self._application, self._number, self._files = application, number, files
+        self._task = Task(application.topology, application.parts[number])
+        self._version: Version | None = EMPTY
+
+    def at(self, version: int) -> Task:
+        """The task with this version of its state."""
+        if not self._follows(version):
+            self._task = Task(self._application.topology, self._application.parts[self._number])
+            self._version = self._files.load(version, self._task.stores)
+        assert self._version is not None
+        self._files.catch_up(self._version, version, self._task.stores)
+        self._version = None
+        return self._task
+
+    def save(self, batch_id: int) -> None:
+        """Write what the batch changed."""
+        changes = {name: store.take_changes() for name, store in self._task.stores.items()}
+        changes = {name: rows for name, rows in changes.items() if rows}
+        self._version = self._files.write(batch_id, changes, self._task.stores)
+
+    def _follows(self, version: int) -> bool:
+        mine = self._version
+        if mine is None or mine.number > version:
+            return False
+        if mine.number == NOTHING:
+            return version == NOTHING
+        return self._files.identity(mine.number) == mine.identity
+
+
+@lru_cache(maxsize=CACHED_TASKS)
+def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
+    files = StateFiles(Path(plan.state) / str(number) / str(place))
+    return HeldTask(plan.application(), number, files)
+
+
+def _place(key: bytes | None, places: int, otherwise: int) -> int:
+    return (otherwise if key is None else murmur2(key)) % places
+
+
+def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, int]]:
+    names = ("topic", "key", "value", "partition", "offset", "headers")
+    columns = [batch.column(name).to_pylist() for name in names]
+    timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
+    for topic, key, value, partition, offset, headers, timestamp in zip(
+        *columns, timestamps.tolist(), strict=True
+    ):
+        yield TopicRecord(topic, key, value, timestamp, _read(headers)), f"{topic}-{partition}", offset
+
+
+def _order(table: pa.Table, topics: list[str]) -> pa.Array:
+    """The order in which Kafka Streams' tasks take records.
+
+    Among partitions the next record with the smallest timestamp goes first. That is the order of the greatest timestamp
+    so far in each partition.
+    """
+    if not len(table):
+        return pa.array([], pa.int64())
+    origins = table["origin"].combine_chunks().dictionary_encode()
+    ranks = np.argsort(np.argsort(np.array(origins.dictionary.to_pylist())))[origins.indices.to_numpy()]
+    named = {topic: rank for rank, topic in enumerate(topics)}
+    first = np.array([named.get(topic, len(topics)) for topic in table["topic"].to_pylist()])
+    seq, times = table["seq"].to_numpy(), table["timestamp"].to_numpy()
+    order = np.lexsort((seq, ranks, first))
+    queues = np.stack([first[order], ranks[order]])
+    starts = np.flatnonzero(np.any(np.diff(queues, axis=1), axis=0)) + 1
+    reached = np.concatenate([np.maximum.accumulate(one) for one in np.split(times[order], starts)])
+    return pa.array(order[np.lexsort((np.arange(len(order)), queues[1], queues[0], reached))])

@@ -1,0 +1,83 @@
+"""The join of two streams: records of one key whose timestamps are within a window of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
+from felice.pipelines.streams.operators.joins import Joiner
+from felice.pipelines.streams.record import Record
+from felice.pipelines.streams.stores import Clocks
+from felice.pipelines.streams.windows import JoinWindows
+
+
+@dataclass(slots=True)
+class StreamStreamJoin:
+    """One side's part. `joiner` takes the left value first, whichever side this is.
+
+    A result has the later timestamp. In an outer join (`sends_alone`: of this side), a record without partner is sent
+    with None once no partner can come any more: when stream time, of both sides, has passed its window and the grace
+    period. `unjoined` is None in an inner join.
+    """
+
+    name: str
+    clocks: Clocks
+    own: RecentRecords
+    other: RecentRecords
+    unjoined: UnjoinedRecords | None
+    windows: JoinWindows
+    joiner: Joiner
+    is_left: bool
+    sends_alone: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The joined records, after those of either side that will find no partner any more."""
+        key, value, timestamp, headers = record
+        time = self.clocks.advance(self.name, timestamp)
+        if self.sends_alone and key is None and value is not None:
+            yield record._replace(value=self._joined(value, None))
+            return
+        if key is None or value is None:
+            return
+        self._keep(record)
+        if timestamp == time:
+            yield from self._alone(record, time)
+        start, end = self._window(timestamp)
+        other_time = self.clocks.get(f"{self.name} {not self.is_left}")
+        found = list(self.other.fetch(key, start, end, other_time))
+        for other_timestamp, other in found:
+            if self.unjoined is not None:
+                self.unjoined.joined(not self.is_left, key, other_timestamp)
+            yield Record(key, self._joined(value, other), max(timestamp, other_timestamp), headers)
+        if not found and self.sends_alone:
+            yield from self._without_partner(record, end, time)
+
+    def _keep(self, record: Record) -> None:
+        self.own.put(record.key, record.value, record.timestamp)
+        self.own.expire(self.clocks.advance(f"{self.name} {self.is_left}", record.timestamp))
+
+    def _window(self, timestamp: int) -> tuple[int, int]:
+        windows = self.windows if self.is_left else self.windows.of_other_side()
+        return max(0, timestamp - windows.before_ms), max(0, timestamp + windows.after_ms)
+
+    def _without_partner(self, record: Record, end: int, time: int) -> Iterator[Record]:
+        assert self.unjoined is not None, "an outer join keeps records without partner"
+        if end < time:
+            yield record._replace(value=self._joined(record.value, None))
+        else:
+            self.unjoined.add(self.is_left, record.key, record.value, record.timestamp)
+
+    def _alone(self, record: Record, time: int) -> Iterator[Record]:
+        """The records of both sides whose windows are closed."""
+        if self.unjoined is None:
+            return
+        until = time - self.windows.grace_ms
+        limits = until - self.windows.after_ms, until - self.windows.before_ms
+        for one in self.unjoined.take_closed(*limits):
+            for value in one.values:
+                joined = self.joiner(value, None) if one.is_left else self.joiner(None, value)
+                yield Record(one.key, joined, one.timestamp, record.headers)
+
+    def _joined(self, own: object, other: object) -> object:
+        return self.joiner(own, other) if self.is_left else self.joiner(other, own)

@@ -1,0 +1,171 @@
+"""The work of a Spark worker, without Spark: addresses, order, and state that follows batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark.stage import OUT, SCHEMA, Plan, _order, address, run_part
+from felice.streams import App, TestDriver
+
+SOURCE = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("headers", stage.HEADERS),
+    ]
+)
+PLACES = 3
+
+
+def app_of() -> App:
+    app = App("work", value="string")
+    app.stream("lines").flat_map_values(lambda key, line: line.split()).to("words")
+    users = app.table("users")
+    users.group_by(lambda key, user: (user[0], user)).count(name="regions").to("regions")
+    return app
+
+
+class Spark:
+    """The batches of one query, with a worker that may forget what it knows."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pickled = cloudpickle.dumps(app_of().topology)  # type: ignore[no-untyped-call]
+        self.plan = Plan(pickled, PLACES, str(directory))
+        self.monkeypatch = monkeypatch
+        self.offsets: defaultdict[str, int] = defaultdict(int)
+
+    def batch(self, number: int, source: pa.RecordBatch) -> list[tuple[str, bytes, bytes]]:
+        rows = pa.Table.from_batches(address([source], self.plan))
+        for part in self.plan.application().parts:
+            if part.stores:
+                rows = pa.concat_tables(
+                    [self._task(part.number, place, number, rows) for place in range(PLACES)]
+                )
+        results = rows.filter(pa.compute.equal(rows["part"], OUT))
+        return list(
+            zip(*(results[name].to_pylist() for name in ("topic", "key", "value", "timestamp")), strict=True)
+        )
+
+    def _task(self, part: int, place: int, number: int, rows: pa.Table) -> pa.Table:
+        context = SimpleNamespace(partitionId=lambda: place, getLocalProperty=lambda name: str(number))
+        self.monkeypatch.setattr(stage, "TaskContext", SimpleNamespace(get=lambda: context))
+        here = rows.filter(pa.compute.equal(rows["place"], place))
+        return pa.Table.from_batches(run_part(here.to_batches(), self.plan, part))
+
+    def source(self, rows: list[tuple[str, str, str, int]]) -> pa.RecordBatch:
+        found = []
+        for topic, key, value, timestamp in rows:
+            self.offsets[topic] += 1
+            one = (key.encode(), value.encode(), topic, 0, self.offsets[topic], timestamp * 1000, None)
+            found.append(dict(zip(SOURCE.names, one, strict=True)))
+        return pa.RecordBatch.from_pylist(found, SOURCE)
+
+
+def some_rows(dice: Random, now: int) -> list[tuple[str, str, str, int]]:
+    return [
+        (
+            dice.choice(("users", "lines")),
+            f"k{dice.randrange(6)}",
+            dice.choice(("x1", "x2 b", "y c d")),
+            now + number,
+        )
+        for number in range(30)
+    ]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_batches_give_what_the_test_driver_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """Also where a batch runs again, after it was done or after its task failed in the middle."""
+    spark, dice, driver = Spark(tmp_path, monkeypatch), Random(5), TestDriver(app_of())
+    for number in range(25):
+        rows = some_rows(dice, number * 100)
+        source = spark.source(rows)
+        results = spark.batch(number, source)
+        if dice.random() < 0.5:
+            assert sorted(spark.batch(number, source)) == sorted(results)
+        for row in rows:
+            driver.send(*row)
+        expected = [
+            (topic, record.key.encode(), str(record.value).encode(), record.timestamp)
+            for topic in ("words", "regions")
+            for record in driver.read(topic)
+        ]
+        assert sorted(results) == sorted(expected)
+        if forgets:
+            stage._held_task.cache_clear()
+
+
+def test_a_worker_that_missed_batches_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker did them, and one batch that this worker had done ran again there."""
+    spark, dice = Spark(tmp_path, monkeypatch), Random(6)
+    sources = [spark.source(some_rows(dice, number * 100)) for number in range(8)]
+    spark.batch(0, sources[0])
+    spark.batch(1, sources[1])
+    mine = stage._held_task
+    others = stage.lru_cache(maxsize=64)(mine.__wrapped__)
+    monkeypatch.setattr(stage, "_held_task", others)
+    told = [spark.batch(number, sources[number]) for number in range(1, 8)]
+    monkeypatch.setattr(stage, "_held_task", mine)
+    assert spark.batch(7, sources[7]) == told[-1]
+
+
+def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:
+    found = [
+        {"topic": topic, "origin": origin, "seq": seq, "timestamp": timestamp}
+        for topic, origin, seq, timestamp in rows
+    ]
+    return pa.Table.from_pylist(found, SCHEMA)
+
+
+def test_a_partition_keeps_its_order_and_the_oldest_head_goes_first() -> None:
+    table = rows_at(
+        ("a", "a-0", 2, 30),
+        ("a", "a-0", 1, 50),
+        ("a", "a-1", 1, 40),
+        ("t", "t-0", 1, 50),
+        ("t", "t-0", 2, 10),
+        ("a", "a-1", 2, 60),
+    )
+    order = _order(table, ["t", "a"]).to_pylist()
+    taken = [(table["origin"][at].as_py(), table["seq"][at].as_py()) for at in order]
+    assert taken == [("a-1", 1), ("t-0", 1), ("t-0", 2), ("a-0", 1), ("a-0", 2), ("a-1", 2)]
+
+
+def test_the_order_is_that_of_choosing_the_partition_with_the_oldest_head() -> None:
+    dice = Random(3)
+    for _ in range(200):
+        queues = {
+            f"a-{number}": [dice.randrange(20) for _ in range(dice.randrange(6))] for number in range(3)
+        }
+        rows = [
+            ("a", origin, seq, time) for origin, times in queues.items() for seq, time in enumerate(times)
+        ]
+        dice.shuffle(rows)
+        expected, heads = [], dict.fromkeys(queues, 0)
+        while any(heads[origin] < len(times) for origin, times in queues.items()):
+            origin = min(
+                (one for one in queues if heads[one] < len(queues[one])),
+                key=lambda one: (queues[one][heads[one]], one),
+            )
+            expected.append((origin, heads[origin]))
+            heads[origin] += 1
+        table = rows_at(*rows)
+        taken = [(rows[at][1], rows[at][2]) for at in _order(table, ["a"]).to_pylist()]
+        assert taken == expected
