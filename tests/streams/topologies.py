@@ -223,6 +223,9 @@ TOPOLOGIES: dict[str, Build] = {
     "outer_join_streams_no_grace": lambda app: (
         app.stream("a").outer_join(app.stream("b"), pair, within=JoinWindows(4, 4)).to("out")
     ),
+    "outer_join_streams_back": lambda app: (
+        app.stream("a").outer_join(app.stream("b"), pair, within=JoinWindows(10, 2, grace_ms=3)).to("out")
+    ),
     "rekeyed_join_streams": rekeyed_join_streams,
     "session_regrouped": lambda app: totals(regrouped(session(app.stream("a")).reduce(latest))).to("out"),
 }

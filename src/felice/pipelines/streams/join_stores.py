@@ -57,6 +57,10 @@ class RecentRecords(Store):
             self._set((packed, timestamp, number), None)
 
 
+Place = tuple[int, bool, Any]
+"""Timestamp, whether it is the right side's, and packed key."""
+
+
 class Unjoined(NamedTuple):
     """Records of one side with one key and timestamp that have met no partner."""
 
@@ -72,7 +76,7 @@ class UnjoinedRecords(Store):
     def __init__(self, name: str, key: Format, left: Format, right: Format) -> None:
         super().__init__(name)
         self._key, self._left, self._right = key, left, right
-        self._places: list[tuple[int, bool, Any]] = []
+        self._places: list[Place] = []
 
     def _apply(self, key: Any, row: Any) -> None:
         was_there = key in self.rows
@@ -94,17 +98,17 @@ class UnjoinedRecords(Store):
         if place in self.rows:
             self._set(place, None)
 
-    def take_closed(self, left_until: int, right_until: int) -> Iterator[Unjoined]:
-        """Remove and return what is older than its side's limit."""
-        for place in list(self._places):
-            timestamp, is_right, packed = place
-            if timestamp >= max(left_until, right_until):
-                return
-            if timestamp < (right_until if is_right else left_until):
-                format_ = self._format(not is_right)
-                values = [format_.unpack(one) for one in self.rows[place]]
-                self._set(place, None)
-                yield Unjoined(timestamp, not is_right, self._key.unpack(packed), values)
+    def places(self) -> list[Place]:
+        """Where records are, in order."""
+        return list(self._places)
+
+    def take(self, place: Place) -> Unjoined:
+        """Remove and return the records of a place."""
+        timestamp, is_right, packed = place
+        format_ = self._format(not is_right)
+        values = [format_.unpack(one) for one in self.rows[place]]
+        self._set(place, None)
+        return Unjoined(timestamp, not is_right, self._key.unpack(packed), values)
 
     def _format(self, is_left: bool) -> Format:
         return self._left if is_left else self._right

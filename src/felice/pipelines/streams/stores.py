@@ -58,6 +58,11 @@ class Clocks(Store):
         time: int = self.rows.get(name, NEVER)
         return time
 
+    def set(self, name: str, timestamp: int) -> None:
+        """Note a time that may go back."""
+        if timestamp != self.rows.get(name):
+            self._set(name, timestamp)
+
     def advance(self, name: str, timestamp: int) -> int:
         """Note a timestamp and return the time."""
         time = self.get(name)

@@ -218,6 +218,8 @@ public class StreamsOracle {
         TOPOLOGIES.put("outer_join_streams", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("outer_join_streams_no_grace", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair,
                 JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(4))).to("out"));
+        TOPOLOGIES.put("outer_join_streams_back", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair,
+                JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(3)).after(Duration.ofMillis(2))).to("out"));
         TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
                 .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("session_regrouped", b -> stream(b, "a").groupByKey().windowedBy(session())

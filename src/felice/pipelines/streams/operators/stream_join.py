@@ -11,6 +11,9 @@ from felice.pipelines.streams.record import Record
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.windows import JoinWindows
 
+FOREVER = 1 << 62
+SIDES = 2
+
 
 @dataclass(slots=True)
 class StreamStreamJoin:
@@ -66,18 +69,43 @@ class StreamStreamJoin:
         if end < time:
             yield record._replace(value=self._joined(record.value, None))
         else:
+            self.clocks.set(self._oldest, min(record.timestamp, self._oldest_unjoined()))
             self.unjoined.add(self.is_left, record.key, record.value, record.timestamp)
 
+    @property
+    def _oldest(self) -> str:
+        return f"{self.name} oldest"
+
+    def _oldest_unjoined(self) -> int:
+        oldest: int = self.clocks.rows.get(self._oldest, FOREVER)
+        return oldest
+
     def _alone(self, record: Record, time: int) -> Iterator[Record]:
-        """The records of both sides whose windows are closed."""
-        if self.unjoined is None:
+        """The records of both sides whose windows are closed.
+
+        As Kafka Streams does, look for them only when one may be closed, judged by this side's window and by the last
+        record that the search before looked at. So some are sent later than they could be.
+        """
+        own = self.windows if self.is_left else self.windows.of_other_side()
+        if self.unjoined is None or self._is_open(self._oldest_unjoined(), own.after_ms, time):
             return
-        until = time - self.windows.grace_ms
-        limits = until - self.windows.after_ms, until - self.windows.before_ms
-        for one in self.unjoined.take_closed(*limits):
+        oldest = FOREVER
+        open_sides: set[bool] = set()
+        for place in self.unjoined.places():
+            oldest, is_right, _ = place
+            if len(open_sides) == SIDES:
+                break
+            if self._is_open(oldest, self.windows.before_ms if is_right else self.windows.after_ms, time):
+                open_sides.add(is_right)
+                continue
+            one = self.unjoined.take(place)
             for value in one.values:
                 joined = self.joiner(value, None) if one.is_left else self.joiner(None, value)
                 yield Record(one.key, joined, one.timestamp, record.headers)
+        self.clocks.set(self._oldest, oldest)
+
+    def _is_open(self, timestamp: int, after_ms: int, time: int) -> bool:
+        return timestamp + after_ms + self.windows.grace_ms >= time
 
     def _joined(self, own: object, other: object) -> object:
         return self.joiner(own, other) if self.is_left else self.joiner(other, own)
