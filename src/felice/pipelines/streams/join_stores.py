@@ -84,7 +84,8 @@ class UnjoinedRecords(Store):
         if row is None and was_there:
             self._places.remove(key)
         elif row is not None and not was_there:
-            insort(self._places, key, key=lambda place: place[:2])
+            # Keys of one store may differ in type; what counts is that the order is always the same.
+            insort(self._places, key, key=lambda place: (place[0], place[1], repr(place[2])))
 
     def add(self, is_left: bool, key: Any, value: Any, timestamp: int) -> None:
         """Keep a record that has no partner yet."""
