@@ -159,6 +159,14 @@ _LOGIN = (
     'username="admin" password="secret" user_admin="secret" user_alice="secret" user_bob="secret";'
 )
 
+SECURED_LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.admin.plain.sasl.jaas.config": _LOGIN,
+}
+"""Of a Felice broker: one listener without a login, one with."""
+
 
 @contextlib.contextmanager
 def secured_felice(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Secured]:
@@ -166,10 +174,7 @@ def secured_felice(directory: Path, settings: Mapping[str, str] | None = None) -
     properties = {
         **SETTINGS,
         "node.id": "1",
-        "listeners": "PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.admin.plain.sasl.jaas.config": _LOGIN,
+        **SECURED_LISTENERS,
         "authorizer.class.name": AUTHORIZER,
         "super.users": ADMIN,
         **(settings or {}),

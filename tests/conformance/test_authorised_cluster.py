@@ -19,13 +19,24 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from conformance.secured import ADMIN, ANONYMOUS, AUTHORIZER, Rule, describe_request, rows_of, secured_felice
+from conformance.secured import (
+    ADMIN,
+    ANONYMOUS,
+    AUTHORIZER,
+    SECURED_LISTENERS,
+    Rule,
+    describe_request,
+    log_in,
+    rows_of,
+    secured_felice,
+)
 from conformance.topics import batch_of, create_topic_over, produce
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_acls import CreateAclsRequest
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from felice.security.acl import Operation, PatternType, Permission
+from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission
 from felice.security.acl import ResourceType as Kind
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from peers import java
@@ -41,6 +52,19 @@ RULE = Rule(Kind.TOPIC, "orders", Operation.READ, principal="User:alice")
 def create(wire: Wire, *rules: Rule) -> None:
     answer = wire.ask(CreateAclsRequest(creations=[rule.creation() for rule in rules]))
     assert [row.error_code for row in answer.results] == [0] * len(rules)
+
+
+def remove_all(wire: Wire) -> None:
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    assert wire.ask(DeleteAclsRequest(filters=[everything])).filter_results[0].error_code == 0
 
 
 def rows(wire: Wire) -> set[tuple[int, str, int, str, str, int, int]]:
@@ -64,22 +88,40 @@ def test_an_acl_holds_on_every_broker_within_two_seconds(tmp_path: Path) -> None
                 wire.close()
 
 
-def test_followers_replicate_only_if_their_principal_may(tmp_path: Path) -> None:
+def test_followers_replicate_as_long_as_their_principal_may(tmp_path: Path) -> None:
     """The brokers connect to each other without a login, so they are User:ANONYMOUS."""
-    wanted = CreatableTopic(name="replicated", num_partitions=1, replication_factor=3)
-    with EmbeddedCluster(tmp_path / "allowed", 3, properties=SETTINGS) as cluster:
-        with Wire(f"127.0.0.1:{cluster.cluster.ports[1]}") as wire:
-            assert wire.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == 0
-        leader = _leader(cluster)
-        with Wire(f"127.0.0.1:{cluster.cluster.ports[leader]}") as wire:
-            assert produce(wire, "replicated", batch_of(b"value")).error_code == 0
+    settings = {
+        **SECURED_LISTENERS,
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": ADMIN,
+        "replica.lag.time.max.ms": "2000",
+        "replica.fetch.wait.max.ms": "200",
+        "min.insync.replicas": "2",
+    }
+    wanted = CreatableTopic(name="replicated", num_partitions=1, replication_factor=2)
+    action = Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION)
+    with EmbeddedCluster(tmp_path / "data", 2, properties=settings) as cluster:
+        brokers = cluster.cluster.brokers
 
+        def in_sync() -> int:
+            found = brokers[1].image.partition("replicated", 0)
+            return 0 if found is None else len(found.isr)
 
-def _leader(cluster: EmbeddedCluster) -> int:
-    image = cluster.cluster.brokers[1].image
-    found = image.partition("replicated", 0)
-    assert found is not None
-    return found.leader
+        with log_in(f"127.0.0.1:{brokers[1].port('ADMIN')}", "admin") as admin:
+            assert admin.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == 0
+            # The follower is caught up with an empty log until it has not fetched for the allowed time.
+            wait_until(lambda: in_sync() == 1, 30)
+            create(admin, action)
+            wait_until(lambda: in_sync() == 2, 30)
+            leader = brokers[1].image.partition("replicated", 0)
+            assert leader is not None
+            with log_in(f"127.0.0.1:{brokers[leader.leader].port('ADMIN')}", "admin") as wire:
+                assert produce(wire, "replicated", batch_of(b"value")).error_code == 0
+                assert in_sync() == 2
+                # The follower has everything, and its fetch session is idle.
+                remove_all(admin)
+                assert produce(wire, "replicated", batch_of(b"value"), acks=1).error_code == 0
+            wait_until(lambda: in_sync() == 1, 30)
 
 
 @pytest.fixture(scope="module")

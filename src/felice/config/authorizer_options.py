@@ -33,7 +33,8 @@ class AuthorizerOptions(SecurityOptions):
         Kind.STRING,
         "",
         "Principals that may do everything, separated by semicolons: User:admin;User:broker. The principal with which "
-        "brokers connect to each other belongs here, unless ACLs allow it ClusterAction on the cluster.",
+        "brokers connect to each other belongs here, unless ACLs allow it ClusterAction on the cluster and Describe of "
+        "every topic.",
     )
     allow_everyone_if_no_acl_found: bool = option(
         "allow.everyone.if.no.acl.found",
