@@ -227,8 +227,8 @@ class ServerConnection:
         self.unanswered.append(request)
         return request
 
-    def read_large(self, request: Request) -> bool:
-        """Reads the body of a large request; false where it is malformed or too large (`failure`)."""
+    def read_large(self, request: Request) -> None:
+        """Reads the body of a large request. It may be malformed or too large (`failure`). May run on a thread."""
         assert request.undecoded is not None
         api, version = request.api, request.version
         try:
@@ -236,7 +236,6 @@ class ServerConnection:
         except MalformedMessage as error:
             self.failure = error
         request.undecoded = None
-        return self.failure is None
 
     def take_replies(self) -> list[Part]:
         """The replies that may leave now, in parts, in request order."""

@@ -44,7 +44,8 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     except struct.error:
         raise MalformedMessage("RequestHeader", "header", 0, f"{len(frame)} bytes are too few") from None
     client_id, position = _client_id(frame, length)
-    header = RequestHeader._make((api_key, version, correlation_id, client_id))
+    # Without `_make`, which is a Python function.
+    header = tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id))
     api = API.by_key.get(api_key)
     if api is not None and version in api.accepted and version in api.flexible:
         if position < len(frame) and frame[position] == 0:

@@ -56,6 +56,7 @@ from felice.server.membership import Membership
 from felice.server.metrics.mbeans import Metrics
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
+from felice.server.pace import Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
@@ -310,6 +311,7 @@ class Broker:
             access=AccessControl(self.config, lambda: watcher.image.acls),
             connection_count=lambda: sum(len(listener.sessions) for listener in self.listeners),
             turns=Turns(env.clock, self._config, self._sessions),
+            wakeups=Wakeups(env.clock),
             large_requests=LargeRequests(env.clock),
             request_memory=RequestMemory(self.config.queued_max_request_bytes),
             closings=Closings(env.clock.monotonic),

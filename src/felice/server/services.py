@@ -30,6 +30,7 @@ from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
 from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
+from felice.server.pace import Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves
@@ -54,6 +55,7 @@ class Services:
     access: AccessControl
     connection_count: Callable[[], int]
     turns: Turns
+    wakeups: Wakeups
     large_requests: LargeRequests
     request_memory: RequestMemory
     closings: Closings

@@ -409,9 +409,9 @@ class Session(asyncio.BufferedProtocol):
     async def _call_in_turn(self, request: Request) -> Any:
         try:
             async with self._services.large_requests.turn(lambda: self._turns.is_full):
-                if not self._connection.read_large(request):
+                await self.listener.loop.run_in_executor(None, self._connection.read_large, request)
+                if self._connection.failure is not None:
                     raise CloseConnection(str(self._connection.failure))
-                await asyncio.sleep(0)
                 self._services.image_follower.check_session()
                 begun_s = self._clock.monotonic()
                 answer = self._call(request)

@@ -52,9 +52,13 @@ class Line:
         self.session.connection_made(self.transport)
 
     def feed(self, request: bytes) -> None:
-        buffer = self.session.get_buffer(-1)
-        buffer[: len(request)] = request
-        self.session.buffer_updated(len(request))
+        rest = memoryview(request)
+        while rest:
+            buffer = self.session.get_buffer(-1)
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
+            rest = rest[count:]
+            self.session.buffer_updated(count)
 
     async def ask(self, request: bytes) -> bytes:
         begin = len(self.transport.written)

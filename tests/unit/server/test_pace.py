@@ -1,9 +1,12 @@
 """Long loops let the event loop serve other connections."""
 
 import asyncio
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import Any
 
 from felice.env import SystemClock
-from felice.server.pace import paced
+from felice.server.pace import Wakeups, each_partition, paced
 
 
 class SteppingClock(SystemClock):
@@ -49,3 +52,41 @@ def test_few_items_are_worked_on_without_a_pause() -> None:
         assert ended.value == [0, 1, 2]
     else:
         raise AssertionError("it paused")
+
+
+def test_coroutines_that_are_woken_together_share_the_passes_of_the_loop() -> None:
+    async def scenario() -> list[int]:
+        wakeups, loop_pass, passes = Wakeups(SteppingClock()), 0, []
+
+        async def woken() -> None:
+            await wakeups.turn()
+            passes.append(loop_pass)
+
+        tasks = [asyncio.create_task(woken()) for _ in range(40)]
+        while len(passes) < 40:
+            await asyncio.sleep(0)
+            loop_pass += 1
+        await asyncio.gather(*tasks)
+        return passes
+
+    passes = asyncio.run(scenario())
+    assert max(passes.count(number) for number in passes) <= 5, "one millisecond each, five in a pass"
+    assert len(set(passes)) >= 8
+
+
+async def _answered(topics: list[Any]) -> list[tuple[Any, list[int]]]:
+    answer = each_partition(topics, lambda topic, item: int(item) + 1, list, SteppingClock())
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def test_a_topics_partitions_come_back_under_it_with_and_without_pauses() -> None:
+    for count in (3, 2000):
+        topics: list[Any] = [
+            SimpleNamespace(partitions=list(range(count))),
+            SimpleNamespace(partitions=[]),
+            SimpleNamespace(partitions=[7]),
+        ]
+
+        rows = asyncio.run(_answered(topics))
+        assert [topic for topic, _ in rows] == topics
+        assert [found for _, found in rows] == [list(range(1, count + 1)), [], [8]]

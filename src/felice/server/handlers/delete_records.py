@@ -18,6 +18,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from felice.replication.partition import Partition
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -28,16 +29,15 @@ _Moved: TypeAlias = tuple[DeleteRecordsPartitionResult, Partition, int]
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Moves the log start of every partition, then waits for the replicas of each, for `timeout_ms` in all."""
     moved: list[_Moved] = []
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_begin(topic.name, asked, moved, context) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
     clock = context.services.env.clock
+    topics = [DeleteRecordsTopicResult(name=topic.name) for topic in request.topics]
+    pairs = (
+        (answered, asked)
+        for answered, topic in zip(topics, request.topics, strict=True)
+        for asked in topic.partitions
+    )
+    async for answered, asked in paced(pairs, clock):
+        answered.partitions.append(_begin(answered.name, asked, moved, context))
     deadline = clock.monotonic() + max(request.timeout_ms, 0) / 1000
     for row, partition, start_offset in moved:
         try:
@@ -46,7 +46,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
             )
         except ApiError as error:
             row.error_code = error.code
-    return response
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _begin(

@@ -13,7 +13,7 @@ from any replica, and is sent to one in its rack where `replica.selector.class` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -35,6 +35,7 @@ from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import is_throttled
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
 
 if TYPE_CHECKING:
     from felice.server.access.control import Access
@@ -72,6 +73,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     fetch = _Fetch(request, plan, context)
     if services.access.is_enabled:
         fetch.refuse_denied(context.access)
+    if len(plan.partitions) > MAX_ITEMS_WITHOUT_PAUSE and not fetch.is_from_follower:
+        return fetch.wait()
     if fetch.read() or request.max_wait_ms <= 0 or services.lifecycle.is_stopping:
         return fetch.response()
     return fetch.wait()
@@ -91,20 +94,18 @@ class _Fetch:
         self._size_bytes = 0
         state = request.replica_state
         self._replica_id = state.replica_id if state else request.replica_id
+        # Whether another broker replicates, rather than a consumer reads.
+        self.is_from_follower = self._replica_id >= 0
         self._replica_epoch = state.replica_epoch if state else -1
         self._read_committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
-        if context.services.quotas.are_set and not self._is_from_follower:
+        if context.services.quotas.are_set and not self.is_from_follower:
             allowed = context.services.quotas.max_fetch_bytes(context.principal.name, context.client_id or "")
             self._max_bytes = min(self._max_bytes, allowed)
 
-    @property
-    def _is_from_follower(self) -> bool:
-        return self._replica_id >= 0
-
     def read(self) -> bool:
         """Reads every partition; returns whether the answer may leave."""
-        if self._is_from_follower and not self._refused:
+        if self.is_from_follower and not self._refused:
             self._wake_after_registration()
             self._take_note()
         return self._read_again(self._rows)
@@ -112,7 +113,7 @@ class _Fetch:
     def refuse_denied(self, access: Access) -> None:
         """Refuses the topics that the client may not read, at every request of a session. Call it before `read`."""
         denied = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if self._is_from_follower:
+        if self.is_from_follower:
             if not access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
                 if self._plan.session is not None:
                     self._plan.session.reading.wake_all()
@@ -164,20 +165,36 @@ class _Fetch:
     def _read_again(self, partitions: Iterable[FetchedPartition]) -> bool:
         is_urgent = False
         for asked in partitions:
-            self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))
-            try:
-                row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
-            except ApiError as error:
-                row = self._refusal(asked, error)
-            self._rows[asked] = row
-            self._size_bytes += _size_of(row)
-            is_urgent = is_urgent or self._must_be_told_now(asked, row)
+            is_urgent = self._read_partition(asked) or is_urgent
+        return self._is_enough(is_urgent)
+
+    async def _read_with_pauses(self, partitions: Collection[FetchedPartition]) -> bool:
+        """As `_read_again`. Other connections are served while thousands of partitions are read."""
+        if len(partitions) <= MAX_ITEMS_WITHOUT_PAUSE:
+            return self._read_again(partitions)
+        is_urgent = False
+        async for asked in paced(partitions, self._context.services.env.clock):
+            is_urgent = self._read_partition(asked) or is_urgent
+        return self._is_enough(is_urgent)
+
+    def _is_enough(self, is_urgent: bool) -> bool:
         return is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
+
+    def _read_partition(self, asked: FetchedPartition) -> bool:
+        """Returns whether the client must be told now what was found, however few bytes it is."""
+        self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))
+        try:
+            row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
+        except ApiError as error:
+            row = self._refusal(asked, error)
+        self._rows[asked] = row
+        self._size_bytes += _size_of(row)
+        return self._must_be_told_now(asked, row)
 
     def _must_be_told_now(self, asked: FetchedPartition, row: PartitionData) -> bool:
         if row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1:
             return True
-        if not self._is_from_follower or asked.sent_high_watermark < 0:
+        if not self.is_from_follower or asked.sent_high_watermark < 0:
             return False
         # Consumers may be waiting for it there.
         serves_consumers = self._context.services.config.replica_selector_class is not None
@@ -197,10 +214,18 @@ class _Fetch:
         if session is not None:
             session.reading.on_wake = alarm.wake
         # Something may have come between the first read and this task's start.
-        changed: Iterable[FetchedPartition] = list(self._rows if session is None else session.reading.active)
+        changed: Collection[FetchedPartition] = list(
+            self._rows if session is None else session.reading.active
+        )
         try:
-            while not self._read_again(changed) and loop.time() < deadline and not lifecycle.is_stopping:
+            while (
+                not await self._read_with_pauses(changed)
+                and loop.time() < deadline
+                and not lifecycle.is_stopping
+            ):
                 changed = await alarm.wait_until(deadline)
+                # One append may wake hundreds of requests.
+                await self._context.services.wakeups.turn()
         finally:
             for partition, wake in watched:
                 partition.on_advance.discard(wake)
@@ -227,7 +252,7 @@ class _Fetch:
     def _begin_idle(self) -> None:
         """Stops reading the partitions of which the follower has everything, until something changes."""
         session = self._plan.session
-        if session is None or not self._is_from_follower:
+        if session is None or not self.is_from_follower:
             return
         for asked, row in self._served:
             if row.error_code or row.records or row.diverging_epoch is not None:
@@ -242,7 +267,7 @@ class _Fetch:
             raise self._refused[asked]
         partition = self._find(asked)
         max_bytes = max(0, min(asked.max_bytes, left_bytes))
-        if self._is_from_follower and self._is_held_back(partition):
+        if self.is_from_follower and self._is_held_back(partition):
             max_bytes, min_one = 0, False
         found = partition.fetch(
             asked.fetch_offset,
@@ -266,7 +291,7 @@ class _Fetch:
             row.diverging_epoch = EpochEndOffset(
                 epoch=found.divergence.epoch, end_offset=found.divergence.end_offset
             )
-        elif self._request.rack_id and not self._is_from_follower:
+        elif self._request.rack_id and not self.is_from_follower:
             self._send_elsewhere(partition, asked.fetch_offset, row)
         return row
 
@@ -295,7 +320,7 @@ class _Fetch:
 
     def _throttle(self) -> None:
         """Counts what leaves for followers that are throttled."""
-        if not self._is_from_follower or not self._size_bytes:
+        if not self.is_from_follower or not self._size_bytes:
             return
         services = self._context.services
         counted = 0
@@ -319,7 +344,7 @@ class _Fetch:
     def _count_partition(self, partition: Partition | None, row: PartitionData) -> None:
         if partition is None:
             return  # deleted while the request waited
-        if self._is_from_follower:
+        if self.is_from_follower:
             partition.traffic.replication_bytes_out += _size_of(row)
         else:
             partition.traffic.bytes_out += _size_of(row)

@@ -29,9 +29,11 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from felice.replication.partition import Partition
+from felice.server.pace import each_partition, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -65,24 +67,31 @@ def handle(
 async def _answer_with_searches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Searches batches on threads. The log may change in the meantime, so the lookup starts again after each search."""
     times = _times_asked(request)
-    response = ListOffsetsResponse()
-    for topic in request.topics:
-        rows = []
-        for asked in topic.partitions:
-            known: _Known = {}
-            while True:
-                try:
-                    times_asked = times[topic.name, asked.partition_index]
-                    rows.append(_row(topic.name, asked, times_asked, request, context, _among(known)))
-                    break
-                except _UnknownSearch as missing:
-                    search = missing.search
-                try:
-                    known[search.key] = await context.services.batch_validation.on_thread(search.find)
-                except (ApiError, CorruptLog) as error:
-                    known[search.key] = error
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    return response
+    topics = [ListOffsetsTopicResponse(name=topic.name) for topic in request.topics]
+    pairs = (
+        (answered, asked)
+        for answered, topic in zip(topics, request.topics, strict=True)
+        for asked in topic.partitions
+    )
+    async for answered, asked in paced(pairs, context.services.env.clock):
+        times_asked = times[answered.name, asked.partition_index]
+        answered.partitions.append(await _searched_row(answered.name, asked, times_asked, request, context))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _searched_row(
+    topic: str, asked: ListOffsetsPartition, times: int, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    known: _Known = {}
+    while True:
+        try:
+            return _row(topic, asked, times, request, context, _among(known))
+        except _UnknownSearch as missing:
+            search = missing.search
+        try:
+            known[search.key] = await context.services.batch_validation.on_thread(search.find)
+        except (ApiError, CorruptLog) as error:
+            known[search.key] = error
 
 
 class _UnknownSearch(Exception):
@@ -116,26 +125,21 @@ def _times_asked(request: ListOffsetsRequest) -> Counter[tuple[str, int]]:
     )
 
 
-def _answer(request: ListOffsetsRequest, context: RequestContext, find: Find) -> ListOffsetsResponse:
+def _answer(
+    request: ListOffsetsRequest, context: RequestContext, find: Find
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     times = _times_asked(request)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _row(
-                        topic.name,
-                        partition,
-                        times[topic.name, partition.partition_index],
-                        request,
-                        context,
-                        find,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+
+    def row(topic: ListOffsetsTopic, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        return _row(topic.name, asked, times[topic.name, asked.partition_index], request, context, find)
+
+    return each_partition(
+        request.topics,
+        row,
+        lambda topics: ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name=topic.name, partitions=rows) for topic, rows in topics]
+        ),
+        context.services.env.clock,
     )
 
 

@@ -6,7 +6,7 @@ wait for that: the client receives UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -27,6 +27,7 @@ from felice.protocol.messages.metadata import (
 from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.access.control import Access
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 _ASK_BY_ID_FROM = 12
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(
+    request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describes all topics or the requested ones, and starts the automatic creation of missing ones."""
     topics = request.topics
     if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
@@ -46,7 +49,15 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     client = _Client(request, context)
     for name in _to_create(request, topics, client, context):
         context.services.auto_topics.ensure(name)
-    return _answer(request, context, _asked(topics, client, context))
+    distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
+    for topic in topics:
+        distinct.setdefault((topic.name, topic.topic_id), topic)
+    return each(
+        distinct.values(),
+        lambda topic: _one(topic, client, context),
+        lambda rows: _answer(request, context, rows),
+        context.services.env.clock,
+    )
 
 
 class _Client:
@@ -125,17 +136,6 @@ def _may_be_created(name: str) -> bool:
     """Internal topics are their coordinator's to create; only that of the groups is built."""
     is_foreign = name in topic_names.INTERNAL_TOPICS and name != topic_names.CONSUMER_OFFSETS
     return not is_foreign and topic_names.fault_of(name) is None
-
-
-def _asked(
-    topics: Sequence[MetadataRequestTopic], client: _Client, context: RequestContext
-) -> list[MetadataResponseTopic]:
-    seen: dict[tuple[object, object], MetadataResponseTopic] = {}
-    for topic in topics:
-        key = (topic.name, topic.topic_id)
-        if key not in seen:
-            seen[key] = _one(topic, client, context)
-    return list(seen.values())
 
 
 def _one(topic: MetadataRequestTopic, client: _Client, context: RequestContext) -> MetadataResponseTopic:

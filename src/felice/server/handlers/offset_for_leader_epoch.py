@@ -6,6 +6,7 @@ at the log start.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
@@ -16,21 +17,23 @@ from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from felice.server.pace import each_partition
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
     """One row for each requested partition: its epoch and the exclusive end offset of that epoch."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_row(topic.topic, asked, context) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+    return each_partition(
+        request.topics,
+        lambda topic, asked: _row(topic.topic, asked, context),
+        lambda topics: OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows) for topic, rows in topics]
+        ),
+        context.services.env.clock,
     )
 
 

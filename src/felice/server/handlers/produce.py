@@ -44,6 +44,7 @@ from felice.records.validate import (
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, PartitionErrors, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -87,6 +88,8 @@ class _Known:
     headers: dict[int, BatchHeader] = field(default_factory=dict)
     # Of batches that are stored in another form than the producer's, and so take memory beside the request.
     rebuilt_bytes: int = 0
+    # Number of partitions in the request.
+    partitions: int = 0
 
     def add(self, key: int, verdict: Verdict, max_rebuilt_bytes: int) -> None:
         if isinstance(verdict, Validated) and isinstance(verdict.records, bytearray):
@@ -127,6 +130,7 @@ def _validate_small(request: ProduceRequest, context: RequestContext, known: _Kn
     deadline: float | None = None
     left_bytes = INLINE_MAX_BYTES
     for topic in request.topic_data:
+        known.partitions += len(topic.partition_data)
         for data in topic.partition_data:
             if data.records is None:
                 continue
@@ -180,6 +184,9 @@ def _write(
     request: ProduceRequest, context: RequestContext, known: _Known
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     if request.transactional_id is None:
+        if known.partitions > MAX_ITEMS_WITHOUT_PAUSE:
+            context.session.hold()
+            return _append_with_pauses(request, context, known)
         return _append(request, context, {}, known)
     writes = _transactional_writes(request, context, known)
     if len(writes) != 1:
@@ -211,9 +218,39 @@ def _append(
     request: ProduceRequest, context: RequestContext, verdicts: PartitionErrors, known: _Known
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     pending: _Pending = []
-    response = ProduceResponse(
-        responses=[_topic(topic, request, context, verdicts, known, pending) for topic in request.topic_data]
+    response = ProduceResponse()
+    # Plain loops here and in `_topic`: a comprehension is a call of its own.
+    for topic in request.topic_data:
+        response.responses.append(_topic(topic, request, context, verdicts, known, pending))
+    return _appended(response, pending, request, context)
+
+
+async def _append_with_pauses(
+    request: ProduceRequest, context: RequestContext, known: _Known
+) -> ProduceAnswer:
+    """Appends thousands of batches. The connection's next requests wait."""
+    pending: _Pending = []
+    topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
+    items = (
+        (answered, name, data)
+        for answered, topic in zip(topics, request.topic_data, strict=True)
+        for name in (_name_of(topic, context),)
+        for data in topic.partition_data
     )
+    try:
+        async for answered, name, data in paced(items, context.services.env.clock):
+            # The process may have been suspended meanwhile, and others may lead.
+            context.services.image_follower.check_session()
+            answered.partition_responses.append(_row(name, data, request, context, {}, known, pending))
+        answer = _appended(ProduceResponse(responses=topics), pending, request, context)
+    finally:
+        context.session.release()
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _appended(
+    response: ProduceResponse, pending: _Pending, request: ProduceRequest, context: RequestContext
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     if request.acks == 0:
         _close_on_error(response)
         return NO_REPLY
@@ -236,13 +273,25 @@ def _topic(
     name = _name_of(topic, context)
     rows = []
     for data in topic.partition_data:
-        try:
-            if not name and context.version >= _TOPIC_IDS_FROM:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            rows.append(_partition(name, data, request, context, verdicts, known, pending))
-        except ApiError as error:
-            rows.append(_failed(data.index, error))
+        rows.append(_row(name, data, request, context, verdicts, known, pending))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+
+
+def _row(
+    topic: str,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    verdicts: PartitionErrors,
+    known: _Known,
+    pending: _Pending,
+) -> PartitionProduceResponse:
+    try:
+        if not topic and context.version >= _TOPIC_IDS_FROM:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return _partition(topic, data, request, context, verdicts, known, pending)
+    except ApiError as error:
+        return _failed(data.index, error)
 
 
 def _partition(

@@ -1,0 +1,161 @@
+"""Requests with thousands of elements, and requests that wake together, leave the event loop to others in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from felice.env import Environment
+from felice.protocol.frames import encode_request
+from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from felice.protocol.messages.delete_groups import DeleteGroupsRequest
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from felice.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.server import pace
+from felice.server.broker import Broker
+from felice.server.embedded import embedded_config
+from unit.server.test_costs import Line, produce
+
+COUNT = 3000
+
+
+def metadata() -> bytes:
+    topics = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(COUNT)]
+    return encode_request(3, 9, 1, "c", MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+
+
+def list_offsets(timestamp: int) -> bytes:
+    asked = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in range(COUNT)]
+    topic = ListOffsetsTopic(name="topic", partitions=asked)
+    return encode_request(2, 5, 1, "c", ListOffsetsRequest(replica_id=-1, topics=[topic]))
+
+
+def delete_records() -> bytes:
+    asked = [DeleteRecordsPartition(partition_index=number, offset=0) for number in range(COUNT)]
+    topic = DeleteRecordsTopic(name="topic", partitions=asked)
+    return encode_request(21, 1, 1, "c", DeleteRecordsRequest(topics=[topic], timeout_ms=100))
+
+
+def delete_groups() -> bytes:
+    names = [f"group-{number}" for number in range(COUNT)]
+    return encode_request(42, 1, 1, "c", DeleteGroupsRequest(groups_names=names))
+
+
+def epochs() -> bytes:
+    asked = [
+        OffsetForLeaderPartition(partition=number, leader_epoch=0, current_leader_epoch=-1)
+        for number in range(COUNT)
+    ]
+    topic = OffsetForLeaderTopic(topic="topic", partitions=asked)
+    return encode_request(23, 3, 1, "c", OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic]))
+
+
+def fetch() -> bytes:
+    asked = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=100) for number in range(COUNT)
+    ]
+    topic = FetchTopic(topic="topic", partitions=asked)
+    return encode_request(1, 11, 1, "c", FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[topic]))
+
+
+def produce_many() -> bytes:
+    data = [PartitionProduceData(index=number, records=bytes(61)) for number in range(COUNT)]
+    topic = TopicProduceData(name="topic", partition_data=data)
+    return encode_request(0, 9, 1, "c", ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic]))
+
+
+def with_broker(directory: Path, scenario: Callable[[Broker, Line], Awaitable[None]]) -> None:
+    async def run() -> None:
+        broker = Broker(embedded_config(directory, 0, {}), Environment.system())
+        await broker.start()
+        try:
+            line = Line(broker)
+            topic = CreatableTopic(name="topic", num_partitions=10, replication_factor=1)
+            await line.ask(encode_request(19, 5, 1, "c", CreateTopicsRequest(topics=[topic])))
+            await scenario(broker, line)
+        finally:
+            await broker.kill()
+
+    asyncio.run(run())
+
+
+async def passes_until_answered(line: Line, request: bytes) -> int:
+    """How often the event loop looked at its sockets until everything was answered."""
+    passes = 0
+    line.feed(request)
+    async with asyncio.timeout(60):
+        while not line.session.is_idle:
+            await asyncio.sleep(0)
+            passes += 1
+    assert not line.transport.aborted
+    return passes
+
+
+@pytest.fixture(autouse=True)
+def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_WORK_S", 1e-9)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        metadata(),
+        list_offsets(-1),
+        list_offsets(5),
+        delete_records(),
+        delete_groups(),
+        epochs(),
+        fetch(),
+        produce_many(),
+    ],
+    ids=[
+        "Metadata",
+        "ListOffsets",
+        "ListOffsets by time",
+        "DeleteRecords",
+        "DeleteGroups",
+        "OffsetForLeaderEpoch",
+        "Fetch",
+        "Produce",
+    ],
+)
+def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them(
+    tmp_path: Path, request_bytes: bytes
+) -> None:
+    async def scenario(broker: Broker, line: Line) -> None:
+        assert await passes_until_answered(line, request_bytes) >= COUNT
+
+    with_broker(tmp_path, scenario)
+
+
+def test_long_polls_that_wake_together_are_answered_in_several_passes_of_the_loop(tmp_path: Path) -> None:
+    polls = 100
+
+    async def scenario(broker: Broker, line: Line) -> None:
+        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)]
+        topics = [FetchTopic(topic="topic", partitions=asked)]
+        poll = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=100, session_epoch=-1, topics=topics)
+        line.feed(b"".join(encode_request(1, 11, number, "c", poll) for number in range(polls)))
+        partition = broker.services.partitions.find("topic", 0)
+        async with asyncio.timeout(60):
+            while len(partition.on_advance) < polls:
+                await asyncio.sleep(0)
+        await Line(broker).ask(produce(1))
+        assert await passes_until_answered(line, b"") >= polls
+
+    with_broker(tmp_path, scenario)
