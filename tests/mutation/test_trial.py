@@ -39,8 +39,8 @@ def test_mutants_are_made_again_for_other_packages(
     """Of another package the workplace has copies without mutants."""
     monkeypatch.setattr(trial, "WORKPLACE", tmp_path / "mutants")
     monkeypatch.setattr(trial, "_ALL_MADE", tmp_path / "mutants" / "all-made")
-    (tmp_path / "mutants").mkdir()
-    made = tmp_path / "mutants" / "module.py"
+    (tmp_path / "mutants" / "src").mkdir(parents=True)
+    made = tmp_path / "mutants" / "src" / "module.py"
     made.touch()
     trial._ALL_MADE.write_text("client log")
     trial._clear_workplace(packages)

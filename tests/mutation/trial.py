@@ -98,7 +98,7 @@ def _clear_workplace(packages: str) -> None:
     mutmut takes a copy without mutants, which it made for a run of other packages, for a file that did not change.
     """
     if not _is_reusable(packages):
-        shutil.rmtree(WORKPLACE, ignore_errors=True)
+        shutil.rmtree(WORKPLACE / "src", ignore_errors=True)
     shutil.rmtree(WORKPLACE / "tests", ignore_errors=True)
     for leftover in [_ALL_MADE, WORKPLACE / "mutmut.log", *_without_source()]:
         leftover.unlink(missing_ok=True)
