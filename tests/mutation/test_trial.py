@@ -39,8 +39,10 @@ def test_mutants_are_made_again_for_other_packages(
     """Of another package the workplace has copies without mutants."""
     monkeypatch.setattr(trial, "WORKPLACE", tmp_path / "mutants")
     monkeypatch.setattr(trial, "_ALL_MADE", tmp_path / "mutants" / "all-made")
-    (tmp_path / "mutants" / "src").mkdir(parents=True)
-    made = tmp_path / "mutants" / "src" / "module.py"
+    monkeypatch.chdir(Path(trial.__file__).parents[2])
+    # Of a module that exists: mutants of other modules are removed in any case.
+    made = tmp_path / "mutants" / "src" / "felice" / "__init__.py"
+    made.parent.mkdir(parents=True)
     made.touch()
     trial._ALL_MADE.write_text("client log")
     trial._clear_workplace(packages)

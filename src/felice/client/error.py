@@ -311,7 +311,7 @@ def kafka_error(error: BaseException) -> KafkaError:
     if isinstance(error, KafkaException):
         return error.error
     if isinstance(error, ApiError):
-        reason = str(error)
+        reason = error.message
         return error_of(int(error.code), reason if reason != ErrorCode(error.code).message else None)
     if isinstance(error, TimeoutError):
         return error_of(KafkaError._TIMED_OUT, str(error) or None, retriable=True)

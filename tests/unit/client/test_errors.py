@@ -54,3 +54,59 @@ def test_our_exceptions_are_kept_and_other_exceptions_keep_their_text() -> None:
     foreign = kafka_exception(ConnectionResetError("gone"))
     assert (foreign.code, foreign.error.str()) == (KafkaError._TRANSPORT, kafka_error(OSError("gone")).str())
     assert "gone" in foreign.error.str()
+
+
+def test_errors_are_ordered_by_their_codes_and_hash_like_them() -> None:
+    three, four = KafkaError(3), KafkaError(4)
+    assert three < four and three <= four and four > three and four >= three
+    assert three <= 3 and three >= 3 and not three < 3 and not three > 3
+    assert sorted([four, three]) == [3, 4]
+    assert {three: "x"}[KafkaError(3, "other")] == "x" and hash(three) == hash(3) and int(three) == 3
+    assert three != "3"
+
+
+def test_an_error_keeps_what_it_was_given() -> None:
+    error = KafkaError(3, "why", fatal=True, retriable=True, txn_requires_abort=True)
+    assert (error.str(), error.fatal(), error.retriable(), error.txn_requires_abort()) == (
+        "why",
+        True,
+        True,
+        True,
+    )
+    plain = KafkaError(3)
+    assert (plain.fatal(), plain.retriable(), plain.txn_requires_abort()) == (False, False, False)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.fatal(), copy.retriable(), copy.txn_requires_abort()) == (True, True, True)
+
+
+def test_texts_of_codes() -> None:
+    assert KafkaError(0).str() == "Success"
+    assert KafkaError(KafkaError._TIMED_OUT).str() == "Local: Timed out"
+    assert KafkaError(KafkaError._PARTITION_EOF).str() == "Broker: No more messages"
+    assert KafkaError(3).str() == f"Broker: {ErrorCode(3).message.rstrip('.')}"
+    assert KafkaError(9999).str() == "Err-9999?"
+    assert error_of(KafkaError._TIMED_OUT, "why").str() == "Local: Timed out: why"
+
+
+def test_a_retry_may_be_decided_otherwise_than_by_the_protocol() -> None:
+    assert error_of(KafkaError._TIMED_OUT, retriable=True).retriable()
+    assert not error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, retriable=False).retriable()
+    assert failure(KafkaError._TIMED_OUT, retriable=True).error.retriable()
+    assert not error_of(-1).retriable() and not error_of(9999).retriable()
+
+
+def test_an_exception_without_an_error_is_unknown() -> None:
+    assert KafkaException().code == KafkaException("text").code == KafkaError.UNKNOWN
+    assert KafkaException("text").error.str() == "text"
+
+
+def test_foreign_exceptions_keep_their_reasons() -> None:
+    assert kafka_error(ApiError(ErrorCode.INVALID_TXN_STATE, "why")).str().endswith(": why")
+    usual = kafka_error(ApiError(ErrorCode.INVALID_TXN_STATE))
+    assert usual.str() == KafkaError(ErrorCode.INVALID_TXN_STATE).str()
+    assert kafka_error(TimeoutError("late")).str() == "Local: Timed out: late"
+    assert kafka_error(TimeoutError()).str() == "Local: Timed out" and kafka_error(TimeoutError()).retriable()
+    assert kafka_error(OSError("gone")).str().endswith(": gone") and kafka_error(OSError("gone")).retriable()
+    odd = kafka_error(ZeroDivisionError("odd"))
+    assert (odd.code(), odd.str().endswith(": ZeroDivisionError: odd")) == (KafkaError._FAIL, True)
+    assert not odd.retriable()

@@ -200,3 +200,96 @@ def test_invalid_settings_of_a_transactional_producer_are_refused(said: str, key
 def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
     keys = {"bootstrap.servers": "h", "transactional.id": "t", "transaction.timeout.ms": 5000}
     assert parse_settings("p", keys)["delivery.timeout.ms"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "parsed"),
+    [
+        *(("p", "enable.idempotence", text, True) for text in ("true", " YES ", "1", "t", "on", True)),
+        *(("p", "enable.idempotence", text, False) for text in ("false", "No", "0", "f", "off", False)),
+        ("p", "acks", "All", -1),
+        ("p", "acks", 1, 1),
+        ("p", "compression.type", "ZSTD", 4),
+        ("p", "partitioner", "murmur2", "murmur2"),
+        ("c", "auto.offset.reset", "smallest", "earliest"),
+        ("c", "auto.offset.reset", "End", "latest"),
+        ("c", "auto.offset.reset", "none", "error"),
+        ("c", "isolation.level", "read_committed", 1),
+        ("c", "isolation.level", "read_uncommitted", 0),
+        ("c", "partition.assignment.strategy", " Range ,roundrobin", ("range", "roundrobin")),
+        ("c", "partition.assignment.strategy", ["sticky"], ("sticky",)),
+        ("c", "security.protocol", "plaintext", "PLAINTEXT"),
+        ("c", "debug", " cgrp , fetch ", "cgrp,fetch"),
+        ("c", "client.rack", "r", "r"),
+        ("p", "linger.ms", 0, 0),
+        ("p", "linger.ms", "900000", 900_000),
+    ],
+)
+def test_values_and_what_they_mean(kind: str, key: str, value: object, parsed: object) -> None:
+    assert parse_settings(kind, {**BASE, key: value})[key] == parsed
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "reason"),
+    [
+        ("p", "enable.idempotence", "2", "expected true or false"),
+        ("p", "acks", "most", "expected one of -1, all, 0, 1"),
+        ("p", "transactional.id", 5, "expected a string"),
+        ("p", "transactional.id", "", "expected a name"),
+        ("p", "partitioner", "Murmur2", "expected a callable or one of murmur2_random, murmur2, "),
+        ("c", "partition.assignment.strategy", [], "expected a comma-separated list of range, roundrobin"),
+        ("c", "partition.assignment.strategy", "range,odd", "expected a comma-separated list of range"),
+        ("c", "auto.offset.reset", "soon", "expected one of earliest, smallest"),
+        ("c", "security.protocol", "SSL", "only PLAINTEXT is supported"),
+        ("c", "error_cb", 5, "expected a callable"),
+        ("c", "session.timeout.ms", 0, ""),
+        ("p", "linger.ms", -1, ""),
+        ("p", "linger.ms", 900_001, ""),
+    ],
+)
+def test_values_that_are_refused_and_why(kind: str, key: str, value: object, reason: str) -> None:
+    with pytest.raises(KafkaException) as caught:
+        parse_settings(kind, {**BASE, key: value})
+    text = caught.value.error.str()
+    assert caught.value.code == KafkaError._INVALID_ARG
+    assert f'Invalid value {value!r} for configuration property "{key}": {reason}' in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "keys"),
+    [
+        ('"acks" must be "all"', {"acks": 1}),
+        (
+            '"max.in.flight.requests.per.connection" must be at most 5',
+            {"max.in.flight.requests.per.connection": 6},
+        ),
+        ('"retries" must be above 0', {"retries": 0}),
+    ],
+)
+def test_what_idempotence_needs(broken: str, keys: dict[str, object]) -> None:
+    assert parse_settings("p", {**BASE, **keys})["enable.idempotence"] is False
+    with pytest.raises(KafkaException) as caught:
+        parse_settings("p", {**BASE, **keys, "enable.idempotence": True})
+    assert f'{broken} when "enable.idempotence" is true' in caught.value.error.str()
+    with pytest.raises(KafkaException):
+        parse_settings("p", {**BASE, **keys, "transactional.id": "x"})
+    allowed = {"max.in.flight.requests.per.connection": 5, "retries": 1, "acks": "all"}
+    assert parse_settings("p", {**BASE, **allowed, "enable.idempotence": True})["enable.idempotence"]
+
+
+def test_an_unset_value_is_the_default() -> None:
+    assert parse_settings("p", {**BASE, "acks": None})["acks"] == parse_settings("p", BASE)["acks"]
+
+
+@pytest.mark.parametrize("given", [["a"], "acks=1"])
+def test_nested_topic_defaults_are_a_mapping(given: object) -> None:
+    with pytest.raises(KafkaException, match=r'"default.topic.config": expected a dict'):
+        parse_settings("p", {**BASE, "default.topic.config": given})
+
+
+def test_a_heartbeat_is_a_third_of_a_short_session() -> None:
+    for session, heartbeat in ((3001, 3000), (3000, 1000), (2, 1)):
+        found = parse_settings("c", {**BASE, "group.id": "g", "session.timeout.ms": session})
+        assert found["heartbeat.interval.ms"] == heartbeat
+    given = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 2999}
+    assert parse_settings("c", {**BASE, **given})["heartbeat.interval.ms"] == 2999

@@ -353,6 +353,19 @@ def test_a_refused_offset_names_its_partition(pair: Pair, client: BlockingClient
     assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_an_answer_without_records_is_waited_out(pair: Pair, client: BlockingClient) -> None:
+    broker = pair.brokers[ONE]
+    usual = broker.handlers[FetchRequest]
+
+    def nothing(request: FetchRequest, version: int) -> FetchResponse:
+        response: FetchResponse = usual(request, version)
+        response.responses[0].partitions[0].records = None
+        return response
+
+    broker.script(FetchRequest, nothing)
+    assert fetched(client, 0) == [(0, b"0")]
+
+
 # Produce
 
 

@@ -197,3 +197,24 @@ def test_error_event_after_rows_is_raised_by_the_next_call(delivery: Delivery) -
     assert second.take(100, 1 << 20)
     with pytest.raises(KafkaException):
         second.table()
+
+
+def test_the_queue_counts_what_is_in_it(delivery: Delivery) -> None:
+    first, second = AssignedPartition("t", 0, 0), AssignedPartition("t", 1, 0)
+    pieces = [batch(0, 2), batch(0, 3), batch(3, 1)]
+    assert delivery.empty
+    delivery.put(fetched(first, pieces[0]))
+    delivery.put(fetched(second, pieces[1]))
+    delivery.put(fetched(second, pieces[2]))
+    assert not delivery.empty
+    sizes = [len(piece) for piece in pieces]
+    assert delivery.buffered_bytes == sum(sizes)
+    assert (first.lease.buffered_bytes, first.lease.buffered_records) == (sizes[0], 2)
+    assert (second.lease.buffered_bytes, second.lease.buffered_records) == (sizes[1] + sizes[2], 4)
+    assert delivery.received == {("t", 0): (2, sizes[0]), ("t", 1): (4, sizes[1] + sizes[2])}
+    assert offsets(delivery, 3) == [0, 1, 0]
+    assert delivery.buffered_bytes == sizes[1] + sizes[2], "a piece counts until its last record"
+    assert offsets(delivery) == [1, 2, 3]
+    assert delivery.buffered_bytes == 0 == second.lease.buffered_records and delivery.empty
+    # Counters of the client's life stay.
+    assert delivery.received["t", 1] == (4, sizes[1] + sizes[2])

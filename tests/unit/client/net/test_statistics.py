@@ -17,6 +17,7 @@ from felice.protocol.messages.produce import ProduceRequest
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from unit.client.group.test_membership import Coordinator
 
 DAY_MS = 86_400_000
 EMPTY = dict.fromkeys(
@@ -258,3 +259,35 @@ async def test_statistics_are_reported_at_their_interval(broker: FakeBroker) -> 
     async with Producer({**options, "stats_cb": reports.append}):
         await until(lambda: len(reports) >= 2)
     assert json.loads(reports[0])["client_id"] == "me"
+
+
+async def test_the_state_of_a_group() -> None:
+    with Coordinator() as coordinator:
+        options = config(coordinator, group_id="g", enable_auto_commit=False, heartbeat_interval_ms=50)
+        async with Consumer(options) as consumer:
+            await consumer.subscribe(["t"])
+            joining = document(consumer)["cgrp"]
+            age = joining.pop("rebalance_age")
+            assert 0 <= age < 60_000
+            assert joining == {
+                "state": "wait-coord",
+                "join_state": "wait-join",
+                "rebalance_cnt": 0,
+                "rebalance_reason": "first join",
+                "assignment_size": 0,
+            }
+            while not consumer.assignment():
+                await consumer.poll(0.05)
+            joined = document(consumer)["cgrp"]
+            del joined["rebalance_age"]
+            assert joined == {
+                "state": "up",
+                "join_state": "steady",
+                "rebalance_cnt": 1,
+                "rebalance_reason": "first join",
+                "assignment_size": 1,
+            }
+            membership = consumer.core.membership
+            assert membership is not None and membership.member.joined
+            await consumer.unsubscribe()
+            assert not membership.member.joined and membership.member.member_id == ""

@@ -348,3 +348,13 @@ def test_a_closed_sender_sends_nothing(broker: FakeBroker) -> None:
     assert made.flush(0.2) == 1 and broker.asked(ProduceRequest) == []
     made.purge()
     made.close()
+
+
+def test_a_refused_producer_id_is_told_with_its_request(broker: FakeBroker) -> None:
+    denied = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    broker.script(InitProducerIdRequest, denied)
+    with producer(broker) as made:
+        reports = send(made, b"v")
+        made.flush()
+    [(error, _)] = reports
+    assert error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and error.str().endswith(": InitProducerId")
