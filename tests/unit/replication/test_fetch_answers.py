@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,25 @@ def test_a_response_for_a_closed_partition_is_dropped(tmp_path: Path) -> None:
         assert leader.looked_up == []
 
     run(tmp_path, leader, scenario)
+
+
+@pytest.mark.parametrize(("committed", "level"), [(0, logging.INFO), (2, logging.WARNING)])
+def test_a_truncation_says_what_it_removes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, committed: int, level: int
+) -> None:
+    caplog.set_level(logging.INFO, "felice.replication")
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", ID, 1, (LEADER, 1))))
+    found = partitions.find("a", 0)
+    for offset in range(3):
+        found.append_as_follower(
+            records_at(offset).records or b"", high_watermark=committed, log_start_offset=0, now_ms=0
+        )
+    found.follow_divergence(0, 1)
+    assert found.log_end_offset == 1
+    [line] = [row for row in caplog.records if "offset" in row.__dict__]
+    facts = {key: line.__dict__[key] for key in ("partition", "offset", "end", "high_watermark")}
+    assert facts == {"partition": "a-0", "offset": 1, "end": 3, "high_watermark": committed}
+    assert line.levelno == level
+    directory.close()

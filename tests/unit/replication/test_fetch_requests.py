@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 from zlib import crc32
 
 import pytest
@@ -34,7 +35,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from felice.replication.fetcher import Fetchers
+from felice.replication.fetcher import Fetchers, _forgotten
 from felice.replication.partitions import Partitions
 from felice.replication.peers import PeerUnavailable
 
@@ -476,5 +477,39 @@ def test_a_change_of_the_log_changes_what_is_asked_next(tmp_path: Path) -> None:
         found.wake_readers()
         first.reply()
         assert (await world.leader.next()).offsets == {1: 40}
+
+    run(tmp_path, scenario)
+
+
+def test_an_image_that_changes_nothing_leaves_a_waiting_partition_waiting(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.show(LEADER, LEADER)
+        (await world.leader.next()).reply(NOT_LEADER)
+        without = await world.leader.next()
+        listeners = list(world.partitions.find("a", 0).on_advance)
+        world.follow()
+        assert list(world.partitions.find("a", 0).on_advance) == listeners
+        without.reply()
+        assert (await world.leader.next()).offsets == {}
+
+    run(tmp_path, scenario)
+
+
+def test_forgotten_partitions_are_named_by_topic() -> None:
+    other = UUID(int=9)
+    found = _forgotten([(ID, 0), (other, 1), (ID, 2)])
+    assert [(row.topic_id, row.partitions) for row in found] == [(ID, [0, 2]), (other, [1])]
+
+
+def test_partitions_of_several_topics_are_asked_for_by_topic(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        other = UUID(int=9)
+        rows = (PartitionImage(0, (LEADER, 1), LEADER, 0, (LEADER, 1), partition_epoch=0),)
+        topics = [TopicImage("a", ID, rows, created_zxid=1), TopicImage("b", other, rows, created_zxid=2)]
+        world.shown = ClusterImage(topics=image(*topics).topics, brokers=led_by(LEADER).brokers)
+        world.partitions.apply(image(), world.shown)
+        world.follow()
+        first = await world.leader.next()
+        assert [(row.topic_id, len(row.partitions)) for row in first.request.topics] == [(ID, 1), (other, 1)]
 
     run(tmp_path, scenario)

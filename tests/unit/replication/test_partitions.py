@@ -357,3 +357,13 @@ def test_a_failed_log_closes_only_its_partition_and_resigns(tmp_path: Path) -> N
         failed.fetch(0, 100)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     directory.close()
+
+
+def test_a_partition_is_found_by_topic_and_number(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", FIRST, 2), topic("b", SECOND, 1)))
+    found = [partitions.get("a", 0), partitions.get("a", 1), partitions.get("b", 0)]
+    assert found == list(partitions) and None not in found
+    assert partitions.get("a", 2) is partitions.get("c", 0) is None
+    directory.close()

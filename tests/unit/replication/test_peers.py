@@ -318,3 +318,33 @@ def test_the_client_id_names_this_broker() -> None:
         broker._answer = noted  # type: ignore[method-assign]
         run(scenario)
     assert clients == ["broker-1", "broker-1"]
+
+
+class NotedNetwork(SystemNetwork):
+    """Keeps the addresses and the links of attempts."""
+
+    def __init__(self) -> None:
+        self.addresses: list[tuple[str, int]] = []
+        self.links: list[Link] = []
+
+    async def connect(self, factory: Any, host: str, port: int, **facts: Any) -> Any:
+        self.addresses.append((host, port))
+        self.links.append(factory())
+        return await super().connect(factory, host, port, **facts)
+
+
+def test_an_attempt_goes_to_the_registered_address_and_leaves_no_connection_if_it_fails() -> None:
+    async def scenario() -> None:
+        network = NotedNetwork()
+        cluster = Cluster(broker.port, network)
+        asking = asyncio.ensure_future(cluster.ask())
+        await until(lambda: broker.asked(ApiVersionsRequest))
+        assert network.addresses == [("127.0.0.1", broker.port)]
+        assert not network.links[0].is_closed
+        await cluster.peers.close()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert network.links[0].is_closed
+
+    with FakeBroker() as broker:
+        broker.script(ApiVersionsRequest, Hang)
+        run(scenario)
