@@ -98,7 +98,7 @@ def read_pairs(bootstrap: str, topic: str) -> list[tuple[str, str]]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "judge",
+            "group.id": "checker",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }

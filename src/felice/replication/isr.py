@@ -89,7 +89,7 @@ class IsrWriter:
             try:
                 outcome = await self._write(partition, proposal)
             except SessionExpired:
-                return  # the cluster decides again who leads once this broker has a new session
+                return  # the cluster elects a leader again once this broker has a new session
             except StoreError as error:
                 self.failures += 1
                 _log.warning(

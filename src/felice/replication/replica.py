@@ -2,7 +2,7 @@
 
 Keeps true: R1 high watermark <= log end offset.
             Every waiting request ends: with a value that it waits for, at its deadline, or with the replica's failure.
-Leaves:     what moves the high watermark, and who may read and write, to `partition`, which knows the role.
+Leaves:     what moves the high watermark, and which requests are allowed, to `partition`, which knows the role.
 """
 
 from __future__ import annotations
