@@ -71,6 +71,8 @@ class _Followed:
     partition: Partition
     on_advance: Callable[[], None]
     retry_at_s: float = 0.0
+    # The reason of the last reported failure. A leader that denies access repeats it until an operator allows access.
+    reported: str | None = None
     asked_epoch: int = _NO_EPOCH
 
     def is_answered_in_time(self) -> bool:
@@ -318,6 +320,7 @@ class Fetcher:
             return
         try:
             self._apply(followed.partition, row)
+            followed.reported = None
         except ApiError as error:
             self._delay(followed, error.message, True)
         except Exception as error:
@@ -346,7 +349,8 @@ class Fetcher:
 
     def _delay(self, followed: _Followed, reason: str, is_worth_a_line: bool) -> None:
         followed.retry_at_s = self._owner.clock.monotonic() + self._backoff_s
-        if is_worth_a_line:
+        if is_worth_a_line and reason != followed.reported:
+            followed.reported = reason
             _log.warning(
                 "a partition is not followed for a while",
                 extra={

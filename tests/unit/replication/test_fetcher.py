@@ -13,6 +13,7 @@ from felice.config import BrokerConfig
 from felice.env import SystemClock
 from felice.log.directory import LogDirectory
 from felice.metadata import BrokerImage, ClusterImage
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from felice.replication.fetcher import Fetchers
 from felice.replication.partition import Partition
@@ -82,3 +83,46 @@ def test_an_exception_for_one_partition_does_not_lose_the_other_answers(
         directory.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+class Denying:
+    """A leader that denies access to every partition, but once in the middle."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    async def call(self, source: int, api: Any, request: FetchRequest, timeout_s: float, lane: str) -> Any:
+        self.answers += 1
+        if self.answers > 20:
+            await asyncio.sleep(3600)
+        is_denied = self.answers != 10
+        rows = [
+            PartitionData(
+                partition_index=number,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else 0,
+                high_watermark=0,
+                records=b"",
+            )
+            for number in range(3)
+        ]
+        return FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=rows)])
+
+
+def test_a_failure_that_repeats_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        directory = open_directory(tmp_path)
+        partitions, shown = following(directory)
+        leader = Denying()
+        config, _ = BrokerConfig.parse({"replica.fetch.backoff.ms": "1"})
+        fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
+        fetchers.follow(partitions, shown)
+        async with asyncio.timeout(30):
+            while leader.answers <= 20:
+                await asyncio.sleep(0.01)
+        await fetchers.stop()
+        directory.close()
+
+    asyncio.run(scenario())
+    lines = [vars(record)["reason"] for record in caplog.records if "not followed" in record.message]
+    # Of each of the three partitions once before the response without errors, and once after it.
+    assert lines == ["TOPIC_AUTHORIZATION_FAILED"] * 6
