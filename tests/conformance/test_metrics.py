@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from felice.cli.metrics import samples
 from felice.testing import Cluster
 
 pytestmark = pytest.mark.felice_only
@@ -124,3 +127,46 @@ def test_requests_are_counted_by_what_they_ask(cluster: Cluster) -> None:
     assert after[f"{REQUESTS}Produce"] - before[f"{REQUESTS}Produce"] == 5
     assert after[f"{REQUESTS}Fetch"] > before[f"{REQUESTS}Fetch"]
     assert after[f"{REQUESTS}OffsetCommit"] == 0
+
+
+def page(cluster: Cluster, broker_id: int) -> dict[str, float]:
+    """The series of one broker, as its endpoint serves them."""
+    port = cluster._running.cluster.brokers[broker_id].monitoring.port
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        return dict(samples(response.read().decode().splitlines()))
+
+
+def test_lag_is_known_of_partitions_that_other_brokers_hold() -> None:
+    with Cluster(brokers=3, properties={"felice.metrics.listener": "127.0.0.1:0"}) as cluster:
+        assigned(cluster, "orders", [[1], [2], [3]])
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+        for partition in range(3):
+            for _ in range(10):
+                producer.produce("orders", b"value", partition=partition)
+        assert producer.flush(30) == 0
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
+        offsets = [
+            confluent_kafka.TopicPartition("orders", partition, 10 - partition) for partition in range(3)
+        ]
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                consumer.commit(offsets=offsets, asynchronous=False)
+                break
+            except confluent_kafka.KafkaException:
+                assert time.monotonic() < deadline
+        of_group = 'consumergroup="readers",topic="orders"'
+        lags = {
+            f'kafka_consumergroup_lag{{{of_group},partition="{number}"}}': float(number)
+            for number in range(3)
+        }
+        found: dict[str, float] = {}
+        while not lags.items() <= found.items():
+            assert time.monotonic() < deadline, found
+            # The coordinator asks the other leaders after its first page. A page is a second old at most.
+            found = {
+                name: value for broker_id in (1, 2, 3) for name, value in page(cluster, broker_id).items()
+            }
+            time.sleep(0.2)
+        assert found[f"kafka_consumergroup_lag_sum{{{of_group}}}"] == 3
+        consumer.close()

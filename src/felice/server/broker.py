@@ -54,6 +54,7 @@ from felice.server.logins import Logins
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
 from felice.server.metrics.mbeans import Metrics
+from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
 from felice.server.pace import Wakeups
@@ -270,7 +271,10 @@ class Broker:
         services.replica_moves.start()
         for listener in self.listeners:
             listener.open()
-        self.monitoring.follow(Sources(services, parts.cleaner, self.listeners, self.monitoring.watch))
+        remote_offsets = RemoteOffsets(services.watcher, parts.replication.peers)
+        self.monitoring.follow(
+            Sources(services, parts.cleaner, self.listeners, self.monitoring.watch, remote_offsets)
+        )
         parts.membership.check_own_addresses()
         # The event loop calls this before it reads the first request.
         asyncio.get_running_loop().call_soon(self._start_coordinators)

@@ -82,8 +82,10 @@ class Monitoring:
 
     async def leave(self) -> None:
         """The components stop: only the metrics of the process are served from now on."""
-        self._page.sources = None
+        sources, self._page.sources = self._page.sources, None
         await self._page.finish()
+        if sources is not None:
+            await sources.remote_offsets.stop()
 
     async def stop(self) -> None:
         """Stops listening."""

@@ -12,6 +12,7 @@ from felice.coordinator.transaction.states import TransactionState
 from felice.replication.partitions import Partitions
 from felice.server.metrics.families import PAUSE, Families, Family, Kind, Row, gauge, label_text
 from felice.server.metrics.names import MBean
+from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 
 _groups = partial(MBean, "kafka.coordinator.group", "GroupMetadataManager")
@@ -48,9 +49,9 @@ def groups(sources: Sources) -> Families:
 def lag(sources: Sources) -> Families:
     """Committed offsets and lag: high watermark minus committed offset.
 
-    The lag of a partition without a replica on this broker is unknown here, and has no series.
+    The lag of a partition without a replica on this broker needs the answer of another one (`remote_offsets`).
     """
-    found = _Lags(sources.services.partitions)
+    found = _Lags(sources.services.partitions, sources.remote_offsets)
     for shard in _group_shards(sources):
         for number, group_id in enumerate(list(shard.groups)):
             for topic, partitions in list(shard.offsets.topics(group_id).items()):
@@ -72,8 +73,9 @@ def lag(sources: Sources) -> Families:
 class _Lags:
     """The rows of committed offsets and lags."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, remote: RemoteOffsets) -> None:
         self._partitions = partitions
+        self._remote = remote
         self.offsets: list[Row] = []
         self.offset_sums: list[Row] = []
         self.lags: list[Row] = []
@@ -86,13 +88,17 @@ class _Lags:
         for partition, commit in committed.items():
             labels = f'{of_topic},partition="{partition}"'
             self.offsets.append((labels, commit.offset))
-            replica = self._partitions.get(topic, partition)
-            if replica is not None:
-                known.append(max(0, replica.known_high_watermark - commit.offset))
+            high_watermark = self._high_watermark(topic, partition)
+            if high_watermark is not None:
+                known.append(max(0, high_watermark - commit.offset))
                 self.lags.append((labels, known[-1]))
         self.offset_sums.append((of_topic, sum(commit.offset for commit in committed.values())))
         if len(known) == len(committed):
             self.lag_sums.append((of_topic, sum(known)))
+
+    def _high_watermark(self, topic: str, partition: int) -> int | None:
+        replica = self._partitions.get(topic, partition)
+        return self._remote.get(topic, partition) if replica is None else replica.known_high_watermark
 
 
 def transactions(sources: Sources) -> Families:

@@ -77,6 +77,8 @@ class MetricsPage:
             dialect = Dialect(self._config().felice_metrics_names)
             self._pieces = await render(self._families(), dialect, self._clock)
             self._made_s = self._clock.monotonic()
+            if self.sources is not None:
+                self.sources.remote_offsets.refresh()
         finally:
             self._making = None
 

@@ -10,6 +10,7 @@ from felice.server.cleaning import Cleaner
 from felice.server.listener import Listener
 from felice.server.metrics.loop_watch import LoopWatch
 from felice.server.metrics.mbeans import Metrics
+from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.services import Services
 
 
@@ -21,6 +22,7 @@ class Sources:
     cleaner: Cleaner
     listeners: Sequence[Listener]
     loop_watch: LoopWatch
+    remote_offsets: RemoteOffsets
 
     @property
     def metrics(self) -> Metrics:
