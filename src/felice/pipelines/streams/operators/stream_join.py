@@ -83,7 +83,7 @@ class StreamStreamJoin:
     def _alone(self, record: Record, time: int) -> Iterator[Record]:
         """The records of both sides whose windows are closed.
 
-        As Kafka Streams does, look for them only when one may be closed, as measured by this side's window and by the last
+        As Kafka Streams does, look for them only when one may be closed, measured by this side's window and by the last
         record that the search before looked at. So some are sent later than they could be.
         """
         own = self.windows if self.is_left else self.windows.of_other_side()
