@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
@@ -11,14 +12,17 @@ from felice.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from felice.security.acl import ResourcePattern
+from felice.security.acl import Acl, ResourcePattern
 from felice.server.acl_requests import check_authorizer, filter_of
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(
+    request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse | Awaitable[DescribeAclsResponse]:
     """Returns the selected ACLs in the order of their resources."""
     try:
         check_authorizer(context, "No Authorizer is configured on the broker")
@@ -32,24 +36,29 @@ def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAcl
         )
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    rows = [
-        DescribeAclsResource(
-            resource_type=resource.kind,
-            resource_name=resource.name,
-            pattern_type=resource.pattern,
-            acls=[
-                AclDescription(
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission,
-                )
-                for acl in acls
-            ],
-        )
-        for resource, acls in sorted(selected.items(), key=lambda entry: _sort_key(entry[0]))
-    ]
-    return DescribeAclsResponse(resources=rows)
+    return each(
+        sorted(selected, key=_sort_key),
+        lambda resource: _described(resource, selected[resource]),
+        lambda rows: DescribeAclsResponse(resources=rows),
+        context.services.env.clock,
+    )
+
+
+def _described(resource: ResourcePattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
+    return DescribeAclsResource(
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        pattern_type=resource.pattern,
+        acls=[
+            AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in acls
+        ],
+    )
 
 
 def _sort_key(resource: ResourcePattern) -> tuple[int, int, str]:
