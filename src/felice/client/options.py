@@ -195,6 +195,7 @@ KEYS = (
     Key("sasl.mechanism", _upper_of(*MECHANISMS), None, aliases=("sasl.mechanisms",)),
     Key("ssl.endpoint.identification.algorithm", _named(**_IDENTIFICATION), "https"),
     Key("enable.ssl.certificate.verification", _boolean, True),
+    Key("oauth_cb", _function, None),
     *(Key(name, _text, None) for name in TEXT_KEYS),
     Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
     Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 import ssl
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,14 @@ from felice.env.key_stores import (
     trust_of_pem,
 )
 from felice.env.tls import TlsVersions, client_context
-from felice.security.sasl.mechanism import ClientMechanism
+from felice.security.sasl.mechanism import AuthenticationFailed, ClientMechanism
+from felice.security.sasl.oauthbearer import NAME as OAUTHBEARER
+from felice.security.sasl.oauthbearer import OAuthClient, unsecured_token
 from felice.security.sasl.plain import PlainClient
 from felice.security.sasl.scram import HASHES, ScramClient
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", *HASHES)
+MECHANISMS = ("PLAIN", *HASHES, OAUTHBEARER)
 
 SECRETS = frozenset(
     (
@@ -46,10 +50,15 @@ SECRETS = frozenset(
 )
 """The keys whose values appear nowhere."""
 
+_CLAIM_PREFIX = "unsecuredLoginStringClaim_"
+_UNSECURED_LIFETIME_S = 3600
+_RENEWED_AT_SHARE = 0.8
+
 TEXT_KEYS = (
     "sasl.username",
     "sasl.password",
     "sasl.jaas.config",
+    "sasl.oauthbearer.config",
     "ssl.ca.location",
     "ssl.ca.pem",
     "ssl.certificate.location",
@@ -74,6 +83,7 @@ TEXT_KEYS = (
 DEFAULTS: Mapping[str, Any] = {
     "security.protocol": "PLAINTEXT",
     "sasl.mechanism": None,
+    "oauth_cb": None,
     "ssl.endpoint.identification.algorithm": "https",
     "enable.ssl.certificate.verification": True,
     **dict.fromkeys(TEXT_KEYS),
@@ -119,6 +129,8 @@ def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
     mechanism = settings["sasl.mechanism"]
     if mechanism is None:
         raise _invalid(f'"sasl.mechanism" is required: one of {", ".join(MECHANISMS)}')
+    if mechanism == OAUTHBEARER:
+        return _token_login(settings)
     user, password = _credentials(settings)
     if user is None or password is None:
         raise _invalid(
@@ -129,15 +141,73 @@ def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
     return lambda: PlainClient(user, password)
 
 
+def _token_login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
+    """A login with a token: that of `oauth_cb`, or one without a signature whose claims the JAAS text has."""
+    callback = settings["oauth_cb"]
+    if callback is not None:
+        return _TokenOfCallback(callback, settings["sasl.oauthbearer.config"] or "").login
+    options = {} if settings["sasl.jaas.config"] is None else _jaas_options(settings["sasl.jaas.config"])
+    claims = {
+        name.removeprefix(_CLAIM_PREFIX): text
+        for name, text in options.items()
+        if name.startswith(_CLAIM_PREFIX)
+    }
+    if "sub" not in claims:
+        raise _invalid(
+            f'"oauth_cb" is required for OAUTHBEARER (or "sasl.jaas.config" with {_CLAIM_PREFIX}sub, for tokens '
+            "without a signature)"
+        )
+
+    def login() -> ClientMechanism:
+        """A login with a new token."""
+        now_s = time.time()
+        return OAuthClient(unsecured_token({"iat": now_s, "exp": now_s + _UNSECURED_LIFETIME_S, **claims}))
+
+    return login
+
+
+class _TokenOfCallback:
+    """Asks the application for tokens, and uses each for most of its life."""
+
+    def __init__(self, callback: Callable[[str], tuple[Any, ...]], config: str) -> None:
+        self._callback = callback
+        self._config = config
+        self._lock = threading.Lock()
+        self._token = ""
+        self._extensions: Mapping[str, str] = {}
+        self._renew_at_s = 0.0
+
+    def login(self) -> ClientMechanism:
+        """A login with the current token, or with a new one. Raises `AuthenticationFailed`."""
+        with self._lock:
+            if time.time() >= self._renew_at_s:
+                self._ask()
+            return OAuthClient(self._token, self._extensions)
+
+    def _ask(self) -> None:
+        try:
+            token, expires_s, *more = self._callback(self._config)
+        except Exception as error:
+            raise AuthenticationFailed(f"oauth_cb raised {type(error).__name__}: {error}") from error
+        now_s = time.time()
+        self._token = str(token)
+        self._extensions = dict(more[1]) if len(more) > 1 else {}
+        self._renew_at_s = now_s + max(0.0, float(expires_s) - now_s) * _RENEWED_AT_SHARE
+
+
 def _credentials(settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
     text = settings["sasl.jaas.config"]
     if text is None:
         return settings["sasl.username"], settings["sasl.password"]
+    options = _jaas_options(text)
+    return options.get("username"), options.get("password")
+
+
+def _jaas_options(text: str) -> Mapping[str, str]:
     try:
-        options = parse_jaas(text).options
+        return parse_jaas(text).options
     except BadJaas as error:
         raise _invalid(f'"sasl.jaas.config": {error}') from None
-    return options.get("username"), options.get("password")
 
 
 # TLS

@@ -93,7 +93,6 @@ UNSUPPORTED = (
     "group.remote.assignor",
     "https.ca.",
     "interceptors",
-    "oauth_cb",
     "oauthbearer",
     "plugin.library.paths",
     "sasl.",

@@ -194,11 +194,20 @@ class BrokerConfig(BrokerOptions):
                 f"brokers use the listener {security.name}, which offers {', '.join(security.mechanisms)}",
             )
         module = security.jaas(mechanism)
-        if module is None or not {"username", "password"} <= module.options.keys():
+        needed = (
+            ("unsecuredLoginStringClaim_sub",) if mechanism == "OAUTHBEARER" else ("username", "password")
+        )
+        if module is None or any(name not in module.options for name in needed):
             raise ConfigError(
                 security.jaas_key(mechanism),
                 "[hidden]",
-                "this broker needs a login at the other brokers; set username and password in it",
+                f"this broker needs a login at the other brokers; set {' and '.join(needed)} in it",
+            )
+        if mechanism == "OAUTHBEARER" and security.checks_signatures(mechanism):
+            raise ConfigError(
+                "sasl.mechanism.inter.broker.protocol",
+                mechanism,
+                "a broker cannot get signed tokens; let brokers use another mechanism",
             )
 
     def _check_listeners(self) -> None:

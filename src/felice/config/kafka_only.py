@@ -24,8 +24,7 @@ controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
 controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
 controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-controller.quorum.voters
-controller.socket.timeout.ms cordoned.log.dirs create.topic.policy.class.name
+controller.quorum.voters controller.socket.timeout.ms cordoned.log.dirs create.topic.policy.class.name
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key
 delegation.token.max.lifetime.ms delegation.token.secret.key
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
@@ -56,8 +55,8 @@ initial.broker.registration.timeout.ms inter.broker.protocol.version internal.me
 internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
-log.message.timestamp.difference.max.ms max.connection.creation.rate
-metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+log.message.timestamp.difference.max.ms max.connection.creation.rate metadata.log.dir
+metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
 metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
@@ -66,25 +65,25 @@ offsets.topic.compression.codec password.encoder.cipher.algorithm password.encod
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
 password.encoder.secret port principal.builder.class process.roles
 producer.purgatory.purge.interval.requests quota.consumer.default quota.producer.default
-remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
-remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
-remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
-remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
-remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
-remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
-remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
-remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
-remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size
-remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
-remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
-remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
-remote.log.storage.manager.class.name remote.log.storage.manager.class.path
-remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.lag.max.messages
-replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
-request.timeout.ms sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
-sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
-sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
+remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
+remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
+remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
+remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
+remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
+remote.log.storage.system.enable replica.lag.max.messages replica.socket.receive.buffer.bytes
+replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
+sasl.client.callback.handler.class sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
+sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
 sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
 sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
 sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
@@ -93,12 +92,9 @@ sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nb
 sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
 sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
 sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwt.retriever.class
+sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
 security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
 share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
 share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot

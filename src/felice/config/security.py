@@ -18,7 +18,7 @@ from felice.config.jaas import BadJaas, JaasModule, parse_jaas
 from felice.config.option import ConfigError, Kind, Option, Scope, construct, option, options_of, parse_all
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that Felice has."""
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 CLIENT_AUTH: Final = ("none", "requested", "required")
@@ -29,6 +29,8 @@ LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "ScramLoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
 }
+VALIDATOR: Final = "OAuthBearerValidatorCallbackHandler"
+_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
 _JAAS: Final = "sasl.jaas.config"
 # The users of SCRAM are in the metadata store.
 _NEEDS_JAAS: Final = {"PLAIN": ' user_alice="PASSWORD"', "OAUTHBEARER": ""}
@@ -193,6 +195,44 @@ class SecurityOptions:
         "The largest request before a client has logged in.",
         minimum=1,
     )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = option(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        Kind.STRING,
+        None,
+        "Where the keys are that sign tokens (JWKS): an address of http or https, or file:///path.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        Kind.LONG,
+        3_600_000,
+        "How often these keys are read again.",
+        minimum=1000,
+    )
+    sasl_oauthbearer_expected_issuer: str | None = option(
+        "sasl.oauthbearer.expected.issuer", Kind.STRING, None, "The issuer (iss) that tokens must have."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = option(
+        "sasl.oauthbearer.expected.audience",
+        Kind.LIST,
+        None,
+        "Audiences (aud) of which tokens must have one.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = option(
+        "sasl.oauthbearer.sub.claim.name", Kind.STRING, "sub", "The claim with the name of the principal."
+    )
+    sasl_oauthbearer_scope_claim_name: str = option(
+        "sasl.oauthbearer.scope.claim.name",
+        Kind.STRING,
+        "scope",
+        "The claim with the scope, which must be a text or a list of texts.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = option(
+        "sasl.oauthbearer.clock.skew.seconds",
+        Kind.INT,
+        30,
+        "By how much the clocks of issuer and broker may differ.",
+        minimum=0,
+    )
     connections_max_reauth_ms: int = option(
         "connections.max.reauth.ms",
         Kind.LONG,
@@ -318,11 +358,37 @@ class ListenerSecurity:
             )
         for mechanism in self.mechanisms:
             module = self.jaas(mechanism)
+            if mechanism == "OAUTHBEARER":
+                self._check_tokens(mechanism, module)
             if module is None and mechanism in _NEEDS_JAAS:
                 example = f"{LOGIN_MODULES[mechanism]} required{_NEEDS_JAAS[mechanism]};"
                 raise ConfigError(
                     self.jaas_key(mechanism), "", f"{mechanism} needs this option, such as {example}"
                 )
+
+    def _check_tokens(self, mechanism: str, module: JaasModule | None) -> None:
+        self.checks_signatures(mechanism)
+        skew = "0" if module is None else module.options.get(_SKEW, "0")
+        if not (skew.isascii() and skew.isdigit()):
+            raise ConfigError(self.jaas_key(mechanism), "[hidden]", f"{_SKEW} is not a number")
+
+    def checks_signatures(self, mechanism: str) -> bool:
+        """Whether tokens must be signed. Raises `ConfigError` for a validator that Felice does not have."""
+        options = self.options_of_mechanism(mechanism)
+        name = options.sasl_server_callback_handler_class
+        if name is None:
+            return False
+        if name.rpartition(".")[2] != VALIDATOR:
+            raise ConfigError(
+                self.key("sasl.server.callback.handler.class"), name, f"Felice has only {VALIDATOR}"
+            )
+        if options.sasl_oauthbearer_jwks_endpoint_url is None:
+            raise ConfigError(
+                self.key("sasl.oauthbearer.jwks.endpoint.url"),
+                "",
+                "signed tokens need the keys of their issuer",
+            )
+        return True
 
     def key(self, name: str) -> str:
         """The name under which an option of this listener is set, or should be set, for errors."""

@@ -124,7 +124,7 @@ class Broker:
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
-        self._peer_security = InterBrokerSecurity(self.settings, self._tls, env.random)
+        self._peer_security = InterBrokerSecurity(self.settings, self._tls, env.random, env.clock.now_ms)
         self._store_source = source_of(config, env) if store_source is None else store_source
         self.monitoring = Monitoring(env, self._config, self.lifecycle)
         self._store: MetadataStore | None = None
@@ -214,6 +214,7 @@ class Broker:
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
         parts = self._parts = self._compose(store, watcher)
         self.lifecycle.enter(State.JOINING)
+        await parts.services.logins.start()
         for listener in self.listeners:
             await listener.start()
         await parts.membership.join()
@@ -495,6 +496,7 @@ class Broker:
 
     async def _close_store(self, *, ends_session: bool = True) -> None:
         if self._parts is not None:
+            self._parts.services.logins.stop()
             await self._parts.membership.stop()
             await self._parts.controller.stop()
         if self._watcher is not None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from felice.env import Random
 from felice.security.sasl.mechanism import ClientMechanism
+from felice.security.sasl.oauthbearer import NAME as OAUTHBEARER
+from felice.security.sasl.oauthbearer import OAuthClient, unsecured_token
 from felice.security.sasl.plain import PlainClient
 from felice.security.sasl.scram import HASHES, ScramClient
 from felice.server.settings import Settings
 from felice.server.tls import TlsListeners
 
 _NONCE_BITS = 160
+_TOKEN_LIFETIME_S = 3600
 
 
 class InterBrokerSecurity:
     """Reads the configuration of the moment for each new connection."""
 
-    def __init__(self, settings: Settings, tls: TlsListeners, random: Random) -> None:
+    def __init__(
+        self, settings: Settings, tls: TlsListeners, random: Random, now_ms: Callable[[], int]
+    ) -> None:
+        self._now_ms = now_ms
         self._settings = settings
         self._tls = tls
         self._random = random
@@ -35,6 +42,10 @@ class InterBrokerSecurity:
         mechanism = config.sasl_mechanism_inter_broker_protocol
         module = security.jaas(mechanism)
         assert module is not None, "the configuration was checked"
+        if mechanism == OAUTHBEARER:
+            name = module.options["unsecuredLoginStringClaim_sub"]
+            now_s = self._now_ms() / 1000
+            return OAuthClient(unsecured_token({"sub": name, "iat": now_s, "exp": now_s + _TOKEN_LIFETIME_S}))
         user, password = module.options["username"], module.options["password"]
         if mechanism in HASHES:
             return ScramClient(mechanism, user, password, f"{self._random.getrandbits(_NONCE_BITS):040x}")

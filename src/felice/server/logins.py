@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig
 from felice.config.security import ListenerSecurity
@@ -18,9 +20,15 @@ from felice.metadata.client_entity import ClientEntity
 from felice.security.sasl import plain
 from felice.security.sasl.exchange import Offered
 from felice.security.sasl.mechanism import ServerMechanism
+from felice.security.sasl.oauthbearer import NAME as OAUTHBEARER
+from felice.security.sasl.oauthbearer import OAuthServer, UnsecuredTokens, Validate
 from felice.security.sasl.plain import PlainServer
 from felice.security.sasl.scram import HASHES, ScramCredential, ScramServer
 from felice.server.settings import Settings
+from felice.server.startup import StartupError
+
+if TYPE_CHECKING:
+    from felice.server.token_keys import TokenKeys
 
 _log = logging.getLogger("felice.server")
 
@@ -36,6 +44,7 @@ class Logins:
         self._settings = settings
         self._image = image
         self._random = random
+        self._keys: dict[str, TokenKeys] = {}
         self._config: BrokerConfig | None = None
         self._offered: dict[str, Mapping[str, Offered]] = {}
 
@@ -71,8 +80,47 @@ class Logins:
                 mechanism, lambda user: self._credential(user, mechanism), self._nonce()
             )
         module = security.jaas(mechanism)
+        if mechanism == OAUTHBEARER:
+            validate = self._validator(security, module.options if module is not None else {})
+            return lambda: OAuthServer(validate)
         users = plain.users_of(module.options if module is not None else {})
         return lambda: PlainServer(users)
+
+    async def start(self) -> None:
+        """Reads the keys of signed tokens. Raises `StartupError`."""
+        config = self._settings.config
+        for listener in config.parsed_listeners:
+            security = config.security_of(listener.name)
+            if OAUTHBEARER not in security.mechanisms:
+                continue
+            if security.checks_signatures(OAUTHBEARER):
+                self._keys[listener.name] = await _load_keys(security)
+            else:
+                _log.warning(
+                    "clients may log in with tokens that nobody has signed: for development only",
+                    extra={"listener": listener.name},
+                )
+
+    def stop(self) -> None:
+        """Stops reading keys."""
+        for keys in self._keys.values():
+            keys.close()
+
+    def _validator(self, security: ListenerSecurity, options: Mapping[str, str]) -> Validate:
+        keys = self._keys.get(security.name)
+        if keys is None:
+            return UnsecuredTokens(options).validate
+        from felice.security.sasl.signed_tokens import Claims, SignedTokens
+
+        found = security.options_of_mechanism(OAUTHBEARER)
+        claims = Claims(
+            found.sasl_oauthbearer_expected_issuer,
+            found.sasl_oauthbearer_expected_audience or (),
+            found.sasl_oauthbearer_sub_claim_name,
+            found.sasl_oauthbearer_scope_claim_name,
+            found.sasl_oauthbearer_clock_skew_seconds,
+        )
+        return SignedTokens(lambda: keys.keys, keys.read_again_soon, claims).validate
 
     def _nonce(self) -> str:
         random_bytes = self._random.getrandbits(_NONCE_BITS).to_bytes(_NONCE_BITS // 8, "big")
@@ -92,3 +140,21 @@ class Logins:
                 extra={"user": user, "mechanism": mechanism},
             )
             return None
+
+
+async def _load_keys(security: ListenerSecurity) -> TokenKeys:
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        raise StartupError("signed tokens need the library PyJWT; install it: pip install 'felice[security]'")
+    from felice.env.web import CannotRead
+    from felice.security.sasl.signed_tokens import BadKeys
+    from felice.server.token_keys import TokenKeys
+
+    options = security.options_of_mechanism(OAUTHBEARER)
+    url = options.sasl_oauthbearer_jwks_endpoint_url
+    assert url is not None, "the configuration was checked"
+    keys = TokenKeys(url, options.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+    try:
+        await keys.load()
+    except (CannotRead, BadKeys) as error:
+        raise StartupError(f"{security.key('sasl.oauthbearer.jwks.endpoint.url')}: {error}") from None
+    return keys

@@ -130,8 +130,8 @@ class BlockingLink:
         """Logs in. Responses to earlier requests are received first, and kept."""
         while self._frames.in_flight:
             self._receive_more(time.monotonic() + self._request_s)
-        login = log_in(self._security.login(), self._exchange)
         try:
+            login = log_in(self._security.login(), self._exchange)
             # Nothing in it waits: `_exchange` blocks.
             login.send(None)
         except StopIteration as end:

@@ -115,8 +115,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         async with self._gate:
             try:
+                # On a thread, because the application's callback for tokens may take long.
+                login = await self._loop.run_in_executor(None, self._security.login)
                 session_ms = await log_in(
-                    self._security.login(),
+                    login,
                     lambda _, request: self._exchange(*self.versions.fit(request), timeout_s),
                 )
             except AuthenticationFailed as error:

@@ -38,7 +38,8 @@ _BYTES_ONLY = "keys and values are always bytes; cast the columns in the query"
 _JAVA_CLASS = "names a Java class; do the work in the query"
 _NO_SUCH_SECURITY = "is not supported by this client; docs/client.md lists the keys of TLS and SASL"
 
-_SECURITY = {*DEFAULTS, "sasl.mechanisms"}
+# An option of Spark is a text, so it cannot be a callback.
+_SECURITY = {*DEFAULTS, "sasl.mechanisms"} - {"oauth_cb", "sasl.oauthbearer.config"}
 _CONNECTION = {
     "bootstrap.servers",
     "client.id",
