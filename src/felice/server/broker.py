@@ -57,6 +57,7 @@ from felice.server.metrics.mbeans import Metrics
 from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
+from felice.server.offline_logs import OfflineLogs
 from felice.server.pace import Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
@@ -252,9 +253,7 @@ class Broker:
             raise StartupError(reason)
         self.settings.follow(watcher.image, self.broker_id)
         self._load_tls()
-        for directory in self.directories:
-            directory.update_producer_expiration(self.config.producer_id_expiration_ms)
-            directory.recovery_threads = self.config.num_recovery_threads_per_data_dir
+        self.directories.reconfigure(self.config)
         return store, watcher, cluster_id
 
     def _load_tls(self) -> None:
@@ -305,7 +304,11 @@ class Broker:
         quotas = ClientQuotas(env.clock, self._config)
         quotas.follow(watcher.image)
         metrics = Metrics(broker_id, OFFERED, store, watcher, directories, replication, controller)
+        image_follower = ImageFollower(
+            broker_id, settings, lifecycle, store, watcher, replication, coordinators, controller, metrics
+        )
         cleaner, replica_moves = self._compose_directory_work(partitions)
+        settings.on_change += [self._tls.follow, directories.reconfigure, cleaner.reconfigure]
         services = Services(
             broker_id=broker_id,
             env=env,
@@ -336,20 +339,8 @@ class Broker:
             request_log=RequestLog(self.config),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
             replica_moves=replica_moves,
-            image_follower=ImageFollower(
-                broker_id,
-                settings,
-                lifecycle,
-                store,
-                watcher,
-                directories,
-                replication,
-                coordinators,
-                controller,
-                cleaner,
-                metrics,
-                self._tls,
-            ),
+            image_follower=image_follower,
+            offline_logs=OfflineLogs(directories, partitions, cleaner, lifecycle, watcher, image_follower),
             metrics=metrics,
             topic_rows=TopicRows(),
             tls=self._tls,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.env.clock import set_within
 from felice.log import cleaner_plan
@@ -89,7 +90,7 @@ class Cleaner:
     def start(self) -> None:
         """Starts the workers."""
         self._is_running = self._settings.config.log_cleaner_enable
-        self.reconfigure()
+        self.reconfigure(self._settings.config)
 
     async def stop(self) -> None:
         """Stops the workers. A running pass ends at its next read or write, and drops segments not yet swapped in."""
@@ -98,11 +99,10 @@ class Cleaner:
         self._woken.set()
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
-    def reconfigure(self) -> None:
+    def reconfigure(self, config: BrokerConfig) -> None:
         """Adapts the number of workers to log.cleaner.threads. A surplus worker ends after its pass."""
         if not self._is_running:
             return
-        config = self._settings.config
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         for number in range(config.log_cleaner_threads):
             if number not in self._workers:

@@ -76,6 +76,12 @@ class LogDirectories:
         for reason in reasons:
             _log.error("a log directory is offline; the broker starts without it", extra={"reason": reason})
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Applies the options that may change while the broker runs."""
+        for directory in self._directories:
+            directory.update_producer_expiration(config.producer_id_expiration_ms)
+            directory.recovery_threads = config.num_recovery_threads_per_data_dir
+
     async def load(self, config_of: Callable[[str], TopicConfig]) -> None:
         """Recovers every log, on a thread.
 

@@ -39,7 +39,7 @@ class Maintenance:
         self._directories = services.directories
         self._partitions = services.partitions
         self._frame_memory = services.frame_memory
-        self._image_follower = services.image_follower
+        self._offline_logs = services.offline_logs
         self._listeners = listeners
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
@@ -69,7 +69,7 @@ class Maintenance:
             ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
-            ("logs on full disks", _RETRY_LOGS_MS, self._image_follower.retry_logs),
+            ("logs on full disks", _RETRY_LOGS_MS, self._offline_logs.retry),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
         for name, interval_ms, task in periodic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from felice.env import Environment
 from felice.metadata.store import MetadataStore
@@ -53,11 +54,24 @@ def make_replication(
         endpoint = known.endpoints.get(settings.config.inter_broker_listener) if known else None
         return Destination(endpoint.host, endpoint.port, known.epoch) if known and endpoint else None
 
+    def resign(topic: str, topic_id: UUID, partition: int, replicas: tuple[int, ...]) -> None:
+        """Resigns from a replica that this broker cannot serve.
+
+        If no other in-sync replica is left and the topic allows unclean elections, any live replica may lead.
+        """
+        image = watcher.image
+        fallbacks: tuple[int, ...] = ()
+        if settings.topic_config(image, topic).unclean_leader_election_enable:
+            others = [replica for replica in replicas if replica != broker_id]
+            fallbacks = tuple(replica for replica in others if replica in image.brokers)
+        isr_writer.resign(topic, topic_id, partition, broker_id, replicas, fallbacks)
+
     isr_writer = IsrWriter(store)
     dependencies = PartitionDependencies(
         env.clock, lambda: settings.config.replica_lag_time_max_ms, epoch_of, isr_writer.propose
     )
     partitions = Partitions(broker_id, directories, settings.topic_config, dependencies)
+    partitions.on_unservable = resign
     peers = Peers(env.network, env.clock, broker_id, destination_of, security)
     fetchers = Fetchers(
         broker_id, peers, env.clock, lambda: settings.config, lambda: epoch_of(broker_id) or -1

@@ -30,6 +30,7 @@ from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
 from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
+from felice.server.offline_logs import OfflineLogs
 from felice.server.pace import Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
@@ -76,6 +77,7 @@ class Services:
     fetch_sessions: FetchSessions
     replica_moves: ReplicaMoves
     image_follower: ImageFollower
+    offline_logs: OfflineLogs
     metrics: Metrics
     topic_rows: TopicRows
     tls: TlsListeners

@@ -6,6 +6,7 @@ Keeps true: a dynamic value that cannot be parsed has no effect; the last valid 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from felice.config import BrokerConfig, ConfigError, Listener, TopicConfig
 from felice.metadata import ClusterImage, layout
@@ -20,6 +21,8 @@ class Settings:
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
         self.config = static
+        # Called in this order, with the configuration in force, after each change of a dynamic value.
+        self.on_change: list[Callable[[BrokerConfig], None]] = []
 
     def follow(self, image: ClusterImage, broker_id: int) -> None:
         """Applies the dynamic values of an image. Those of this broker override those of all brokers."""
@@ -29,6 +32,8 @@ class Settings:
             self.config = self.static.changed(changed)
         except ConfigError as error:
             _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
+        for listener in self.on_change:
+            listener(self.config)
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
         """Returns the effective configuration of a topic. Invalid values in the image are logged and ignored."""

@@ -243,7 +243,7 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
         settings=None,
         directories=(),
         frame_memory=None,
-        image_follower=None,
+        offline_logs=None,
     )
     asyncio.run(Maintenance(services, ())._flush_due())
     assert flushed == ["b"]

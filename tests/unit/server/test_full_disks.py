@@ -222,7 +222,7 @@ def test_a_new_image_waits_for_the_retry_of_at_most_one_log(
     look, order, images = LogDirectory.reopen, [], []
 
     async def show_an_image() -> None:
-        async with broker.broker.services.image_follower._making_logs:
+        async with broker.broker.services.image_follower.making_logs:
             order.append("image")
 
     def spy(directory: LogDirectory, key: tuple[str, int]) -> Callable[[], Callable[[], Log | None]]:
@@ -249,7 +249,7 @@ def test_a_stop_waits_for_a_running_retry(served: tuple[SimDisk, EmbeddedBroker,
     disk.heal()
 
     async def look_and_stop() -> None:
-        await asyncio.gather(broker.broker.services.image_follower.retry_logs(), broker.broker.stop())
+        await asyncio.gather(broker.broker.services.offline_logs.retry(), broker.broker.stop())
 
     broker.run(look_and_stop())
     assert broker.broker.lifecycle.failure is None
@@ -341,7 +341,7 @@ def test_no_partition_leads_while_a_thread_creates_files(
     async def scenario() -> None:
         whole = broker.broker.services.image_follower
         whole.stop_leading()
-        async with whole._making_logs:
+        async with whole.making_logs:
             leading = asyncio.ensure_future(whole.lead_again())
             await asyncio.wait([leading], timeout=0.05)
             assert not leading.done()
