@@ -116,7 +116,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
 def test_a_large_batch_is_validated_on_a_thread_and_a_small_one_on_the_loop(
     wire: Wire, watching: Watching
 ) -> None:
-    assert rows(wire.ask(request(LARGE, SMALL), 9)) == [(0, 0), (0, 0)]
+    assert rows(wire.ask(request(SMALL, LARGE), 9)) == [(0, 0), (0, 0)]
     assert len(watching.large_on) == 1
     assert watching.large_on[0] not in watching.small_on
 
@@ -153,7 +153,9 @@ def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_n
     assert rows(wire.ask(request(TOO_LARGE, LARGE), 9)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1), (0, 0)]
 
 
-def test_batches_that_are_rebuilt_take_bounded_memory_beside_the_request(wire: Wire) -> None:
+def test_batches_that_are_rebuilt_take_bounded_memory_beside_the_request(
+    wire: Wire, watching: Watching
+) -> None:
     """A few KB of zeros would be stored as many MB."""
     configs = [CreatableTopicConfig(name="compression.type", value="uncompressed")]
     topic = CreatableTopic(name="plain", num_partitions=1, replication_factor=1, configs=configs)
@@ -165,6 +167,26 @@ def test_batches_that_are_rebuilt_take_bounded_memory_beside_the_request(wire: W
     accepted = [(0, offset) for offset in range(fitting)]
     assert rows(answer) == accepted + [(ErrorCode.MESSAGE_TOO_LARGE, -1)] * 3
     assert rows(wire.ask(request(SMALL, topic="plain"), 9)) == [(0, fitting)]
+
+
+def test_a_request_that_waits_for_a_thread_keeps_no_batch_that_was_rebuilt(
+    broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many connections with such requests would exceed any limit for one request."""
+    ends: list[list[int]] = []
+    validate = BatchValidation.validate_large
+
+    async def watched(self: BatchValidation, *args: Any, **options: Any) -> Any:
+        partitions = broker.broker.services.partitions
+        ends.append([partitions.find("packed", number).log_end_offset for number in range(2)])
+        return await validate(self, *args, **options)
+
+    monkeypatch.setattr(BatchValidation, "validate_large", watched)
+    data = [PartitionProduceData(index=index, records=LARGE) for index in (0, 1, 0)]
+    topics = [TopicProduceData(name="packed", partition_data=data)]
+    answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    assert rows(answer) == [(0, 0), (0, 0), (0, 1)]
+    assert ends == [[0, 0], [1, 0], [1, 1]], "each batch is in the log before the next is rebuilt"
 
 
 def test_a_large_batch_for_a_topic_with_a_codec_is_stored_in_that_codec(

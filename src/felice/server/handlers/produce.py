@@ -3,8 +3,9 @@
 Every partition stands alone: one that fails does not stop the others. acks=1 answers when the
 leader has the batch, acks=-1 when it is committed; acks=0 gets no answer, and where something
 failed its connection is closed, which is the only way to tell.
-Compressed and large batches are validated before anything is appended. While batches are validated on a
-thread, the connection's next requests wait: batches of one producer must be appended in their order.
+Small batches are validated on the event loop. Large ones are validated on threads, and each is appended before the
+next is validated; those of a transaction are appended together. Meanwhile the connection's next requests wait: batches
+of one producer must be appended in their order.
 """
 
 from __future__ import annotations
@@ -113,18 +114,21 @@ def handle(
     """Appends at once, or in an awaitable after threads validated the large batches. NO_REPLY for acks=0."""
     known = _Known()
     large = _validate_small(request, context, known)
-    if not large:
+    has_many = known.partitions > MAX_ITEMS_WITHOUT_PAUSE
+    if not large and (not has_many or request.transactional_id is not None):
         return _write(request, context, known)
     context.session.hold()
-    return _write_later(request, context, known, large)
+    if request.transactional_id is not None:
+        return _write_later(request, context, known, large)
+    return _append_in_steps(request, context, known, {batch.key: batch for batch in large})
 
 
 def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates compressed batches; returns the batches that would hold the event loop too long.
 
-    Those are the large batches, in a request with many small compressed ones all that follow after some milliseconds,
-    and in a request with many uncompressed ones all that follow after some megabytes. The log validates the other
-    uncompressed batches when it appends them.
+    Those are the large batches and compressed ones behind them, in a request with many small compressed ones all that
+    follow after some milliseconds, and in a request with many uncompressed ones all that follow after some megabytes.
+    The log validates the other uncompressed batches when it appends them.
     """
     large: list[_LargeBatch] = []
     deadline: float | None = None
@@ -145,7 +149,7 @@ def _validate_small(request: ProduceRequest, context: RequestContext, known: _Kn
             verdict = None
             now_s = context.services.env.clock.monotonic()
             deadline = now_s + _VALIDATION_ON_LOOP_S if deadline is None else deadline
-            if left_bytes >= 0 and now_s < deadline:
+            if not large and left_bytes >= 0 and now_s < deadline:
                 verdict = context.services.batch_validation.validate_small(
                     data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
                 )
@@ -163,15 +167,10 @@ def _max_rebuilt_bytes(context: RequestContext) -> int:
 async def _write_later(
     request: ProduceRequest, context: RequestContext, known: _Known, large: list[_LargeBatch]
 ) -> ProduceAnswer:
+    """Writes a transaction's batches after all of them were validated, because they are admitted together."""
     try:
         for batch in large:
-            verdict = await context.services.batch_validation.validate_large(
-                batch.records,
-                batch.rules,
-                now_ms=context.now_ms,
-                zstd_allowed=context.version >= _ZSTD_FROM,
-            )
-            known.add(batch.key, verdict, _max_rebuilt_bytes(context))
+            known.add(batch.key, await _validated(batch, context), _max_rebuilt_bytes(context))
         # The process may have been suspended meanwhile, and others may lead.
         context.services.image_follower.check_session()
         answer = _write(request, context, known)
@@ -180,13 +179,16 @@ async def _write_later(
     return await answer if isinstance(answer, Awaitable) else answer
 
 
+async def _validated(batch: _LargeBatch, context: RequestContext) -> Verdict:
+    return await context.services.batch_validation.validate_large(
+        batch.records, batch.rules, now_ms=context.now_ms, zstd_allowed=context.version >= _ZSTD_FROM
+    )
+
+
 def _write(
     request: ProduceRequest, context: RequestContext, known: _Known
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     if request.transactional_id is None:
-        if known.partitions > MAX_ITEMS_WITHOUT_PAUSE:
-            context.session.hold()
-            return _append_with_pauses(request, context, known)
         return _append(request, context, {}, known)
     writes = _transactional_writes(request, context, known)
     if len(writes) != 1:
@@ -225,10 +227,14 @@ def _append(
     return _appended(response, pending, request, context)
 
 
-async def _append_with_pauses(
-    request: ProduceRequest, context: RequestContext, known: _Known
+async def _append_in_steps(
+    request: ProduceRequest, context: RequestContext, known: _Known, large: dict[int, _LargeBatch]
 ) -> ProduceAnswer:
-    """Appends thousands of batches. The connection's next requests wait."""
+    """Appends large batches, or thousands of batches, in the order of the request. The connection's next ones wait.
+
+    Each batch is appended as soon as it is validated. So a request that waits for a thread keeps no batch that was
+    rebuilt for its topic, and the threads bound the memory of all requests together.
+    """
     pending: _Pending = []
     topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
     items = (
@@ -239,9 +245,12 @@ async def _append_with_pauses(
     )
     try:
         async for answered, name, data in paced(items, context.services.env.clock):
+            if (batch := large.pop(id(data), None)) is not None:
+                known.verdicts[id(data)] = await _validated(batch, context)
             # The process may have been suspended meanwhile, and others may lead.
             context.services.image_follower.check_session()
             answered.partition_responses.append(_row(name, data, request, context, {}, known, pending))
+            known.verdicts.pop(id(data), None)
         answer = _appended(ProduceResponse(responses=topics), pending, request, context)
     finally:
         context.session.release()
