@@ -126,8 +126,12 @@ class CleaningPass:
         self._settings = settings
         self._throttle = throttle
         self._now_ms = now_ms
+        # A segment that ends behind the last stable offset may hold an open transaction: it waits for a later pass,
+        # even if it begins below. Recovery can merge new records into a segment that was cleaned.
         self._sources = [
-            self._source(segment) for segment in log.segments[:-1] if segment.base_offset < found.end_offset
+            source
+            for source in map(self._source, log.segments[:-1])
+            if source.facts.next_offset <= found.end_offset
         ]
         self._aborted = log.aborted_transactions(log.segments[0].base_offset, found.end_offset)
         self._last_of_producers = last_of_producers(log.producers)

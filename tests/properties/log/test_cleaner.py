@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from felice.env import SystemDisk
@@ -123,8 +123,20 @@ def sequences(log: Log) -> dict[int, tuple[int, bool]]:
     return {s.producer_id: (s.last_sequence, s.has_open_transaction) for s in log.producers}
 
 
+# Recovery makes the cleaned segment the active one, so that it holds an open transaction behind its clean part.
+CLEANED_SEGMENT_GROWS = [
+    ("write", [("a", None)], None, False, Codec.NONE),
+    ("roll",),
+    ("clean", 0, 2),
+    ("reopen", False),
+    ("write", [("a", None), ("b", None), ("c", None)], 1, True, Codec.NONE),
+]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
+@example(CLEANED_SEGMENT_GROWS)
+@example([*CLEANED_SEGMENT_GROWS, ("end", 1, False)])
 def test_every_key_keeps_its_last_committed_record(steps: list[Any]) -> None:
     with TemporaryDirectory() as directory:
         cleaned = CleanedLog(Path(directory))

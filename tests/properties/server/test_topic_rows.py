@@ -19,6 +19,7 @@ from felice.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from felice.server.access.control import EVERYTHING
 from felice.server.handlers import describe_topic_partitions, metadata
 from felice.server.topic_rows import TopicRows
 
@@ -84,8 +85,11 @@ def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, liste
         image=image,
         topic_rows=rows,
         config=SimpleNamespace(max_request_partition_size_limit=2000, auto_create_topics_enable=False),
+        access=SimpleNamespace(is_enabled=False),
     )
-    context: Any = SimpleNamespace(services=services, version=version, listener_name=listener)
+    context: Any = SimpleNamespace(
+        services=services, version=version, listener_name=listener, access=EVERYTHING
+    )
     handler: Any = metadata if isinstance(asked, MetadataRequest) else describe_topic_partitions
     return encode(handler.handle(asked, context), version)
 
