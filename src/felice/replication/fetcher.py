@@ -52,6 +52,7 @@ from felice.replication.throttle import ReplicationThrottle, is_throttled
 _log = logging.getLogger("felice.replication")
 
 _NO_EPOCH = -1
+_LONGEST_WAIT_S = 60.0
 # Errors that pass when the next image arrives; they are not logged.
 _PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -231,7 +232,7 @@ class Fetcher:
         waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
         if self._was_throttled:
             waits.append(max(0.001, self._owner.throttle.wait_s(now_s)))
-        return min(waits, default=60.0)
+        return min(waits, default=_LONGEST_WAIT_S)
 
     def _look(self, now_s: float) -> dict[_Key, None]:
         """Updates `_positions` of the partitions that something happened to, and returns their keys."""

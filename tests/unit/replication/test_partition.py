@@ -597,3 +597,62 @@ def test_appends_and_their_failures_are_counted_by_kind(tmp_path: Path) -> None:
     assert (traffic.bytes_rejected, traffic.failed_produce_requests) == (len(too_large), 1)
     partition.fetch(0, 100)
     assert traffic.fetch_requests == 1
+
+
+def test_a_replica_that_leaves_the_isr_no_longer_holds_the_watermark(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, replicas=(1, 2), isr=(1, 2), partition_epoch=0)
+    append(partition, 3)
+    assert partition.high_watermark == 0
+    woken: list[int] = []
+    partition.on_advance.add(lambda: woken.append(partition.high_watermark))
+    lead(partition, replicas=(1, 2), isr=(1,), partition_epoch=1)
+    assert partition.high_watermark == 3 and woken
+
+
+def test_readers_hear_of_a_new_role_and_of_another_in_sync_set(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    woken: list[str] = []
+    partition.on_advance.add(lambda: woken.append("woken"))
+    for facts in (
+        {"partition_epoch": 0},
+        {"partition_epoch": 1, "replicas": (1, 2)},
+        {"partition_epoch": 2, "leader": 2, "replicas": (1, 2)},
+    ):
+        woken.clear()
+        lead(partition, 1 if facts.get("leader") == 2 else 0, **facts)
+        assert woken
+    woken.clear()
+    # An older image changes nothing.
+    lead(partition, 0, partition_epoch=9)
+    assert not woken and partition.leader_epoch == 1 and not partition.is_leader
+
+
+@pytest.mark.parametrize("epoch", [3, 5])
+def test_a_refused_epoch_names_both(tmp_path: Path, epoch: int) -> None:
+    partition = make(tmp_path)
+    lead(partition, 4)
+    partition.check_epoch(4)
+    partition.check_epoch(-1)
+    with pytest.raises(ApiError, match=f"the leader epoch is 4, not {epoch}"):
+        partition.check_epoch(epoch)
+
+
+def test_a_follower_knows_its_leader_s_high_watermark(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 0, leader=2, replicas=(2, 1))
+    partition.append_as_follower(batch(2), high_watermark=9, log_start_offset=0, now_ms=NOW_MS)
+    assert (partition.high_watermark, partition.known_high_watermark) == (2, 9)
+    assert partition.traffic.replication_bytes_in == len(batch(2))
+    lead(partition, 1)
+    assert partition.known_high_watermark == partition.high_watermark == 2
+
+
+def test_a_follower_deletes_what_its_leader_deleted_but_nothing_uncommitted(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 0, leader=2, replicas=(2, 1))
+    partition.append_as_follower(batch(2), high_watermark=1, log_start_offset=0, now_ms=NOW_MS)
+    partition.append_as_follower(b"", high_watermark=1, log_start_offset=2, now_ms=NOW_MS)
+    assert partition.log_start_offset == 1
+    partition.append_as_follower(b"", high_watermark=2, log_start_offset=1, now_ms=NOW_MS)
+    assert partition.log_start_offset == 1
