@@ -4,7 +4,7 @@ The operators of mutmut are used as they are, with two reductions (one change pe
 change to a text that people read) and three additions, because most faults that reviewers planted by hand were a
 call that is missing, a condition with one half, or a condition turned round.
 
-docs/testing.md gives the reason for each exclusion.
+docs/mutation.md gives the reason for each exclusion.
 """
 
 from __future__ import annotations

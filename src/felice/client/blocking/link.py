@@ -119,10 +119,10 @@ class BlockingLink:
             raise failure(KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True)
         return self._socket
 
-    def _broken(self, error: OSError, what: str = "") -> KafkaException:
+    def _broken(self, error: OSError, what: str) -> KafkaException:
         self.close()
         if isinstance(error, TimeoutError):
-            reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}".rstrip()
+            reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}"
             return failure(KafkaError._TIMED_OUT, reason, retriable=True)
         return failure(KafkaError._TRANSPORT, f"{self.address}: {error.strerror or error}", retriable=True)
 
