@@ -203,3 +203,18 @@ def test_a_broker_without_authorizer_says_so(tmp_path: Path, capsys: pytest.Capt
     with EmbeddedBroker(tmp_path / "data") as open_broker:
         words = ["list", "--bootstrap-server", open_broker.bootstrap]
         assert "No Authorizer is configured" in run_command(acls, words, 1, capsys)
+
+
+def test_the_tools_log_in_with_a_file_of_properties(
+    broker: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    login = tmp_path / "admin.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=admin\nsasl.password=secret\n"
+    )
+    connection = ["--bootstrap-server", broker.admin_address, "--command-config", str(login)]
+    words = [*connection, "--add", "--allow-principal", "User:bob", "--topic", "p"]
+    run_command(kafka_acls, words, 0, capsys)
+    assert json.loads(run_command(acls, ["list", *connection, "--json"], 0, capsys))[0]["name"] == "p"
+    login.write_text(login.read_text().replace("secret", "wrong"))
+    assert run_command(acls, ["list", *connection], 1, capsys)
