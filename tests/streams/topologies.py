@@ -227,5 +227,11 @@ TOPOLOGIES: dict[str, Build] = {
         app.stream("a").outer_join(app.stream("b"), pair, within=JoinWindows(10, 2, grace_ms=3)).to("out")
     ),
     "rekeyed_join_streams": rekeyed_join_streams,
+    "sliding": lambda app: windows(
+        app.stream("a").group_by_key().sliding(10, grace_ms=15).aggregate(empty, add, name="w")
+    ).to("out"),
+    "sliding_no_grace": lambda app: windows(app.stream("a").group_by_key().sliding(25).reduce(both)).to(
+        "out"
+    ),
     "session_regrouped": lambda app: totals(regrouped(session(app.stream("a")).reduce(latest))).to("out"),
 }

@@ -18,14 +18,15 @@ from felice.pipelines.streams.operators.aggregate import (
     TableAggregate,
     TableReduce,
 )
+from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.stateless import DropNullKeys
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stores import KeyValueStore, SessionStore, Store, WindowStore
+from felice.pipelines.streams.stores import KeyValueStore, SessionStore, SlidingStore, Store, WindowStore
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores
-from felice.pipelines.streams.windows import SessionWindows, TimeWindows
+from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 TableT = TypeVar("TableT")
 MakeTable = Callable[[TablePlan, Format, Format], TableT]
@@ -132,6 +133,10 @@ class GroupedStream(Grouping[TableT]):
         """Windows of one size, a new one every `every_ms`, so that they overlap."""
         return WindowedStream(self, TimeWindows(size_ms, every_ms, grace_ms))
 
+    def sliding(self, difference_ms: int, *, grace_ms: int = 0) -> SlidingStream[TableT]:
+        """A window for each record: the records of its key that are at most `difference_ms` older."""
+        return SlidingStream(self, SlidingWindows(difference_ms, grace_ms))
+
     def session(self, gap_ms: int, *, grace_ms: int = 0) -> SessionedStream[TableT]:
         """Sessions: records that are at most `gap_ms` apart."""
         return SessionedStream(self, SessionWindows(gap_ms, grace_ms))
@@ -178,6 +183,44 @@ class WindowedStream(Generic[TableT]):
 
         keys = time_windowed(key, windows.size_ms)
         return self._grouped.table("window", name, format_, store, operator, key=keys)
+
+
+class SlidingStream(Generic[TableT]):
+    """A grouped stream in sliding windows."""
+
+    def __init__(self, grouped: Grouping[TableT], windows: SlidingWindows) -> None:
+        self._grouped, self._windows = grouped, windows
+
+    def count(self, *, name: str | None = None) -> TableT:
+        """How many records each key has in each window."""
+        return self.aggregate(lambda: 0, counted, name=name, value="json")
+
+    def reduce(self, reducer: Reducer, *, name: str | None = None) -> TableT:
+        """The values of each key and window, combined two by two."""
+        value = self._grouped.value_format
+        return self.aggregate(lambda: None, _first_or(reducer), name=name, value=value)
+
+    def aggregate(
+        self,
+        initializer: Initializer,
+        aggregator: Aggregator,
+        *,
+        name: str | None = None,
+        value: str | Format | None = None,
+    ) -> TableT:
+        """An aggregate of each key and window."""
+        windows, key, format_ = self._windows, self._grouped.key_format, self._grouped.scope.value(value)
+        retention_ms = 2 * windows.difference_ms + windows.grace_ms
+
+        def store(name: str) -> Store:
+            return SlidingStore(name, key, format_, windows.difference_ms, retention_ms)
+
+        def operator(stores: Stores, store: str, plan: TablePlan) -> Operator:
+            kept = store, stores[CLOCKS], stores[store]
+            return SlidingAggregate(*kept, windows, initializer, aggregator, plan.sends_old)
+
+        keys = time_windowed(key, windows.difference_ms)
+        return self._grouped.table("sliding", name, format_, store, operator, key=keys)
 
 
 class SessionedStream(Generic[TableT]):

@@ -9,6 +9,7 @@ Keeps true: a store holds packed values only (`formats`), so nobody who got a va
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
@@ -151,6 +152,32 @@ class WindowStore(Store):
             start = heappop(self._starts)
             for key in self._by_start.pop(start):
                 self._set((key, start), None)
+
+
+class SlidingStore(WindowStore):
+    """A `WindowStore` that finds the windows of a key by a span of starts."""
+
+    def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
+        super().__init__(name, key, value, size_ms, retention_ms)
+        self._of_key: dict[Any, list[int]] = {}
+
+    def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
+        super()._apply(key, row)
+        packed, start = key
+        if row is not None and not was_there:
+            insort(self._of_key.setdefault(packed, []), start)
+        elif row is None and was_there:
+            self._of_key[packed].remove(start)
+            if not self._of_key[packed]:
+                del self._of_key[packed]
+
+    def around(self, key: Any, first: int, last: int) -> list[tuple[int, Timestamped]]:
+        """The windows of a key that begin from `first` to `last`, both included, in order."""
+        starts = self._of_key.get(self._key.pack(key), [])
+        found = starts[bisect_left(starts, first) : bisect_right(starts, last)]
+        rows = [(start, self.fetch(key, start)) for start in found]
+        return [(start, row) for start, row in rows if row is not None]
 
 
 class SessionStore(Store):

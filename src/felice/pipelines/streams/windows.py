@@ -64,6 +64,17 @@ class SessionWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Windows around records: two records share one if they are at most `difference_ms` apart."""
+
+    difference_ms: int
+    grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(0, difference=self.difference_ms, grace=self.grace_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class JoinWindows:
     """How far the other side's record may be before and after this side's; both bounds belong to the window."""
 

@@ -222,6 +222,35 @@ public class StreamsOracle {
                 JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(3)).after(Duration.ofMillis(2))).to("out"));
         TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
                 .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
+        TOPOLOGIES.put("sliding", b -> stream(b, "a").groupByKey()
+                .windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)))
+                .aggregate(() -> "", StreamsOracle::add, windowStore("w")).toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("sliding_no_grace", b -> stream(b, "a").groupByKey()
+                .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(25)))
+                .reduce((one, other) -> one + other).toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("to_table", b -> stream(b, "a").toTable().toStream().to("out"));
+        TOPOLOGIES.put("to_table_regrouped", b -> regrouped(stream(b, "a").selectKey((key, value) -> group(value)).toTable())
+                .count().toStream().mapValues(n -> n.toString()).to("out"));
+        TOPOLOGIES.put("cogroup", b -> stream(b, "a").groupByKey().cogroup(StreamsOracle::add)
+                .cogroup(stream(b, "b").groupBy((key, value) -> value), (key, value, agg) -> agg + "-" + value)
+                .aggregate(() -> "", store("agg")).toStream().to("out"));
+        TOPOLOGIES.put("suppress_windows", b -> stream(b, "a").groupByKey().windowedBy(tumbling())
+                .aggregate(() -> "", StreamsOracle::add, windowStore("w"))
+                .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
+                .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("suppress_sessions", b -> stream(b, "a").groupByKey().windowedBy(session())
+                .aggregate(() -> "", StreamsOracle::add, StreamsOracle::merge, sessionStore("s"))
+                .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
+                .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("suppress_time", b -> table(b, "t")
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(12), Suppressed.BufferConfig.unbounded()))
+                .toStream().to("out"));
+        TOPOLOGIES.put("suppress_keys", b -> table(b, "t")
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(50), Suppressed.BufferConfig.maxRecords(2)))
+                .toStream().to("out"));
+        TOPOLOGIES.put("suppress_regrouped", b -> regrouped(table(b, "t")
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(12), Suppressed.BufferConfig.unbounded())))
+                .aggregate(() -> "", StreamsOracle::add, StreamsOracle::subtract, store("agg")).toStream().to("out"));
         TOPOLOGIES.put("session_regrouped", b -> stream(b, "a").groupByKey().windowedBy(session())
                 .reduce((one, other) -> other)
                 .groupBy((key, value) -> KeyValue.pair(group(value), value))
