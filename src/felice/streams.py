@@ -6,7 +6,14 @@ docs/streams.md explains it.
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.driver import TestDriver
 from felice.pipelines.streams.formats import FormatError
-from felice.pipelines.streams.grouped import GroupedStream, GroupedTable, SessionedStream, WindowedStream
+from felice.pipelines.streams.grouped import (
+    GroupedStream,
+    GroupedTable,
+    SessionedStream,
+    SlidingStream,
+    WindowedStream,
+    cogroup,
+)
 from felice.pipelines.streams.record import Record, Window, Windowed
 from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
@@ -22,6 +29,7 @@ __all__ = [
     "JoinWindows",
     "Record",
     "SessionedStream",
+    "SlidingStream",
     "Stream",
     "StreamsError",
     "Table",
@@ -30,6 +38,7 @@ __all__ = [
     "Window",
     "Windowed",
     "WindowedStream",
+    "cogroup",
     "hours",
     "mins",
     "secs",

@@ -11,6 +11,7 @@ from felice.streams import (
     Table,
     Windowed,
     WindowedStream,
+    cogroup,
 )
 
 Build = Callable[[App], None]
@@ -137,6 +138,14 @@ def join_stream_aggregate(app: App) -> None:
     stream.join(other.group_by_key().aggregate(empty, add, name="agg"), pair).to("out")
 
 
+def two_streams(app: App) -> None:
+    def add_other(key: str, value: str, aggregate: str) -> str:
+        return f"{aggregate}-{value}"
+
+    other = app.stream("b").group_by(lambda key, value: value)
+    cogroup([(app.stream("a").group_by_key(), add), (other, add_other)], empty, name="agg").to("out")
+
+
 WITHIN = JoinWindows(before_ms=5, after_ms=10, grace_ms=15)
 
 
@@ -233,5 +242,19 @@ TOPOLOGIES: dict[str, Build] = {
     "sliding_no_grace": lambda app: windows(app.stream("a").group_by_key().sliding(25).reduce(both)).to(
         "out"
     ),
+    "to_table": lambda app: app.stream("a").to_table().to("out"),
+    "to_table_regrouped": lambda app: text(
+        regrouped(app.stream("a").key_by(lambda key, value: group(value)).to_table()).count()
+    ).to("out"),
+    "cogroup": two_streams,
+    "suppress_windows": lambda app: windows(
+        tumbling(app.stream("a")).aggregate(empty, add, name="w").suppress_until_closed()
+    ).to("out"),
+    "suppress_sessions": lambda app: windows(
+        session(app.stream("a")).aggregate(empty, add, merge, name="s").suppress_until_closed()
+    ).to("out"),
+    "suppress_time": lambda app: app.table("t").suppress(12).to("out"),
+    "suppress_keys": lambda app: app.table("t").suppress(50, max_keys=2).to("out"),
+    "suppress_regrouped": lambda app: totals(regrouped(app.table("t").suppress(12))).to("out"),
     "session_regrouped": lambda app: totals(regrouped(session(app.stream("a")).reduce(latest))).to("out"),
 }

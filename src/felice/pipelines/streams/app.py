@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
-from felice.pipelines.streams.operators.table import TableSource
-from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stores import KeyValueStore
-from felice.pipelines.streams.stream import Stream, Table
+from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
     SKIP,
@@ -64,19 +61,7 @@ class App:
     ) -> Table:
         """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name."""
         formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True)
-        node = self.topology.source(formats)
-        keep = self.topology.operator(
-            "table", lambda stores: TableSource(plan.own_store(stores), plan.sends_old), node
-        )
-
-        def make_store() -> str:
-            store = name or f"{keep.name}-store"
-            return self.topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value))
-
-        plan = TablePlan(keep, make_store=make_store)
-        if name is not None:
-            plan.lookup_stores()
-        return Table(self._scope, plan, formats.key, formats.value)
+        return table_of(self._scope, self.topology.source(formats), formats.key, formats.value, name)
 
     def describe(self) -> str:
         """The sub-topologies, as text."""

@@ -5,7 +5,7 @@ Generic in the type of the result, `Table`: its module imports this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from felice.pipelines.streams.formats import Format, change_of, session_windowed, time_windowed
@@ -19,11 +19,11 @@ from felice.pipelines.streams.operators.aggregate import (
     TableReduce,
 )
 from felice.pipelines.streams.operators.sliding import SlidingAggregate
-from felice.pipelines.streams.operators.stateless import DropNullKeys
+from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.record import Operator
-from felice.pipelines.streams.scope import Scope
+from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore, SessionStore, SlidingStore, Store, WindowStore
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores
 from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -72,23 +72,33 @@ class Grouping(Generic[TableT]):
         make_operator: MakeOperator,
         *,
         key: Format | None = None,
+        closes_after_ms: int | None = None,
     ) -> TableT:
         """The table of an aggregation, with its store."""
         topology = self.scope.topology
         store = name or topology.next_name(kind)
-        if self._is_rekeyed:
-            self._node, self._is_rekeyed = self._placed(store), False
+        placed = self.placed(store)
         topology.store(store, lambda: make_store(store))
         node = topology.operator(
-            kind, lambda stores: make_operator(stores, store, plan), self._node, stores=[store]
+            kind, lambda stores: make_operator(stores, store, plan), placed, stores=[store]
         )
-        plan = TablePlan(node, store=store)
+        plan = TablePlan(node, store=store, closes_after_ms=closes_after_ms)
         return self._make_table(plan, key or self.key_format, value)
+
+    def made(self, plan: TablePlan, key: Format, value: Format) -> TableT:
+        """A table of a plan."""
+        return self._make_table(plan, key, value)
 
     def by_key(self, kind: str, name: str | None, value: Format, make_operator: MakeOperator) -> TableT:
         """The table of an aggregation without windows."""
         key = self.key_format
         return self.table(kind, name, value, lambda store: KeyValueStore(store, key, value), make_operator)
+
+    def placed(self, name: str) -> Node:
+        """The node after which all records of a key are in one task."""
+        if self._is_rekeyed:
+            self._node, self._is_rekeyed = self._placed(name), False
+        return self._node
 
     def _placed(self, name: str) -> Node:
         node = self.scope.topology.operator("keyed", lambda stores: DropNullKeys(), self._node)
@@ -182,7 +192,9 @@ class WindowedStream(Generic[TableT]):
             )
 
         keys = time_windowed(key, windows.size_ms)
-        return self._grouped.table("window", name, format_, store, operator, key=keys)
+        return self._grouped.table(
+            "window", name, format_, store, operator, key=keys, closes_after_ms=windows.grace_ms
+        )
 
 
 class SlidingStream(Generic[TableT]):
@@ -220,7 +232,9 @@ class SlidingStream(Generic[TableT]):
             return SlidingAggregate(*kept, windows, initializer, aggregator, plan.sends_old)
 
         keys = time_windowed(key, windows.difference_ms)
-        return self._grouped.table("sliding", name, format_, store, operator, key=keys)
+        return self._grouped.table(
+            "sliding", name, format_, store, operator, key=keys, closes_after_ms=windows.grace_ms
+        )
 
 
 class SessionedStream(Generic[TableT]):
@@ -269,7 +283,10 @@ class SessionedStream(Generic[TableT]):
             return SessionAggregate(*kept, windows, *functions, plan.sends_old, on_close=self._emit == FINAL)
 
         keys = session_windowed(key)
-        return self._grouped.table("session", name, format_, store, operator, key=keys)
+        closes_after_ms = windows.gap_ms + windows.grace_ms
+        return self._grouped.table(
+            "session", name, format_, store, operator, key=keys, closes_after_ms=closes_after_ms
+        )
 
 
 class GroupedTable(Grouping[TableT]):
@@ -306,6 +323,33 @@ class GroupedTable(Grouping[TableT]):
     def _placed(self, name: str) -> Node:
         # The groups are not null: `RegroupTable` left those out.
         return self.scope.repartition(self._node, name, self.key_format, change_of(self.value_format))
+
+
+def cogroup(
+    grouped: Sequence[tuple[GroupedStream[TableT], Aggregator]],
+    initializer: Initializer,
+    *,
+    name: str | None = None,
+    value: str | Format | None = None,
+) -> TableT:
+    """One aggregate of each key over several grouped streams, each with an aggregator of its own."""
+    first, _ = grouped[0]
+    topology, key, format_ = first.scope.topology, first.key_format, first.scope.value(value)
+    store = name or topology.next_name("cogroup")
+    for stream, _ in grouped[1:]:
+        check_same_keys("cogroup", key, stream.key_format)
+    placed = [stream.placed(f"{store}-{number}") for number, (stream, _) in enumerate(grouped)]
+    topology.store(store, lambda: KeyValueStore(store, key, format_))
+
+    def aggregating(aggregator: Aggregator) -> Callable[[Stores], Operator]:
+        return lambda stores: StreamAggregate(stores[store], initializer, aggregator, plan.sends_old)
+
+    nodes = [
+        topology.operator("cogroup", aggregating(aggregator), node, stores=[store])
+        for node, (_, aggregator) in zip(placed, grouped, strict=True)
+    ]
+    plan = TablePlan(topology.operator("cogrouped", lambda stores: Pass(), *nodes), store=store)
+    return first.made(plan, key, format_)
 
 
 def _first_or(reducer: Reducer) -> Aggregator:

@@ -15,7 +15,7 @@ from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.operators.joins import Joiner
 from felice.pipelines.streams.operators.table import Compute, computed_getter
 from felice.pipelines.streams.record import Getter, Timestamped
-from felice.pipelines.streams.topology import Node, Stores
+from felice.pipelines.streams.topology import Node, Stores, TopologyError
 
 
 @dataclass(slots=True)
@@ -37,6 +37,8 @@ class TablePlan:
     compute: Compute | None = None
     join: tuple[JoinKind, Joiner] | None = None
     sends_old: bool = field(default=False)
+    closes_after_ms: int | None = None
+    """Of a windowed table: how long after a window's end its last change may come."""
 
     def send_old(self, *, force: bool = True) -> bool:
         """Ask for old values, and return whether the table gives them. Only `force` makes it keep a store for that."""
@@ -60,6 +62,10 @@ class TablePlan:
         self._materialize()
         if self.store is not None:
             return (self.store,)
+        if self.compute is None and self.join is None:
+            raise TopologyError(
+                "a suppressed table cannot be looked up; write it to a topic, and read that as a table"
+            )
         return tuple(name for parent in self.parents for name in parent.lookup_stores())
 
     def getter(self, stores: Stores) -> Getter:

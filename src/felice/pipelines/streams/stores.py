@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Timestamped, Window, Windowed
+from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
 
 Row = tuple[Any, Any]
 NEVER = -1
@@ -249,3 +249,49 @@ class SessionStore(Store):
             for packed, window in list(self._by_end[end]):
                 self._set((packed, *window), None)
             del self._by_end[end]
+
+
+class ChangeBuffer(Store):
+    """One held change for each key, by the time of the first that was held, then as they came."""
+
+    def __init__(self, name: str, key: Format, value: Format) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+        self._places: list[tuple[int, str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _apply(self, key: Any, row: Any) -> None:
+        before = self.rows.get(key)
+        super()._apply(key, row)
+        if before is not None:
+            self._places.pop(bisect_left(self._places, (before[0], repr(key))))
+        if row is not None:
+            insort(self._places, (row[0], repr(key), key))
+
+    def put(self, due: int, record: Record) -> None:
+        """Hold a change in place of the key's change before; that one's time stays."""
+        key, change, timestamp, headers = record
+        packed = self._key.pack(key)
+        before = self.rows.get(packed)
+        values = self._packed(change.new), self._packed(change.old)
+        self._set(packed, (due if before is None else before[0], *values, timestamp, headers))
+
+    def oldest(self) -> int | None:
+        """The time of the first change."""
+        return self._places[0][0] if self._places else None
+
+    def take(self) -> Record:
+        """Remove and return the first change."""
+        packed = self._places[0][2]
+        _, new, old, timestamp, headers = self.rows[packed]
+        self._set(packed, None)
+        change = Change(self._unpacked(new), self._unpacked(old))
+        return Record(self._key.unpack(packed), change, timestamp, headers)
+
+    def _packed(self, value: Any) -> Any:
+        return None if value is None else self._value.pack(value)
+
+    def _unpacked(self, packed: Any) -> Any:
+        return None if packed is None else self._value.unpack(packed)

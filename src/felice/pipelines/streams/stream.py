@@ -17,6 +17,7 @@ from felice.pipelines.streams.operators.aggregate import RegroupTable
 from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
 from felice.pipelines.streams.operators.stateless import (
     Branch,
+    DropNullKeys,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -27,11 +28,12 @@ from felice.pipelines.streams.operators.stateless import (
     SelectKey,
 )
 from felice.pipelines.streams.operators.stream_join import StreamStreamJoin
-from felice.pipelines.streams.operators.table import Compute, TableMap, ToStream
+from felice.pipelines.streams.operators.suppress import Suppress
+from felice.pipelines.streams.operators.table import Compute, TableMap, TableSource, ToStream
 from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
-from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
 from felice.pipelines.streams.topology import CLOCKS, Node, TopicFormats, TopologyError
 from felice.pipelines.streams.windows import JoinWindows
 
@@ -157,6 +159,15 @@ class Stream:
     ) -> Stream:
         """As `left_join`, of the records of both streams."""
         return self._join(other, joiner, within, value, JoinKind(False, False))
+
+    def to_table(self, *, name: str | None = None) -> Table:
+        """The last value of each key; null deletes. Records without key are left out. `name` is the store's name."""
+        node = self.node
+        if self.is_rekeyed:
+            keyed = self.scope.topology.operator("keyed", lambda stores: DropNullKeys(), node)
+            place = name or self.scope.topology.next_name("to-table")
+            node = self.scope.repartition(keyed, place, self.key_format, self.value_format)
+        return table_of(self.scope, node, self.key_format, self.value_format, name)
 
     def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
         """Write the records to a topic, in the stream's formats unless others are given."""
@@ -321,6 +332,34 @@ class Table:
         """All rows of both tables, with None for a partner that is missing."""
         return self._join(other, joiner, value, name, JoinKind(False, False))
 
+    def suppress(self, max_age_ms: int, *, max_keys: int | None = None, name: str | None = None) -> Table:
+        """Fewer changes: the last one of each key, once stream time is `max_age_ms` past the first that is held.
+
+        With `max_keys`, the oldest go earlier when more are held.
+        """
+        return self._suppressed(max_age_ms, max_keys, name, until_closed=False)
+
+    def suppress_until_closed(self, *, name: str | None = None) -> Table:
+        """Of a windowed table: one change of each window, when it is closed."""
+        if self.plan.closes_after_ms is None:
+            raise TopologyError("suppress_until_closed: the table has no windows; use suppress(max_age_ms)")
+        return self._suppressed(self.plan.closes_after_ms, None, name, until_closed=True)
+
+    def _suppressed(
+        self, wait_ms: int, max_keys: int | None, name: str | None, *, until_closed: bool
+    ) -> Table:
+        topology, formats = self.scope.topology, (self.key_format, self.value_format)
+        store = name or topology.next_name("suppress")
+        topology.store(store, lambda: ChangeBuffer(store, *formats))
+        node = topology.operator(
+            "suppress",
+            lambda stores: Suppress(store, stores[CLOCKS], stores[store], wait_ms, max_keys, until_closed),
+            self.plan.node,
+            stores=[store],
+        )
+        plan = TablePlan(node, [self.plan], closes_after_ms=self.plan.closes_after_ms)
+        return Table(self.scope, plan, *formats)
+
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return Table(self.scope, plan, key, value)
 
@@ -333,7 +372,7 @@ class Table:
             lambda stores: TableMap(compute, plan.own_store(stores), plan.sends_old, only_changes),
             self.plan.node,
         )
-        plan = TablePlan(node, [self.plan], compute=compute)
+        plan = TablePlan(node, [self.plan], compute=compute, closes_after_ms=self.plan.closes_after_ms)
         if only_changes:
             plan.send_old(force=False)
         return self._named(plan, name, value)
@@ -377,6 +416,22 @@ class Table:
         )
         plan = TablePlan(node, [self.plan, other.plan], join=(kind, joiner))
         return self._named(plan, name, self.scope.value(value))
+
+
+def table_of(scope: Scope, source: Node, key: Format, value: Format, name: str | None) -> Table:
+    """The records of a node as a table."""
+    node = scope.topology.operator(
+        "table", lambda stores: TableSource(plan.own_store(stores), plan.sends_old), source
+    )
+
+    def make_store() -> str:
+        store = name or f"{node.name}-store"
+        return scope.topology.store(store, lambda: KeyValueStore(store, key, value))
+
+    plan = TablePlan(node, make_store=make_store)
+    if name is not None:
+        plan.lookup_stores()
+    return Table(scope, plan, key, value)
 
 
 def by(key_of: KeyValueFunction | str) -> KeyValueFunction:

@@ -9,6 +9,7 @@ import pytest
 from felice.streams import (
     App,
     DeadLetters,
+    JoinWindows,
     Record,
     StreamsError,
     TestDriver,
@@ -177,3 +178,38 @@ def test_a_driver_refuses_topics_and_tables_that_the_app_does_not_have() -> None
             driver.send(topic, "k", {})
     with pytest.raises(TopologyError, match="no store 'm'"):
         driver.table("m")
+
+
+def test_what_a_suppressed_table_cannot_do_is_told() -> None:
+    app = App("held")
+    table = app.table("in")
+    with pytest.raises(TopologyError, match="the table has no windows"):
+        table.suppress_until_closed()
+    with pytest.raises(TopologyError, match="a suppressed table cannot be looked up"):
+        app.stream("s").join(table.suppress(10), lambda left, right: left)
+
+
+def test_streams_are_joined_within_a_window_and_tables_without() -> None:
+    app = App("joins")
+    one, other, table = app.stream("a"), app.stream("b"), app.table("t")
+    for wrong in (lambda: one.join(other, max), lambda: one.join(table, max, within=JoinWindows(1, 1))):
+        with pytest.raises(TopologyError, match="a stream is joined `within` a window, a table without one"):
+            wrong()
+
+
+def test_state_of_joins_and_sliding_windows_is_bounded() -> None:
+    app = App("bounded")
+    one, other = app.stream("a"), app.stream("b")
+    one.outer_join(other, lambda left, right: [left, right], within=JoinWindows(5, 5, 10)).to("out")
+    one.group_by_key().sliding(10, grace_ms=10).count(name="sliding")
+    driver = TestDriver(app)
+    for timestamp in range(0, 5_000, 3):
+        driver.send("a" if timestamp % 2 else "b", "k", timestamp, timestamp)
+    kept = {
+        name: len(store.rows)
+        for tasks in driver._tasks
+        for task in tasks
+        for name, store in task.stores.items()
+    }
+    assert len(kept) == 5
+    assert max(kept.values()) <= 30

@@ -1,0 +1,40 @@
+"""Holds a table's changes back, so that of several changes of a key only the last one is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from felice.pipelines.streams.record import Record
+from felice.pipelines.streams.stores import ChangeBuffer, Clocks
+
+
+@dataclass(slots=True)
+class Suppress:
+    """Sends a change when stream time has passed its time by `wait_ms`, or earlier if more than `max_keys` are held.
+
+    The time of a change is that of the first change of its key that is held. `until_closed`: it is the end of the key's
+    window, and deletions are not sent, since nothing was sent before.
+    """
+
+    name: str
+    clocks: Clocks
+    buffer: ChangeBuffer
+    wait_ms: int
+    max_keys: int | None
+    until_closed: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The changes that are due, the oldest first."""
+        time = self.clocks.advance(self.name, record.timestamp)
+        due = record.key.window.end if self.until_closed else record.timestamp
+        self.buffer.put(due, record)
+        for held in self._due(time):
+            if held.value.new is not None or not self.until_closed:
+                yield held
+
+    def _due(self, time: int) -> Iterator[Record]:
+        while (oldest := self.buffer.oldest()) is not None and oldest <= time - self.wait_ms:
+            yield self.buffer.take()
+        while self.max_keys is not None and len(self.buffer) > self.max_keys:
+            yield self.buffer.take()
