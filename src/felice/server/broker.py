@@ -46,7 +46,6 @@ from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
 from felice.server.image_follower import ImageFollower
 from felice.server.inter_broker import InterBrokerSecurity
-from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
 from felice.server.log_directories import LogDirectories
@@ -58,7 +57,7 @@ from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
 from felice.server.offline_logs import OfflineLogs
-from felice.server.pace import Wakeups
+from felice.server.pace import LargeRequests, Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves

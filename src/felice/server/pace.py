@@ -1,13 +1,21 @@
-"""Splits long work of handlers into slices, so that other connections are served between them.
+"""Long work of handlers in slices, so that other connections are served between them. Short requests: see `turns`.
 
-`paced`, `each` and `each_partition` split the work of one request; `Wakeups` splits that of many requests which one
-event wakes.
+Keeps true:  a request with thousands of elements, or hundreds of requests that one event wakes, hold the event loop for
+             some milliseconds at a time.
+             At most one large request is decoded or handled at a time. The next one waits as long as the previous one
+             took, so large requests take at most half of the event loop's time.
+How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
+             and refuses one of more than `felice.request.max.elements`. The session takes a turn of `LargeRequests`,
+             decodes the request and calls its handler. The time that the handler awaits is not part of the turn.
+             A handler goes through its items with `paced`, `each` or `each_partition`. A coroutine that waited for an
+             event which wakes many takes a turn of `Wakeups`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +36,7 @@ TopicT = TypeVar("TopicT", bound=HasPartitions)
 
 _WORK_S = 0.005
 MAX_ITEMS_WITHOUT_PAUSE = 1000
+_LOOK_AGAIN_S = 0.02
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
@@ -94,3 +103,26 @@ class Wakeups:
 
     def _renew(self) -> None:
         self._end_s, self._is_renewed_next = None, False
+
+
+class LargeRequests:
+    """The queue of a broker's large requests, in order of arrival."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+        self._free_at = 0.0
+
+    @asynccontextmanager
+    async def turn(self, is_full: Callable[[], bool] = lambda: False) -> AsyncIterator[None]:
+        """Waits for the caller's turn, and until `is_full` is false. The time spent in the context counts as work."""
+        async with self._one_at_a_time:
+            await asyncio.sleep(max(0.0, self._free_at - self._clock.monotonic()))
+            while is_full():
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            began = self._clock.monotonic()
+            try:
+                yield
+            finally:
+                now = self._clock.monotonic()
+                self._free_at = now + (now - began)

@@ -25,13 +25,12 @@ from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.group_lookups import GroupLookups
 from felice.server.image_follower import ImageFollower
-from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
 from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
 from felice.server.offline_logs import OfflineLogs
-from felice.server.pace import Wakeups
+from felice.server.pace import LargeRequests, Wakeups
 from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.replica_moves import ReplicaMoves

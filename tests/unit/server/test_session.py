@@ -28,9 +28,9 @@ from felice.protocol.messages.produce import (
 )
 from felice.server.closings import Closings
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
-from felice.server.large_requests import LargeRequests
 from felice.server.metrics.request_times import RequestMetrics
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.pace import LargeRequests
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.request_log import RequestLog
 from felice.server.request_memory import RequestMemory
