@@ -47,3 +47,33 @@ def require_go_peer() -> Path:
         return program
 
     return require("Go", find)
+
+
+def login_dir() -> Path:
+    return cache_dir() / "go-login"
+
+
+def prepare_login() -> None:
+    """The program that logs in: it needs nothing of `kadm`."""
+    source = PROGRAMS / "security" / "go" / "main.go"
+    module = f"module felice/gologin\n\ngo 1.24\n\nrequire github.com/twmb/franz-go {versions.FRANZ_GO}\n"
+    digest = digest_of(module, source)
+    directory = login_dir()
+    if is_stamped(directory, digest):
+        return
+    if not shutil.which("go"):
+        raise PeerMissing("Go (`go`) is not on the PATH")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "go.mod").write_text(module)
+    shutil.copy(source, directory / "main.go")
+    fetch(["go", "build", "-o", "go-login", "."], directory, {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"})
+    stamp(directory, digest)
+
+
+def require_go_login() -> Path:
+    def find() -> Path:
+        if not (login_dir() / ".stamp").exists():
+            raise PeerMissing(f"the franz-go program that logs in was not built; {PREPARE_HINT}")
+        return login_dir() / "go-login"
+
+    return require("Go", find)

@@ -22,6 +22,7 @@ STEPS = {
     "Streams topologies (javac)": streams_oracle.prepare_programs,
     "Spark's Kafka connector (Maven)": spark_connector.prepare,
     "franz-go (Go)": golang.prepare,
+    "franz-go's login (Go)": golang.prepare_login,
     "kafkajs (npm)": node.prepare,
     "kcat (Debian)": kcat.prepare,
     "Prometheus (Debian)": prometheus.prepare,

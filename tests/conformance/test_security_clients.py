@@ -1,0 +1,300 @@
+"""Other people's clients through TLS and every SASL mechanism that they support."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import kafka
+import pytest
+from aiokafka.abc import AbstractTokenProvider as AioTokens
+from confluent_kafka import Consumer, Producer
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
+
+from conformance.wire import Wire, unique_name
+from felice.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from felice.security.sasl.oauthbearer import unsecured_token
+from felice.server.embedded import EmbeddedBroker
+from peers.authority import Authority, common_name
+from peers.cache import PROGRAMS
+from peers.golang import require_go_login
+from peers.java import run_tool
+from peers.node import install_dir, require_kafkajs
+
+pytestmark = pytest.mark.felice_only
+
+MODULES = "org.apache.kafka.common.security"
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+USER, PASSWORD = "alice", "alices-secret"
+CERTIFICATE = "a certificate"
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker with a listener for logins and one for certificates, and the files of its clients."""
+
+    broker: EmbeddedBroker
+    directory: Path
+
+    def address(self, mechanism: str) -> str:
+        listener = "SSL" if mechanism == CERTIFICATE else "SASL_SSL"
+        return f"localhost:{self.broker.broker.port(listener)}"
+
+    def asked(self, mechanism: str) -> str:
+        """What the programs in JavaScript and Go get."""
+        asked = {
+            "bootstrap": self.address(mechanism),
+            "topic": unique_name("login"),
+            "ca": str(self.directory / "ca.pem"),
+            "mechanism": "" if mechanism == CERTIFICATE else mechanism,
+            "user": USER,
+            "password": PASSWORD,
+            "token": token(),
+            "certificate": str(self.directory / "alice.pem") if mechanism == CERTIFICATE else "",
+        }
+        return json.dumps(asked)
+
+    def tls(self, mechanism: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
+        if mechanism == CERTIFICATE:
+            context.load_cert_chain(self.directory / "alice.pem")
+        return context
+
+
+def token() -> str:
+    now = time.time()
+    return unsecured_token({"sub": USER, "iat": now - 1, "exp": now + 300})
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority()
+    authority.write_trust(directory / "ca.pem")
+    authority.issue().write_pem(directory / "broker.pem")
+    authority.issue(common_name(USER)).write_pem(directory / "alice.pem")
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:CN=(.*)/$1/",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+            f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        ),
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+            f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "2",
+    }
+    with EmbeddedBroker(directory / "data", properties=properties) as broker:
+        with_scram_user(broker)
+        yield Secured(broker, directory)
+
+
+def with_scram_user(broker: EmbeddedBroker) -> None:
+    from unit.server.test_sasl import set_password
+
+    set_password(broker, USER, PASSWORD)
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_librdkafka_logs_in(secured: Secured, mechanism: str) -> None:
+    topic = unique_name("librdkafka")
+    common: dict[str, Any] = {
+        "bootstrap.servers": secured.address(mechanism),
+        "security.protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
+        "ssl.ca.location": str(secured.directory / "ca.pem"),
+    }
+    if mechanism == CERTIFICATE:
+        path = str(secured.directory / "alice.pem")
+        common |= {"ssl.certificate.location": path, "ssl.key.location": path}
+    elif mechanism == "OAUTHBEARER":
+        common |= {"sasl.mechanism": mechanism, "oauth_cb": lambda _: (token(), time.time() + 300)}
+    else:
+        common |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+    producer = Producer(common)
+    producer.produce(topic, b"v")
+    assert producer.flush(30) == 0
+    consumer = Consumer(common | {"group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    [message] = consumer.consume(1, 30)
+    assert message.value() == b"v"
+    consumer.close()
+
+
+class Tokens(KafkaPythonTokens):  # type: ignore[misc]
+    def token(self) -> str:
+        return token()
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_kafka_python_logs_in(secured: Secured, mechanism: str) -> None:
+    topic = unique_name("kafka-python")
+    common: dict[str, Any] = {
+        "bootstrap_servers": secured.address(mechanism),
+        "security_protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
+        "ssl_context": secured.tls(mechanism),
+    }
+    if mechanism == "OAUTHBEARER":
+        common |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": Tokens()}
+    elif mechanism != CERTIFICATE:
+        common |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USER,
+            "sasl_plain_password": PASSWORD,
+        }
+    producer = kafka.KafkaProducer(**common)
+    producer.send(topic, b"v").get(30)
+    producer.close()
+    consumer = kafka.KafkaConsumer(
+        topic, **common, auto_offset_reset="earliest", consumer_timeout_ms=30_000, group_id=topic
+    )
+    assert next(iter(consumer)).value == b"v"
+    consumer.close()
+
+
+class AsyncTokens(AioTokens):  # type: ignore[misc]
+    async def token(self) -> str:
+        return token()
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_aiokafka_logs_in(secured: Secured, mechanism: str) -> None:
+    topic = unique_name("aiokafka")
+    common: dict[str, Any] = {
+        "bootstrap_servers": secured.address(mechanism),
+        "security_protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
+        "ssl_context": secured.tls(mechanism),
+    }
+    if mechanism == "OAUTHBEARER":
+        common |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": AsyncTokens()}
+    elif mechanism != CERTIFICATE:
+        common |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USER,
+            "sasl_plain_password": PASSWORD,
+        }
+
+    async def scenario() -> bytes:
+        async with aiokafka.AIOKafkaProducer(**common) as producer:
+            await producer.send_and_wait(topic, b"v")
+        consumer = aiokafka.AIOKafkaConsumer(topic, **common, auto_offset_reset="earliest", group_id=topic)
+        async with consumer, asyncio.timeout(30):
+            value: bytes = (await consumer.getone()).value
+            return value
+
+    assert asyncio.run(scenario()) == b"v"
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_franz_go_logs_in(secured: Secured, mechanism: str) -> None:
+    assert said([str(require_go_login()), secured.asked(mechanism)]) == "written by franz-go"
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_kafkajs_logs_in(secured: Secured, mechanism: str) -> None:
+    program = str(PROGRAMS / "security" / "login.js")
+    command = [require_kafkajs()[0], program, secured.asked(mechanism)]
+    assert said(command, {"NODE_PATH": str(install_dir() / "node_modules")}) == "written by kafkajs"
+
+
+def said(command: list[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=90, env={**os.environ, **(environment or {})}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def java_properties(secured: Secured, mechanism: str) -> Path:
+    lines = [
+        f"security.protocol={'SSL' if mechanism == CERTIFICATE else 'SASL_SSL'}",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={secured.directory / 'ca.pem'}",
+        "auto.offset.reset=earliest",
+    ]
+    if mechanism == CERTIFICATE:
+        lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={secured.directory / 'alice.pem'}"]
+    else:
+        lines += [f"sasl.mechanism={mechanism}", f"sasl.jaas.config={_jaas(mechanism)}"]
+    if mechanism == "OAUTHBEARER":
+        handler = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+        lines.append(f"sasl.login.callback.handler.class={handler}")
+    path = secured.directory / f"java-{mechanism.replace(' ', '-')}.properties"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _jaas(mechanism: str) -> str:
+    if mechanism == "OAUTHBEARER":
+        return (
+            f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{USER}";'
+        )
+    package, module = ("plain", "PlainLoginModule") if mechanism == "PLAIN" else ("scram", "ScramLoginModule")
+    return f'{MODULES}.{package}.{module} required username="{USER}" password="{PASSWORD}";'
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
+def test_javas_tools_log_in(secured: Secured, mechanism: str) -> None:
+    topic = unique_name("java")
+    properties = str(java_properties(secured, mechanism))
+    common = ["--bootstrap-server", secured.address(mechanism), "--topic", topic]
+    run_tool(
+        "org.apache.kafka.tools.ConsoleProducer", *common, "--command-config", properties, stdin="from java\n"
+    )
+    done = run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *common,
+        "--command-config",
+        properties,
+        "--from-beginning",
+        "--max-messages",
+        "1",
+        "--timeout-ms",
+        "30000",
+    )
+    assert done.stdout.strip() == "from java"
+
+
+def test_kafka_configs_sets_describes_and_deletes_a_scram_user(secured: Secured) -> None:
+    common = [
+        "--bootstrap-server",
+        secured.broker.bootstrap,
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "zoe",
+    ]
+    tool = "kafka.admin.ConfigCommand"
+    run_tool(tool, *common, "--alter", "--add-config", "SCRAM-SHA-512=[iterations=8192,password=zoes-secret]")
+    assert "SCRAM-SHA-512" in run_tool(tool, *common, "--describe").stdout
+    producer = Producer(
+        {
+            "bootstrap.servers": secured.address("SCRAM-SHA-512"),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(secured.directory / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "zoe",
+            "sasl.password": "zoes-secret",
+        }
+    )
+    assert producer.list_topics(timeout=30).brokers
+    run_tool(tool, *common, "--alter", "--delete-config", "SCRAM-SHA-512")
+    with Wire(secured.broker.bootstrap) as wire:
+        users = [row.user for row in wire.ask(DescribeUserScramCredentialsRequest(users=None)).results]
+    assert users == [USER]
