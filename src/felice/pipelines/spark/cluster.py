@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 class DataLoss(QueryError, RuntimeError):
-    """Records a query should have read are gone, and it asked to fail then."""
+    """Records that the query should read are gone, and `failOnDataLoss` is true."""
 
 
 class TopicsMissing(KafkaException):
@@ -158,7 +158,7 @@ class ClusterView:
         return found
 
     def _offsets_of_all(self, which: int) -> Offsets:
-        """Of all partitions there are, which may be others by now than a moment ago."""
+        """Returns the offsets of all present partitions. Topics may have changed since the last request."""
         give_up_at = time.monotonic() + self._options.client.request_timeout_ms / 1000
         while True:
             try:
@@ -180,7 +180,7 @@ class ClusterView:
         return {key: answer.offset for key, answer in found.items()}
 
     def _ask_patiently(self) -> list[Partition]:
-        """A topic that is missing for longer than a broker's restart takes was deleted."""
+        """Treats a topic as deleted if it is missing for longer than a broker's restart takes."""
         try:
             return self._retry(self._ask_partitions)
         except TopicsMissing as missing:
@@ -195,7 +195,7 @@ class ClusterView:
         subscription = self._options.subscription
         named = sorted(set(subscription.topics) | {topic for topic, _ in subscription.partitions})
         described = self._client.metadata(named or None).topics
-        # As in Kafka's consumers a pattern does not reach the cluster's own topics; a name does.
+        # As in Kafka's consumers, a pattern does not match internal topics; a name does.
         topics = {
             name: topic
             for name, topic in sorted(described.items())
@@ -221,7 +221,7 @@ class ClusterView:
             self._deleted.discard(name)
 
     def _refuse_faults(self, faults: Mapping[str, KafkaError]) -> None:
-        """A broker that just came back may not know all topics yet, so a running query asks again."""
+        """Asks again in a running query: a restarted broker may not know all topics yet."""
         faults = {name: fault for name, fault in faults.items() if name not in self._deleted}
         missing = [name for name, fault in faults.items() if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
         if missing and self._answered:
@@ -240,7 +240,7 @@ class ClusterView:
             raise OptionError(option, f"cannot read {listed}")
 
     def _retry(self, ask: Callable[[], Answer]) -> Answer:
-        """A new query fails soon if brokers do not answer; a running one rides out their restart."""
+        """Retries: a new query fails soon if brokers do not answer, a running query waits for their restart."""
         give_up_at = time.monotonic() + (
             self._options.client.request_timeout_ms / 1000 if self._answered else 0
         )
@@ -261,13 +261,13 @@ class ClusterView:
 
 def open_view(options: SourceOptions) -> ClusterView:
     """Returns a view with a client of its own, which the caller closes with `ClusterView.close`."""
-    # The view retries by itself, as the query asked; its client need not.
+    # The view retries as the options of the query say, so its client does not.
     patience = {"retry_timeout_ms": options.offset_retry_interval_ms}
     return ClusterView(options, BlockingClient(options.client, **patience))
 
 
 def _listed(partitions: Iterable[Partition]) -> str:
-    """In words: partitions 0, 2 of topic a and partition 1 of topic b."""
+    """Names the partitions as text: partitions 0, 2 of topic a and partition 1 of topic b."""
     topics: dict[str, list[str]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(str(partition))

@@ -37,7 +37,7 @@ class Prepared:
     producer_epoch: int
     rows: int
     fingerprint: int
-    """Of the rows in any order; a replay that deals rows out in the same way has the same."""
+    """Identifies the rows in any order. A replay that gives the task the same rows has the same value."""
 
     @property
     def part(self) -> tuple[int, int, int]:
@@ -47,7 +47,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """These transactions are the batch. Durable before the first of them is committed."""
+    """The transactions that make up a batch. The decision is durable before the first of them is committed."""
 
     batch_id: int
     transactions: tuple[Prepared, ...]
@@ -64,29 +64,29 @@ class Outcome(Enum):
 
 
 class Ledger(Protocol):
-    """What the brokers keep of one query's writes."""
+    """The state of one query's writes on the brokers."""
 
     def take_over(self) -> Decision | None:
-        """Fence every other driver of the query; the last durable decision."""
+        """Fences every other driver of the query; returns the last durable decision."""
 
     def not_open(self, transactions: Iterable[Prepared]) -> list[Prepared]:
-        """Those that are no longer open, so that committing them would fail."""
+        """Returns the transactions that are no longer open, which cannot be committed."""
 
     def decide(self, decision: Decision) -> None:
-        """Make the decision durable. Fails if another driver has taken over since."""
+        """Makes the decision durable. Fails if another driver has taken over."""
 
     def commit(self, transactions: Iterable[Prepared]) -> Mapping[Prepared, Outcome]:
-        """Commit those that are open, and tell what became of the others."""
+        """Commits the open transactions, and returns how all of them ended."""
 
     def abort(self, transactions: Iterable[Prepared]) -> None:
-        """Abort those that are open. Readers need not wait for their timeout then."""
+        """Aborts the open transactions, so that readers need not wait for their timeout."""
 
     def abort_strays(self, keep: Collection[Prepared]) -> None:
-        """Abort every open transaction of the query's tasks except these."""
+        """Aborts every open transaction of the query's tasks except these."""
 
 
 class CommitError(QueryError, RuntimeError):
-    """A batch that cannot be committed now; the text says what the next start of the query does."""
+    """The batch cannot be committed now. The text says what the next start of the query does."""
 
 
 class TornBatch(QueryError, RuntimeError):
@@ -94,10 +94,10 @@ class TornBatch(QueryError, RuntimeError):
 
 
 def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) -> bool:
-    """Commit a batch; False if it was committed before and these transactions are aborted instead.
+    """Commits a batch. Returns False if it was committed before; then these transactions are aborted.
 
-    Tasks that died, and speculative ones that lost, may have left transactions open, which keep readers waiting.
-    Nothing tells the driver of them, so it looks for them in each batch.
+    Tasks that died and speculative tasks may have left transactions open, which delay readers. Spark does not report
+    them to the driver, so it looks for them in each batch.
     """
     known = ledger.take_over()
     decision: Decision | None = Decision(batch_id, tuple(prepared))
@@ -119,7 +119,7 @@ def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) 
 
 
 def abort_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) -> None:
-    """Abort a batch that failed, except what is decided: the replay will commit that."""
+    """Aborts a failed batch, except the transactions of a decision, which the replay commits."""
     known = ledger.take_over()
     kept = known.transactions if known is not None else ()
     ledger.abort(row for row in prepared if row not in kept)
@@ -129,7 +129,7 @@ def abort_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) -
 def _after_replay(
     ledger: Ledger, known: Decision, batch_id: int, prepared: tuple[Prepared, ...]
 ) -> Decision | None:
-    """What to decide for a batch that has been decided before; None if it is committed."""
+    """Returns the decision for a batch that has been decided before; None if it is committed."""
     if known.batch_id > batch_id:
         return None  # Spark began a later batch, so this one was committed.
     outcomes = ledger.commit(known.transactions)
@@ -144,7 +144,7 @@ def _after_replay(
 
 
 def _completed(known: Decision, aborted: frozenset[Prepared], prepared: tuple[Prepared, ...]) -> Decision:
-    """The same batch with the replay's transactions in place of the aborted ones."""
+    """Returns the batch with the replay's transactions in place of the aborted ones."""
     if sorted(row.part for row in known.transactions) != sorted(row.part for row in prepared):
         raise TornBatch(_torn(known, aborted))
     again = {row.slot: row for row in prepared}

@@ -30,7 +30,7 @@ def read_task(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def _rounds(task: Task) -> list[Spans]:
-    """The task's ranges, at most one of a partition at a time, since that is how they are fetched."""
+    """Yields groups of the task's ranges with at most one range of each partition, as one fetch needs it."""
     rounds: list[Spans] = []
     for piece in task:
         key = (piece.topic, piece.partition)
@@ -61,7 +61,7 @@ def _read(client: BlockingClient, spans: Spans, options: SourceOptions) -> Itera
             held = _held(client, key, left.pop(key), options)
             left = {other: span for other, span in left.items() if span[0] < span[1]}
             if held[0] < held[1]:
-                # Its first batch may begin before what it still holds; those records are gone too.
+                # The first batch may begin before the log start; its records before that are gone, too.
                 left[key] = wanted[key] = held
         except KafkaException as error:
             if error.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -73,7 +73,7 @@ def _read(client: BlockingClient, spans: Spans, options: SourceOptions) -> Itera
 
 
 def _of_existing_topics(client: BlockingClient, left: Spans, options: SourceOptions) -> Spans:
-    """Report ranges of partitions that are gone; the others."""
+    """Reports ranges of deleted partitions, and returns the other ranges."""
     topics = client.metadata({topic for topic, _ in left}).topics
     gone = [(topic, partition) for topic, partition in left if partition not in topics[topic].partitions]
     report_losses(
@@ -86,7 +86,7 @@ def _of_existing_topics(client: BlockingClient, left: Spans, options: SourceOpti
 def _held(
     client: BlockingClient, key: Partition, span: tuple[int, int], options: SourceOptions
 ) -> tuple[int, int]:
-    """Report what a partition no longer holds of `span`; the part that it does hold."""
+    """Reports the part of `span` that the log no longer holds, and returns the rest."""
     first = client.list_offsets({key: EARLIEST})[key].offset
     last = client.list_offsets({key: LATEST})[key].offset
     found = f"partition {key[1]} of topic {key[0]} holds offsets {first} to {last}"

@@ -25,10 +25,10 @@ PREFIX = "kafka."
 
 @dataclass(frozen=True, slots=True)
 class KafkaKeys:
-    """What one side of the connector does with each key of Kafka's own configuration."""
+    """How the source or the sink treats each key of Kafka's configuration."""
 
     kind: str
-    """c or p: whose keys the client parses them as."""
+    """c or p: the client parses the keys as those of a consumer or a producer."""
     honoured: frozenset[str]
     without_effect: frozenset[str]
     refused: Mapping[str, str]
@@ -48,7 +48,7 @@ _CONNECTION = {
     "socket.timeout.ms",
     "socket.connection.setup.timeout.ms",
 }
-# They tune the threads, buffers, back-offs and metrics of Java's (or librdkafka's) clients.
+# These keys tune the threads, buffers, back-offs and metrics of Java's or librdkafka's clients.
 _TUNING = {
     "auto.include.jmx.reporter",
     "client.dns.lookup",
@@ -180,7 +180,7 @@ def kafka_settings(given: Mapping[str, str], keys: KafkaKeys) -> Settings:
 
 
 def _parsed(name: str, given: Mapping[str, str], keys: KafkaKeys) -> Settings:
-    """Parsed beside the servers alone, so that what is wrong is wrong with `name`."""
+    """Parses the key together with the servers only, so that an error concerns `name`."""
     try:
         return parse_settings(keys.kind, given)
     except KafkaException as error:
@@ -188,7 +188,7 @@ def _parsed(name: str, given: Mapping[str, str], keys: KafkaKeys) -> Settings:
 
 
 def _is_honoured(name: str, keys: KafkaKeys) -> bool:
-    """Whether the client shall have it; warns about a key without effect and raises for every other."""
+    """Whether the key is passed to the client. Warns about a key without effect, and raises for a refused one."""
     if name in keys.honoured:
         return True
     if name in keys.without_effect:
@@ -216,5 +216,5 @@ def _unknown(name: str, keys: KafkaKeys) -> str:
 
 
 def _reason(name: str, error: KafkaException) -> str:
-    """The client's words without the name, which the option's error gives."""
+    """The text of the client's error without the name of the key, which the option's error has."""
     return error.error.str().partition(f'"{name}": ')[2] or error.error.str()

@@ -56,7 +56,7 @@ class GroupOffsets:
         return self._group is not None
 
     def done(self, offsets: Offsets) -> None:
-        """All records before these offsets are processed."""
+        """Commits the offsets, because all records before them are processed."""
         if offsets == self._told or self._monotonic() < self._quiet_until:
             return
         try:
@@ -72,7 +72,7 @@ class GroupOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a task tells the query's group: where the batch starts in one partition, and the reader's mark."""
+    """What a task commits to the query's group: the batch's start in one partition, with the reader's mark."""
 
     mark: str
     key: Partition
@@ -90,7 +90,7 @@ class Announcement:
 
 
 def find_marked(coordinators: BlockingCoordinators, prefix: str, mark: str) -> str | None:
-    """The group in which a task left the mark."""
+    """Returns the group in which a task committed the mark; None if there is none yet."""
     for group in coordinators.list_groups(f"{prefix}-"):
         if group.endswith(SINK_SUFFIX):
             continue

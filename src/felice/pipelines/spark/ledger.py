@@ -87,7 +87,7 @@ class BrokerLedger:
         if code == ErrorCode.INVALID_TXN_STATE:
             return Outcome.ABORTED
         if code in _FENCED:
-            # A timeout raises the epoch and aborts. An epoch raised in another way says nothing of the transaction.
+            # A timeout raises the epoch and aborts. Otherwise a raised epoch does not show how the transaction ended.
             found = self._ask.describe([row.transactional_id]).get(row.transactional_id)
             if found is not None and found.state in _ABORTED_STATES:
                 return Outcome.ABORTED
@@ -100,7 +100,7 @@ class BrokerLedger:
 
     def abort(self, transactions: Iterable[Prepared]) -> None:
         """Aborts the transactions; has no effect on those that have ended."""
-        # What cannot be aborted has ended already.
+        # A transaction that cannot be aborted has already ended.
         self._ask.end(map(_producer, transactions), committed=False)
 
     def abort_strays(self, keep: Collection[Prepared]) -> None:
@@ -109,7 +109,7 @@ class BrokerLedger:
         names = [name for name in is_open if is_of_task(name, self._query_id)]
         kept = set(map(_producer, keep))
         found = [row.producer for row in self._ask.describe(names).values() if row.state == ONGOING]
-        # By producer and epoch, not by a new epoch: what was committed meanwhile stays recognisable.
+        # Abort with the producer's own epoch instead of a new one, so that a commit meanwhile can be recognised.
         self._ask.end((producer for producer in found if producer not in kept), committed=False)
 
 
@@ -119,7 +119,7 @@ def sink_group(query_id: str) -> str:
 
 
 def to_metadata(decision: Decision, prefix: str) -> str:
-    """The transactions in few bytes: numbers that follow each other as their differences, then compressed."""
+    """Encodes the transactions in few bytes: consecutive numbers as differences, then compressed."""
     rows = decision.transactions
     names = [row.transactional_id.removeprefix(prefix).split("-") for row in rows]
     columns = [
@@ -171,7 +171,7 @@ def _producer(row: Prepared) -> TransactionalProducer:
 
 
 def abort_quietly(coordinators: BlockingCoordinators, producer: TransactionalProducer) -> None:
-    """A task that failed gives its transaction up; where that fails, too, the next commit or the timeout does it."""
+    """Aborts the transaction of a failed task. If that fails, the next commit or the timeout aborts it."""
     try:
         coordinators.end([producer], committed=False)
     except KafkaException:

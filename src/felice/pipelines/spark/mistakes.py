@@ -48,7 +48,7 @@ def plain_errors(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def plain_errors_while_read(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same of a generator, which fails while it is gone through."""
+    """The same for a generator, whose errors are raised during the iteration."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -52,7 +52,7 @@ def parse_offsets(text: str) -> Offsets:
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:
-    """`{"topic":[0,1]}`, as the option `assign` takes it."""
+    """Parses `{"topic":[0,1]}`, the form of the option `assign`."""
     document = _load(text)
     if not isinstance(document, Mapping) or not document:
         raise OffsetsError(f'expected {{"topic":[0,1]}}, got {text}')

@@ -56,31 +56,31 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """From the first offset there is."""
+    """The first offset of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """From (or until) the end as it is when asked."""
+    """The end of the log at the time of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """At an offset for each partition; -1 is its end, -2 its beginning."""
+    """An offset for each partition; -1 is the end of its log, -2 the beginning."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """At the first record not older than a timestamp, for each partition."""
+    """A timestamp for each partition: the first record that is not older."""
 
     timestamps_ms: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """At the first record not older than one timestamp, in every partition."""
+    """One timestamp for all partitions: the first record of each that is not older."""
 
     timestamp_ms: int
 
@@ -93,13 +93,13 @@ GROUP_PREFIX = "felice-spark"
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query asked of the source. `for_batch` and `for_stream` settle start and end."""
+    """The options of a reader. `for_batch` and `for_stream` return start and end for the kind of query."""
 
     subscription: Subscription
     client: BlockingConfig
     topics_good_for_s: float
     group_id: str | None = None
-    """Which group hears how far a stream is; None: one named `group_prefix` and the query's id."""
+    """The group that shows the progress of a stream; None: its name is `group_prefix` and the query's id."""
     group_prefix: str = GROUP_PREFIX
     starting: Position | None = None
     ending: Position | None = None
@@ -150,7 +150,7 @@ class SourceOptions:
         )
 
     def for_batch(self) -> tuple[Position, Position]:
-        """Where a batch query starts and ends; refuses what would read nothing or for ever."""
+        """Returns where a batch query starts and ends. Refuses options that would read nothing or never end."""
         starting, ending = self.starting or Earliest(), self.ending or Latest()
         if isinstance(starting, Latest) or _names(starting, LATEST):
             raise OptionError("startingOffsets", "a batch query cannot start at the latest offset (-1)")
@@ -162,7 +162,7 @@ class SourceOptions:
         return starting, ending
 
     def for_stream(self) -> Position:
-        """Where a new streaming query starts; refuses an end, since a stream has none."""
+        """Returns where a new streaming query starts. Refuses an end, because a stream has none."""
         if self.ending is not None:
             raise OptionError("endingOffsets", "a streaming query has no end; use trigger(availableNow=True)")
         return self.starting or Latest()
@@ -176,7 +176,7 @@ ALL_REPLICAS = -1
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a query asked of the sink."""
+    """The options of a writer."""
 
     topic: str | None
     client: BlockingConfig
@@ -187,7 +187,7 @@ class SinkOptions:
     guarantee: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     identified: tuple[str, int] | None = None
-    """Of a batch write: the application and the version that `txnAppId` and `txnVersion` name."""
+    """For a batch write: the values of `txnAppId` and `txnVersion`."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -217,7 +217,7 @@ class SinkOptions:
         return self._checked(self.guarantee != AT_LEAST_ONCE)
 
     def for_batch(self) -> bool:
-        """Whether a write that is repeated under the same application and version is done once."""
+        """Whether a repeated write with the same application and version is done once."""
         if self.guarantee == EXACTLY_ONCE and self.identified is None:
             raise OptionError(
                 "deliveryGuarantee",
@@ -269,7 +269,7 @@ STREAM_ONLY = {
     "maxTriggerDelay": "max_trigger_delay_ms",
 }
 
-# Spark hands its own options of a streaming query to the sink; they are Spark's to honour.
+# Spark passes its own options of a streaming query to the sink, too. Spark itself applies them.
 SPARKS_OWN = frozenset(
     {
         "checkpointlocation",
@@ -293,7 +293,7 @@ _UNIT_MS = {
 
 
 class _Options:
-    """Options as Spark hands them over: names in any case, values as text."""
+    """Options as Spark passes them: names in any case, values as text."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
@@ -395,7 +395,10 @@ def _pattern(text: str) -> str:
 
 
 def _position(options: _Options, end: str) -> Position | None:
-    """`end` is "starting" or "ending". As in Spark, a timestamp for all beats one each beats offsets."""
+    """`end` is "starting" or "ending".
+
+    As in Spark, one timestamp for all partitions takes precedence over timestamps for each, and these over offsets.
+    """
     if (text := options.text(f"{end}Timestamp")) is not None:
         return AtTimestamp(_integer(f"{end}Timestamp", text))
     if (text := options.text(f"{end}OffsetsByTimestamp")) is not None:
@@ -422,7 +425,7 @@ def _assigned(text: str) -> tuple[Partition, ...]:
 
 
 def _identified(options: _Options) -> tuple[str, int] | None:
-    """As Delta Lake names them: with both, a batch write of the same version is done once."""
+    """The names are Delta Lake's: with both options, a batch write of one version is done once."""
     application, version = options.text("txnAppId"), options.count("txnVersion", minimum=0)
     if (application is None) != (version is None):
         raise OptionError("txnAppId", "goes together with txnVersion")
@@ -441,7 +444,7 @@ def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
     return BlockingConfig(
         bootstrap_servers=settings["bootstrap.servers"],
         client_id=settings["client.id"],
-        # Who writes has no use for a rack, and no such key.
+        # A producer has no key for a rack.
         client_rack=settings.get("client.rack", ""),
         connect_timeout_ms=settings["socket.connection.setup.timeout.ms"],
         request_timeout_ms=settings["request.timeout.ms"],
@@ -451,7 +454,7 @@ def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
 
 
 def _reader(options: _Options) -> tuple[BlockingConfig, float]:
-    """How readers connect, and for how many seconds they trust a list of topics."""
+    """Returns how readers connect, and for how many seconds a list of topics is valid."""
     settings = kafka_settings(options.of_kafka(), SOURCE_KEYS)
     given = {name: settings[name] for name in settings.explicit}
     named = [name for name in ("groupId", "groupIdPrefix", "kafka.group.id") if options.text(name)]
@@ -467,7 +470,7 @@ def _reader(options: _Options) -> tuple[BlockingConfig, float]:
         fetch_max_wait_ms=settings["fetch.wait.max.ms"],
         fetch_max_bytes=given.get("fetch.max.bytes", defaults.fetch_max_bytes),
         partition_max_bytes=given.get("max.partition.fetch.bytes", defaults.partition_max_bytes),
-        # Unless told otherwise, as Java's clients and so Spark's own source.
+        # The default is that of Java's clients, and so of Spark's own source.
         isolation_level=given.get("isolation.level", READ_UNCOMMITTED),
     )
     age_ms = given.get("metadata.max.age.ms")

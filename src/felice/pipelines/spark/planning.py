@@ -39,7 +39,7 @@ Task = tuple[OffsetRange, ...]
 
 
 def share_limit(limit: int, start: Mapping[Partition, int], end: Offsets) -> Offsets:
-    """Where a batch of about `limit` records ends: each partition gets its part by size.
+    """Returns where a batch of about `limit` records ends. Each partition gets a part in proportion to its records.
 
     Rounded up below one record, so that a small partition is never starved; then the
     batch may exceed `limit` by as many records as there are small partitions.
@@ -65,7 +65,7 @@ def count_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> i
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The ranges of one batch, and what should have been in it but is gone."""
+    """The ranges of one batch, and messages about records that are missing from the log."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
@@ -74,7 +74,7 @@ class Batch:
 def plan_batch(
     start: Offsets, end: Offsets, earliest_of_new: Offsets, recreated: Collection[str] = ()
 ) -> Batch:
-    """The ranges between two checkpoints. `earliest_of_new` is for partitions only `end` knows.
+    """The ranges between two checkpoints. `earliest_of_new` has the start of partitions that are only in `end`.
 
     Topics that were `recreated` are read from their beginning: `start` was in topics that are gone.
     """
@@ -113,7 +113,7 @@ def plan_tasks(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[Task]:
-    """Group (and, if asked, split) ranges into tasks of about equal size."""
+    """Groups ranges into tasks of about equal size, and splits them if the query asked for that."""
     pieces = [piece for piece in ranges if piece.size > 0]
     if max_records_per_partition is not None:
         pieces = [
@@ -126,7 +126,7 @@ def plan_tasks(
 
 
 def _split(pieces: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """At least `wanted` pieces where there are as many records, the larger ranges cut into more."""
+    """Cuts ranges into at least `wanted` pieces if there are as many records; larger ranges into more."""
     parts = dict.fromkeys(pieces, 1)
     wanted = min(wanted, sum(piece.size for piece in pieces))
     while sum(parts.values()) < wanted:
@@ -143,7 +143,7 @@ def _cut(piece: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _pack(pieces: Sequence[OffsetRange], wanted: int, limit: int | None) -> list[Task]:
-    """Largest first into the least loaded task; a task that would pass `limit` is joined by another."""
+    """Puts the largest range first into the least loaded task. A range that would exceed `limit` opens another task."""
     tasks: list[list[OffsetRange]] = [[] for _ in range(wanted)]
     loads = [(0, index) for index in range(wanted)]
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):

@@ -25,7 +25,7 @@ from felice.pipelines.spark.options import SinkOptions
 from felice.records.arrow import arrow_to_batches, key_hashes
 
 FLUSH_AT_BYTES = 16 * 1024 * 1024
-# Rows without key or partition go to one partition for so many, then to the next: larger batches.
+# Number of rows without key and partition that go to one partition before the next: this makes larger batches.
 RUN_ROWS = 5_000
 TOPIC_WAIT_S = 0.1
 
@@ -33,11 +33,11 @@ RECORD_COLUMNS = ("key", "value", "headers", "timestamp")
 
 
 class RowError(QueryError, ValueError):
-    """A row that cannot be written, and why."""
+    """A row cannot be written. The text has the reason."""
 
 
 class Output(Protocol):
-    """Where rows go once their partition is chosen."""
+    """The destination of rows whose partition is chosen."""
 
     def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
         """Encodes the rows as record batches for one partition."""
@@ -47,7 +47,7 @@ class Output(Protocol):
 
 
 class PlainOutput:
-    """Rows are visible as soon as they are written, and written again by a task that runs again."""
+    """An output without transactions: rows are visible at once, and a repeated task writes them again."""
 
     def __init__(self, client: BlockingClient, options: SinkOptions) -> None:
         self._client = client
@@ -105,7 +105,7 @@ class TopicWriter:
         self.rows_written += sum(len(rows) for rows in held)
 
     def _by_topic(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        # As in Spark's Kafka sink the option, if given, overrules the column.
+        # As in Spark's Kafka sink, the option takes precedence over the column.
         if self._options.topic is not None:
             yield self._options.topic, rows
             return
@@ -130,7 +130,7 @@ class TopicWriter:
                 yield partition, records.slice(start, end - start)
 
     def _choose(self, topic: str, rows: pa.Table, count: int) -> np.ndarray:
-        """The partition of each row."""
+        """Returns the partition of each row."""
         chosen = self._runs(len(rows), count)
         if "key" in rows.column_names and len(rows):
             hashes = key_hashes(_one_chunk(rows["key"]))
@@ -156,7 +156,7 @@ class TopicWriter:
         return self._partition_counts[topic]
 
     def _ask_partition_count(self, topic: str) -> int:
-        """Asking creates the topic where brokers create topics by themselves; that takes a moment."""
+        """Returns the number of partitions. The request creates a missing topic, if the brokers allow that."""
         deadline = time.monotonic() + self._options.client.retry_timeout_ms / 1000
         while True:
             described = self._client.metadata([topic], allow_auto_create=True).topics[topic]

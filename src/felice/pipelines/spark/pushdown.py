@@ -31,7 +31,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Whole numbers from `low` to `high`, both included, and where `among` is given, of those only."""
+    """Whole numbers from `low` to `high`, both inclusive; with `among`, only those in it."""
 
     low: int = 0
     high: int = _HIGHEST
@@ -48,7 +48,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What the filters of a query leave."""
+    """The topics, partitions, offsets and times that can pass the filters of a query."""
 
     topics: frozenset[str] | None = None
     partitions: Interval = Interval()

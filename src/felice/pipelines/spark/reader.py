@@ -42,8 +42,8 @@ from felice.pipelines.spark.planning import (
 from felice.pipelines.spark.properties import QUERY_ID
 from felice.pipelines.spark.pushdown import Narrowed, narrowed
 
-# An idle query asks for its latest offset some 90 times a second; each answer that
-# brings nothing new is waited for a little longer, up to this.
+# An idle query asks for its latest offset about 90 times a second. Each result without new records is delayed a little
+# longer, up to this time.
 IDLE_PAUSE_MIN_S = 0.01
 IDLE_PAUSE_MAX_S = 0.1
 REPORT_EVERY_S = 1.0
@@ -51,7 +51,7 @@ MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class TaskPartition(InputPartition):
-    """What one Spark task reads, and perhaps what it tells the query's group."""
+    """The ranges that one Spark task reads, and what it commits to the query's group, if anything."""
 
     def __init__(self, task: Task, announcement: Announcement | None = None) -> None:
         super().__init__(task)
@@ -104,7 +104,7 @@ class NarrowingBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Called by Spark before `partitions`. Returns all filters, so Spark applies them, too."""
         self._narrowed = narrowed(filters)
-        # Spark checks each row all the same.
+        # Spark checks each row anyway.
         return filters
 
 
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plain_errors
     def initialOffset(self) -> Checkpoint:
         """Called by Spark for a new query: where its first batch starts."""
-        # Spark asks twice for a new query, and must be told the same although the end has moved.
+        # Spark calls this twice for a new query and must get the same result, although the end has moved.
         if self._initial is None:
             self._initial = to_checkpoint(self._cluster().start(self._starting))
         return self._initial
@@ -147,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `DataLoss` if a topic was deleted and created again, unless `failOnDataLoss` is false.
         """
         begin = from_checkpoint(start)
-        # Spark asks for more when the batch that ends at `start` is done.
+        # Spark calls this when the batch that ends at `start` is done.
         self._told_group().done(begin)
         end = self._target if self._target is not None else self._latest().newer_than(begin)
         view = self._cluster()
@@ -159,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = {key: offset for key, offset in begin.items() if key[0] not in view.recreated}
         begin |= view.earliest(end.keys() - begin.keys())
         if self._too_few(begin, end, limit):
-            # As for an idle query: Spark would ask again at once.
+            # Delay the result, as for an idle query: Spark would call again at once.
             time.sleep(IDLE_PAUSE_MAX_S)
             return start
         if isinstance(limit, ReadMaxRows):
@@ -170,7 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plain_errors
     def reportLatestOffset(self) -> Checkpoint | None:
         """Called by Spark for its progress report: the newest end offsets, which may be beyond the batch."""
-        # With availableNow no batch asks for the ends, which move on meanwhile.
+        # With availableNow no batch asks for the end offsets, which grow meanwhile.
         known = self._latest().recent() if self._target is not None else self._latest().known
         return None if known is None else to_checkpoint(known)
 
