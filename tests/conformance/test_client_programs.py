@@ -187,6 +187,9 @@ def copy_exactly_once(kafka: Any, bootstrap: str, name: str, say: Say) -> None:
             )
             producer.commit_transaction()
             producer.begin_transaction()
+    # Without it, librdkafka may abort before the broker has added the partition, because the commit before still writes
+    # its markers. A broker answers INVALID_TXN_STATE to that, and librdkafka counts it as fatal.
+    producer.flush(TIMEOUT_S)
     producer.abort_transaction()
     committed = consumer.committed([kafka.TopicPartition(name, 0)], timeout=TIMEOUT_S)
     say(taken, [tp.offset for tp in committed])

@@ -119,6 +119,13 @@ class DistributedWorker:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
+    def lists(self, *names: str) -> bool:
+        """Whether the worker lists these connectors. Its REST resources appear some time after its port."""
+        try:
+            return bool(self.ask("GET", "/connectors") == list(names))
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
     def create(self, name: str, config: Mapping[str, object]) -> None:
         texts = {key: str(value) for key, value in config.items()}
 
@@ -149,5 +156,5 @@ def test_distributed_keeps_connectors_and_offsets_in_the_broker_over_a_kill(
     append(before, "three")
     with worker.start() as application:
         wait_copied(after, ["one", "two", "three"], application)
-        assert worker.ask("GET", "/connectors") == ["reader", "writer"]
+        wait_until(lambda: worker.lists("reader", "writer"), TIMEOUT_S)
         application.stop()
