@@ -268,6 +268,20 @@ def test_a_consumer_over_its_quota_gets_no_records_and_waits(
         assert silence_s(own, client) > second.throttle_time_ms / 1000 - 0.6
 
 
+@pytest.mark.felice_only
+def test_a_consumer_is_not_offered_more_than_it_may_have_at_once(
+    broker: Target, wire: Wire, limited: Limited
+) -> None:
+    """Apache Kafka offers as much, counts the rest of the response too, and so lets the first fetch wait."""
+    topic = new_topic(wire)
+    for _ in range(10):
+        produced(wire, topic, 10_000, "free")
+    with broker.wire() as own:
+        first = fetched(own, topic, limited.client(consumer_byte_rate=5_000.0))
+        assert first.throttle_time_ms == 0
+        assert 30_000 < len(first.responses[0].partitions[0].records) <= 50_000
+
+
 def test_time_is_limited_for_all_requests(broker: Target, wire: Wire, limited: Limited) -> None:
     client = limited.client(request_percentage=0.000001)
     with broker.wire() as own:

@@ -126,3 +126,10 @@ def test_overrides_that_mean_nothing_are_refused(text: str) -> None:
 def test_overrides_are_read_with_their_addresses() -> None:
     config, _ = BrokerConfig.parse({"max.connections.per.ip.overrides": "10.0.0.1:5, [::1]:7"})
     assert config.per_ip_overrides == {"10.0.0.1": 5, "::1": 7}
+
+
+def test_refused_connections_do_not_raise_the_rate() -> None:
+    clock, rates = limited(one="1")
+    for _ in range(500):
+        rates.record("10.0.0.1")
+    assert rates._rates["10.0.0.1"].per_second(clock.now_s) == 1.0
