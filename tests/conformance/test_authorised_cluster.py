@@ -39,6 +39,7 @@ from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsReq
 from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission
 from felice.security.acl import ResourceType as Kind
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
+from felice.server.handlers.table import Handlers
 from peers import java
 from peers.zookeeper import require_ensemble
 from waiting import wait_until
@@ -257,3 +258,13 @@ def test_thousands_of_forbidden_items_are_refused_and_the_broker_serves_others(t
         assert set(codes.values()) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         assert len(codes) == 20_000
         assert broker.client.receive(second, 7, following).topics[0].partitions[0].error_code == 0
+
+
+def test_a_broker_with_a_table_of_handlers_of_its_own_is_no_open_door(tmp_path: Path) -> None:
+    """The broker for users' tests wraps every handler to script faults."""
+    closed = {**SETTINGS, "super.users": ADMIN}
+    with (
+        EmbeddedBroker(tmp_path / "data", properties=closed, handlers=Handlers()) as broker,
+        Wire(broker.bootstrap) as wire,
+    ):
+        assert wire.ask(describe_request()).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -94,14 +94,14 @@ class _Parts:
     services: Services
 
 
-def _guarded(config: BrokerConfig) -> Mapping[int, Handle]:
-    """The table of handlers. Without an authorizer nothing stands in front of them."""
+def _guarded(config: BrokerConfig, handlers: Mapping[int, Handle]) -> Mapping[int, Handle]:
+    """The table of handlers, behind guards if there is an authorizer."""
     if not config.has_authorizer:
-        return Handlers()
+        return handlers
     # Only a broker with an authorizer spends the time of this import.
     from felice.server.access.table import GuardedHandlers
 
-    return GuardedHandlers(Handlers())
+    return GuardedHandlers(handlers)
 
 
 class Broker:
@@ -120,7 +120,7 @@ class Broker:
         # -1 until `start` has generated an id, if the configuration requires a generated one.
         self.broker_id = config.node_id
         # Tests can replace the table of handlers. The replacement costs nothing at run time.
-        self.handlers = _guarded(config) if handlers is None else handlers
+        self.handlers = _guarded(config, Handlers() if handlers is None else handlers)
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
