@@ -1,8 +1,8 @@
 """Administration of a cluster. `AdminClient` has confluent_kafka's API and is built on `felice.client.aio.Admin`.
 
-It has the names of confluent_kafka.admin for topics, configs, groups, offsets, records and ACLs. For functions that
-confluent_kafka lacks (transactions, leaders, log directories, versions, quotas) it has the names of Java's Admin. It
-does not administer SCRAM users.
+It has the names of confluent_kafka.admin for topics, configs, groups, offsets, records, ACLs and SCRAM users. For
+functions that confluent_kafka lacks (transactions, leaders, log directories, versions, quotas) it has the names of
+Java's Admin.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import overload
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.arguments import distinct, distinct_rules
@@ -48,7 +49,11 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
-from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
+from felice.client.admin.scram import (
+    UserScramCredentialAlteration,
+    UserScramCredentialsDescription,
+    check_alterations,
+)
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
@@ -234,11 +239,30 @@ class AdminClient(FutureCalls):
         work = self._admin.alter_client_quotas(alterations, request_timeout, validate_only)
         return self._many(entities, work)
 
+    @overload
+    def describe_user_scram_credentials(
+        self, users: None = None, *, request_timeout: float = ...
+    ) -> Future[dict[str, UserScramCredentialsDescription]]:
+        """All users."""
+
+    @overload
+    def describe_user_scram_credentials(
+        self, users: list[str], *, request_timeout: float = ...
+    ) -> dict[str, Future[UserScramCredentialsDescription]]:
+        """Some users."""
+
     def describe_user_scram_credentials(
         self, users: list[str] | None = None, *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future[UserScramCredentialsDescription]]:
-        """Raises `KafkaException` with _NOT_IMPLEMENTED: this client does not administer SCRAM users."""
-        raise failure(KafkaError._NOT_IMPLEMENTED, "this client does not administer SCRAM users")
+    ) -> (
+        Future[dict[str, UserScramCredentialsDescription]]
+        | dict[str, Future[UserScramCredentialsDescription]]
+    ):
+        """Return mechanisms and iterations of users: a future each, or for None one future of all users' by name."""
+        if users is None:
+            return self._one(self._admin.describe_all_scram_users(request_timeout))
+        if len(set(users)) != len(users):
+            raise ValueError("the same user is named twice")
+        return self._many(users, self._admin.describe_scram_users(users, request_timeout))
 
     def alter_user_scram_credentials(
         self,
@@ -246,8 +270,10 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[None]]:
-        """Raises `KafkaException` with _NOT_IMPLEMENTED: this client does not administer SCRAM users."""
-        raise failure(KafkaError._NOT_IMPLEMENTED, "this client does not administer SCRAM users")
+        """Set and delete credentials. All changes of one user are made, or none."""
+        check_alterations(alterations)
+        users = list(dict.fromkeys(one.user for one in alterations))
+        return self._many(users, self._admin.alter_scram_users(alterations, request_timeout))
 
     # Versions and features
 

@@ -17,6 +17,7 @@ from felice.client.admin import (
     leadership,
     log_dirs,
     quotas,
+    scram,
     topics,
     transactions,
 )
@@ -48,6 +49,7 @@ from felice.client.admin.model import (
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.retries import RetryingCalls
+from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.admin.topics import Results
 from felice.client.error import KafkaException
 from felice.client.group.requests import CommittedOffset
@@ -249,6 +251,35 @@ class Admin(RetryingCalls):
             lambda some: quotas.alter_client_quotas(self.cluster, some, validate_only=validate_only),
             timeout_s,
         )
+
+    # Users
+
+    async def describe_all_scram_users(
+        self, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, UserScramCredentialsDescription]:
+        """Return the SCRAM credentials of all users that have some. Raises the first error."""
+        found = await self._retrying(lambda: scram.describe_users(self.cluster, None), timeout_s)
+        described = {}
+        for user, row in found.items():
+            if isinstance(row, KafkaException):
+                raise row
+            described[user] = row
+        return described
+
+    async def describe_scram_users(
+        self, users: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, UserScramCredentialsDescription | KafkaException]:
+        """Return the SCRAM credentials of these users, or the error by user."""
+        return await self._retrying(lambda: scram.describe_users(self.cluster, users), timeout_s)
+
+    async def alter_scram_users(
+        self, alterations: Iterable[UserScramCredentialAlteration], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Results:
+        """Set and delete SCRAM credentials. Returns None or the error by user."""
+        by_user: dict[str, list[UserScramCredentialAlteration]] = {}
+        for one in alterations:
+            by_user.setdefault(one.user, []).append(one)
+        return await self._retrying(lambda: scram.alter_users(self.cluster, by_user), timeout_s)
 
     # Versions and features
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from felice.client import KafkaError, KafkaException
 from felice.client.admin import (
     AclBinding,
     AclBindingFilter,
@@ -270,11 +269,3 @@ def test_wrong_lists_of_rules_are_refused_at_once() -> None:
             admin.create_acls([READ, SOME])
         with pytest.raises(TypeError, match="expected AclBindingFilter"):
             admin.delete_acls([SOME, READ])
-
-
-def test_users_are_not_administered() -> None:
-    with AdminClient({"bootstrap.servers": "127.0.0.1:1"}) as admin:
-        for call in (admin.describe_user_scram_credentials, lambda: admin.alter_user_scram_credentials([])):
-            with pytest.raises(KafkaException) as refused:
-                call()
-            assert refused.value.code == KafkaError._NOT_IMPLEMENTED
