@@ -31,6 +31,9 @@ STEADY: dict[str, Callable[..., Any]] = {
     "client-1kb": lambda scale: workloads.own_client(int(300_000 * scale), 1000),
     "client-arrow-100b": lambda scale: workloads.own_client_arrow(int(10_000_000 * scale), 100),
     "latency": lambda scale: workloads.latency(int(2000 * scale)),
+    "synchronous-1": lambda scale: workloads.synchronous(1, 4 * scale),
+    "synchronous-16": lambda scale: workloads.synchronous(16, 4 * scale),
+    "synchronous-64": lambda scale: workloads.synchronous(64, 4 * scale),
 }
 SINGLE = [*STEADY, "start", "spark", "cleaner"]
 ALL = [*SINGLE, *CLUSTER_WORKLOADS, *ATTACKS, "attacks"]

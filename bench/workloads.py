@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench import rdkafka
+from bench import rdkafka, requests
 from bench.systems import System, cpu_seconds, resident_mib
 
 PARTITIONS = 6
@@ -140,6 +140,24 @@ def latency(records: int) -> Callable[[System], Figures]:
             times_ms.append((time.perf_counter() - begun) * 1000)
         times_ms.sort()
         return {"p50 ms": times_ms[len(times_ms) // 2], "p99 ms": times_ms[int(len(times_ms) * 0.99)]}
+
+    return run
+
+
+def synchronous(connections: int, seconds: float) -> Callable[[System], Figures]:
+    """Produces single records over some connections, each record after the previous one is acknowledged."""
+
+    def run(system: System) -> Figures:
+        request = requests.produce_request(create_topic(system.bootstrap, 1))
+        requests.repeat(system.bootstrap, request, connections, seconds / 4)  # warms up
+        before = cpu_seconds(system.pid)
+        found = requests.repeat(system.bootstrap, request, connections, seconds)
+        return {
+            "requests/s": found["requests"] / found["seconds"],
+            "broker cpu us": (cpu_seconds(system.pid) - before) / found["requests"] * 1e6,
+            "p50 ms": found["p50_ms"],
+            "p99 ms": found["p99_ms"],
+        }
 
     return run
 
