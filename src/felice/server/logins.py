@@ -41,6 +41,8 @@ class Logins:
     def __init__(self, settings: Settings, image: Callable[[], ClusterImage], random: Random) -> None:
         self.failures = 0
         """How many logins have failed since the broker started."""
+        self.successes = 0
+        """How many have succeeded, also of clients that logged in again."""
         self._settings = settings
         self._image = image
         self._random = random

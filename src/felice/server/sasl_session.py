@@ -95,6 +95,7 @@ class SaslSession(Session):
 
     def _open(self) -> None:
         """The login has succeeded."""
+        self._services.logins.successes += 1
         self.principal = self._exchange.principal
         self._sasl.takes_raw_frames = False
         self._sasl.limit_frames(self._services.config.socket_request_max_bytes)

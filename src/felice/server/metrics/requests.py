@@ -12,6 +12,7 @@ from felice.server.metrics.families import (
     Family,
     Kind,
     Row,
+    counter,
     gauge,
     histogram_rows,
     label_text,
@@ -91,6 +92,9 @@ def connections(sources: Sources) -> Families:
     yield Family(_sockets("connection-creation-total"), Kind.COUNTER, "Accepted connections.", created)
     closed = [(labels, listener.accepted - len(listener.sessions)) for labels, listener in listeners]
     yield Family(_sockets("connection-close-total"), Kind.COUNTER, "Connections that have ended.", closed)
+    logins = sources.services.logins
+    yield counter(_sockets("failed-authentication-total"), "Logins that failed.", logins.failures)
+    yield counter(_sockets("successful-authentication-total"), "Logins that succeeded.", logins.successes)
     rates = sources.loop_watch.connection_rates
     for name, text, rate in zip(
         ("connection-creation-rate", "connection-close-rate"), ("Accepted", "Ended"), rates, strict=True
