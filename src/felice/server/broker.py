@@ -315,7 +315,7 @@ class Broker:
             lifecycle=lifecycle,
             watcher=watcher,
             apis=OFFERED,
-            access=AccessControl(self.config, lambda: watcher.image.acls),
+            access=AccessControl(settings.static, lambda: watcher.image.acls),
             connection_count=lambda: sum(len(listener.sessions) for listener in self.listeners),
             turns=Turns(env.clock, self._config, self._sessions),
             wakeups=Wakeups(env.clock),
