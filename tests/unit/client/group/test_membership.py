@@ -34,6 +34,7 @@ from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.fake_broker import FakeBroker
+from waiting import wait_until
 
 
 class Coordinator(FakeBroker):
@@ -105,10 +106,9 @@ def test_heartbeats_continue_while_partitions_wait_to_be_revoked(broker: Coordin
         consumer.subscribe(["t"], on_revoke=lambda _, tps: told.append("revoke"))
         spin(consumer, lambda: bool(consumer.assignment()))
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        time.sleep(0.3)
         before = len(broker.asked(HeartbeatRequest))
-        time.sleep(0.5)
-        assert len(broker.asked(HeartbeatRequest)) >= before + 4 and not told
+        wait_until(lambda: len(broker.asked(HeartbeatRequest)) >= before + 6)
+        assert not told
         spin(consumer, lambda: len(broker.asked(JoinGroupRequest)) == 2)
         assert told == ["revoke"]
 
@@ -125,9 +125,11 @@ def test_member_expelled_during_a_revocation_is_a_full_member_after_the_next_joi
             on_lost=lambda _, tps: told.append("lost"),
         )
         spin(consumer, lambda: told == ["assign"])
+        before = len(broker.asked(HeartbeatRequest))
         for code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID):
             broker.script(HeartbeatRequest, HeartbeatResponse(error_code=code))
-        time.sleep(0.4)
+        wait_until(lambda: len(broker.asked(HeartbeatRequest)) >= before + 2)
+        time.sleep(0.1)  # until the member has read the second response
         spin(consumer, lambda: told == ["assign", "revoke", "assign"])
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         spin(consumer, lambda: len(told) == 5)
@@ -155,6 +157,7 @@ def test_static_member_that_is_not_polled_keeps_its_place(
         consumer.subscribe(["t"])
         spin(consumer, lambda: bool(consumer.assignment()))
         time.sleep(0.8)
+        wait_until(lambda: len(broker.asked(LeaveGroupRequest)) >= leaves)
         assert len(broker.asked(LeaveGroupRequest)) == leaves
         beats = len(broker.asked(HeartbeatRequest))
         time.sleep(0.3)
