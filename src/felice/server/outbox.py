@@ -41,7 +41,10 @@ class Outbox:
         on_failure: Callable[[str], None],
     ) -> None:
         # Sendfile goes beside the transport: its own buffer must be known to be empty, not just low.
-        transport.set_write_buffer_limits(0)
+        # Asyncio's TLS transport reports a buffer that reaches the limit, so with 0 it would report an empty one, and
+        # call `on_writable` from within `write`.
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        transport.set_write_buffer_limits(1 if is_encrypted else 0, 0)
         self.memory_bytes = 0
         self.file_bytes = 0
         self._transport = transport

@@ -20,6 +20,7 @@ from felice.config import ConfigError
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -369,3 +370,37 @@ def test_no_key_appears_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "PRIVATE KEY" not in caplog.text
     assert "hidden-password" not in caplog.text
     assert "another-password" not in caplog.text
+
+
+def test_a_large_response_arrives_whole_at_a_slow_reader(tmp_path: Path) -> None:
+    """Tens of MB in one response: more than the kernel's buffers and more than one turn of the event loop."""
+    with running(tmp_path, settings(tmp_path)) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
+        for number in range(40):
+            producer.produce("t", bytes([number]) * 900_000)
+        assert producer.flush(60) == 0
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=50_000_000,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic="t",
+                    partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50_000_000)],
+                )
+            ],
+        )
+        with Wire(broker.bootstrap) as plain, TlsWire(port(broker), client_tls()) as wire:
+            [expected] = plain.ask(request, 12).responses[0].partitions
+            correlation_id = wire.send(request, 12)
+            received = bytearray()
+            while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
+                data = wire.socket.recv(100_000)
+                assert data, "the broker closed the connection"
+                received += data
+                time.sleep(0.0005)
+            assert int.from_bytes(received[4:8], "big") == correlation_id
+            assert bytes(expected.records) in received
+            assert len(expected.records) > 30_000_000
+            assert wire.ask(MetadataRequest(topics=[])).brokers
