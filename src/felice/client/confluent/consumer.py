@@ -192,13 +192,12 @@ class Consumer:
         self._check_open()
         delivery = self._delivery
         self._core.last_poll = time.monotonic()
-        with delivery.changed:
-            if not delivery.empty or self._notices.waiting:
-                return True
-            left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
-            if left <= 0:
-                return False
-            delivery.changed.wait(left)
+        if not delivery.empty or self._notices.waiting:
+            return True
+        left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
+        if left <= 0:
+            return False
+        delivery.wakeup.wait(left)
         return True
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:

@@ -9,7 +9,6 @@ How:         `produce` appends to the accumulator in the caller's thread; an eve
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -20,6 +19,7 @@ from felice.client.error import KafkaError, KafkaException, error_of, failure, k
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.net.loop_thread import LoopThread
+from felice.client.net.wakeup import Wakeup
 from felice.client.options import parse_settings
 from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.batches import Report
@@ -44,7 +44,7 @@ class _Inbox:
 
     def __init__(self, accumulator: Accumulator, only_errors: bool) -> None:
         self.finished: deque[_Finished] = deque()
-        self.changed = threading.Condition()
+        self.wakeup = Wakeup()
         self._accumulator = accumulator
         self._only_errors = only_errors
 
@@ -71,8 +71,7 @@ class _Inbox:
         self._notify()
 
     def _notify(self) -> None:
-        with self.changed:
-            self.changed.notify_all()
+        self.wakeup.set()
 
 
 class Producer:
@@ -265,16 +264,15 @@ class Producer:
     def _wait(self, deadline: float | None) -> bool:
         """Wait until a batch or callback is finished; False after the deadline."""
         inbox = self._inbox
-        with inbox.changed:
-            if inbox.finished:
-                return True
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            if not self._thread.alive:
-                raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
-            # Bounded, so that a keyboard interrupt is noticed, and a missed wake-up costs little.
-            inbox.changed.wait(0.1 if left is None else min(left, 0.1))
+        if inbox.finished:
+            return True
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        if not self._thread.alive:
+            raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
+        # Bounded, so that a keyboard interrupt is noticed, and a missed wake-up costs little.
+        inbox.wakeup.wait(0.1 if left is None else min(left, 0.1))
         return True
 
     def _serve(self) -> int:

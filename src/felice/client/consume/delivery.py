@@ -3,12 +3,11 @@
 Keeps true:  Records of a partition are delivered in offset order, each once per fetch position. No record is delivered
              if its partition was revoked, paused or moved by a seek after the fetch.
              An unreadable batch is reported in its place by an error message, and then skipped.
-How:         The event loop appends to a deque and the application takes from it. The only lock is for waiting.
+How:         The event loop appends to a deque and the application takes from it, without a lock.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -25,6 +24,7 @@ from felice.client.model import (
     message_of,
     messages_of,
 )
+from felice.client.net.wakeup import Wakeup
 from felice.protocol.errors import ApiError
 from felice.records.batch import BatchHeader, verify_crc
 from felice.records.errors import CorruptBatch
@@ -63,7 +63,7 @@ class Delivery:
     """The queue between event loop and application, and the application's place in it."""
 
     def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None] = lambda: None) -> None:
-        self.changed = threading.Condition()
+        self.wakeup = Wakeup()
         self._queue: deque[Fetched | Message] = deque()
         self._check_crcs = check_crcs
         self.on_drained = on_drained
@@ -101,9 +101,8 @@ class Delivery:
         self.notify()
 
     def notify(self) -> None:
-        """Wake the threads that wait, and call the listeners."""
-        with self.changed:
-            self.changed.notify_all()
+        """Wake the thread that waits, and call the listeners."""
+        self.wakeup.set()
         for callback in self._listeners:
             callback()
 
