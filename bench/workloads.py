@@ -77,13 +77,13 @@ def own_client(records: int, record_bytes: int) -> Callable[[System], Figures]:
     """Produce and then consume with Felice's own client, row by row and as Arrow."""
 
     def run(system: System) -> Figures:
-        from felice.cli.perf import consume_load, produce_load
+        from felice.cli.load import Deliveries, Load, consume_load, produce_load, same_value
 
         topic = create_topic(system.bootstrap)
         config = {"bootstrap.servers": system.bootstrap}
-        produced = produce_load(
-            config, topic, records=records, record_bytes=record_bytes, per_second=-1, quiet=True
-        )
+        deliveries = Deliveries(records)
+        produce_load(config, Load(topic, records, same_value(record_bytes)), deliveries.add, quiet=True)
+        produced = deliveries.summary()
         consumed = consume_load(config, topic, records=records, timeout_s=20, quiet=True)
         assert consumed["records"] == records, consumed
         return {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from felice.cli import consume, main, perf, produce
+from felice.cli import consume, load, main, produce
 from felice.cli.consume import RecordFormat, Written, parse_offset, write_records
 from felice.cli.faults import Fault
 from felice.cli.options import quiet_logger
@@ -133,16 +133,17 @@ def test_an_interrupted_producer_soon_reports_undelivered_records(
 def test_an_interrupted_measurement_reports_undelivered_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(begun: float, sent: int, per_second: float) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int) -> bytes:
+        if number == 100:
+            raise KeyboardInterrupt
+        return b"x"
 
     monkeypatch.setattr(produce, "_PARTING_S", 0.1)
-    monkeypatch.setattr(perf, "_throttle", interrupt)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
         with pytest.raises(Fault, match=r"^asked to end: 100 of 100 records were not delivered$"):
-            perf.produce_load(config, "t", records=500, record_bytes=1, per_second=-1, quiet=True)
+            load.produce_load(config, load.Load("t", 500, interrupt), lambda ms, size: None, quiet=True)
 
 
 def test_an_interrupted_producer_without_undelivered_records_reports_nothing() -> None:

@@ -21,9 +21,11 @@ bootstrap_server_option = click.option(
 )
 
 
-def kafka_tool(name: str) -> Callable[[Declaration], click.Command]:
+def kafka_tool(
+    name: str, kind: type[click.Command] = click.Command
+) -> Callable[[Declaration], click.Command]:
     """Declares a tool with the option --version, which all of Kafka's tools have."""
-    return lambda declared: click.command(name)(_version_option(name)(declared))
+    return lambda declared: click.command(name, cls=kind)(_version_option(name)(declared))
 
 
 def kafka_tool_group(name: str) -> Callable[[Declaration], CommandGroup]:
