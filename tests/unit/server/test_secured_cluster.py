@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from conformance.topics import wait_until
 from felice.config import ConfigError
@@ -112,3 +118,35 @@ def test_a_half_finished_login_of_the_broker_is_refused(
     with pytest.raises(ConfigError, match=reason) as caught:
         EmbeddedBroker(tmp_path / "data", properties=settings(tmp_path) | change)
     assert "secret" not in str(caught.value)
+
+
+def test_a_new_password_counts_on_every_broker_at_once(tmp_path: Path) -> None:
+    properties = settings(tmp_path) | {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}
+    with EmbeddedCluster(tmp_path / "data", 3, properties=properties) as cluster:
+        common = client(cluster, tmp_path)
+        admin = AdminClient(common)
+        for password in (b"first", b"second"):
+            info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+            change = UserScramCredentialUpsertion("zoe", info, password)
+            admin.alter_user_scram_credentials([change])["zoe"].result(30)
+            login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "zoe"}
+            for address in cluster.bootstrap.split(","):
+                one = common | login | {"bootstrap.servers": address, "sasl.password": password.decode()}
+                assert eventually(one)
+        old = common | login | {"sasl.password": "first", "log_level": "0"}
+        assert not logs_in(old)
+
+
+def logs_in(settings: dict[str, str]) -> bool:
+    try:
+        return bool(AdminClient(settings).list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+def eventually(settings: dict[str, str]) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if logs_in(settings):
+            return True
+    return False
