@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets import Target
+from conformance.targets import IS_APACHE, Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers import java
@@ -115,6 +115,41 @@ def test_config_command_alters_topics_and_brokers(broker: Target) -> None:
     assert "num.partitions=1" in everything
     wrong = ("--alter", *entity, "--add-config", "segment.ms=soon")
     assert "InvalidConfigurationException" in tool(CONFIGS, broker, *wrong, check=False)
+
+
+def test_config_command_alters_quotas(broker: Target) -> None:
+    entity = (
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "tool-user",
+        "--entity-type",
+        "clients",
+        "--entity-default",
+    )
+    tool(
+        CONFIGS, broker, "--alter", *entity, "--add-config", "producer_byte_rate=1024,request_percentage=12.5"
+    )
+    described = tool(CONFIGS, broker, "--describe", *entity)
+    assert "user-principal 'tool-user', the default client-id are" in described
+    assert "producer_byte_rate=1024.0" in described
+    assert "request_percentage=12.5" in described
+    tool(CONFIGS, broker, "--alter", *entity, "--delete-config", "producer_byte_rate,request_percentage")
+    assert "tool-user" not in tool(
+        CONFIGS, broker, "--describe", "--entity-type", "users", "--entity-type", "clients"
+    )
+
+
+def test_config_command_alters_levels_of_loggers(broker: Target) -> None:
+    number = "1" if IS_APACHE else "0"
+    entity = ("--entity-type", "broker-loggers", "--entity-name", number)
+    before = next(
+        line.strip() for line in tool(CONFIGS, broker, "--describe", *entity).splitlines() if "root=" in line
+    )
+    level = before.partition("=")[2].split()[0]
+    tool(CONFIGS, broker, "--alter", *entity, "--add-config", "root=ERROR")
+    assert "root=ERROR" in tool(CONFIGS, broker, "--describe", *entity)
+    tool(CONFIGS, broker, "--alter", *entity, "--add-config", f"root={level}")
 
 
 def test_offsets_and_records_are_listed_and_deleted(broker: Target, tmp_path: Path) -> None:
