@@ -53,7 +53,8 @@ def ask(
 ) -> ListOffsetsPartitionResponse:
     partitions = SimpleNamespace(find=lambda topic, number: partition)
     validation = BatchValidation(BrokerConfig)
-    services = SimpleNamespace(partitions=partitions, batch_validation=validation)
+    env = SimpleNamespace(clock=SystemClock())
+    services = SimpleNamespace(partitions=partitions, batch_validation=validation, env=env)
     context: Any = SimpleNamespace(services=services, version=version)
     topic = ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
