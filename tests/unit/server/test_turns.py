@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from felice.config import BrokerConfig
+from felice.protocol.frames import encode_request
 from felice.protocol.messages.delete_records import (
+    DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from felice.server.context import RequestContext
 from felice.server.turns import PATIENCE_S, Turns
-from unit.server.test_session import Peer, echo, question
+from unit.server.test_session import KEY, VERSION, Peer, echo, question
 from waiting import let_run, until
 
 
@@ -320,3 +323,77 @@ def test_a_connection_that_waits_for_its_first_turn_reads_once_more_and_then_sto
         assert waiting.transport.reading
 
     run(scenario)
+
+
+def test_a_new_request_is_served_before_more_than_a_batch_of_older_ones() -> None:
+    async def scenario() -> None:
+        floor = Floor(202)
+        floor.cost_s = 0.006
+        for peer in floor.peers[:201]:
+            peer.feed(question(1))
+        await asyncio.sleep(0)  # a slice, in which nearly all of them wait in vain
+        begun = len(floor.handled)
+        floor.peers[201].feed(question(1))
+        while 201 not in floor.handled:
+            await asyncio.sleep(0)
+        assert len(floor.handled) - begun <= 4
+        async with asyncio.timeout(60):
+            while len(floor.handled) < 202:
+                await asyncio.sleep(0)
+        assert sorted(floor.handled) == list(range(202))
+
+    run(scenario)
+
+
+def test_connections_take_their_turns_together_step_by_step() -> None:
+    async def scenario() -> None:
+        floor = Floor(4)
+        steps: list[tuple[str, int]] = []
+        for number, peer in enumerate(floor.peers):
+            for step in ("read_request", "handle_request", "end_turn"):
+                note(peer.session, step, number, steps)
+        for peer in floor.peers:
+            peer.feed(question(1))
+        assert steps == [("read_request", 0), ("handle_request", 0), ("end_turn", 0)], "it was alone"
+        await asyncio.sleep(0)
+        assert steps[3:] == [
+            (step, number) for step in ("read_request", "handle_request", "end_turn") for number in (1, 2, 3)
+        ]
+        steps.clear()
+        floor.clock.now_s += 1
+        floor.peers[2].feed(question(2))
+        assert len(steps) == 3, "it was alone again"
+
+    run(scenario)
+
+
+def test_few_large_requests_are_decoded_at_a_time() -> None:
+    async def scenario() -> None:
+        floor = Floor(6)
+        steps: list[tuple[str, int]] = []
+        for number, peer in enumerate(floor.peers):
+            for step in ("read_request", "handle_request"):
+                note(peer.session, step, number, steps)
+        floor.peers[0].feed(question(1))
+        steps.clear()
+        for peer in floor.peers[1:]:
+            peer.feed(large_body(40_000))
+        await asyncio.sleep(0)
+        assert [step for step, _ in steps[:3]] == ["read_request", "read_request", "handle_request"]
+
+    run(scenario)
+
+
+def note(session: Any, step: str, number: int, steps: list[tuple[str, int]]) -> None:
+    call = getattr(session, step)
+
+    def noted(*args: float) -> Any:
+        steps.append((step, number))
+        return call(*args)
+
+    setattr(session, step, noted)
+
+
+def large_body(size_bytes: int) -> bytes:
+    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="x" * (size_bytes // 2))] * 2)
+    return encode_request(KEY, VERSION, 1, "test", asked)
