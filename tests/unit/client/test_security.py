@@ -16,8 +16,11 @@ from felice.cli.main import felice, run
 from felice.client import Consumer, KafkaError, KafkaException, Producer
 from felice.client.admin import AdminClient, NewTopic
 from felice.client.blocking import BlockingClient, BlockingConfig
+from felice.client.net.connection import Connection
 from felice.client.options import parse_settings
+from felice.client.security import Security
 from felice.protocol.messages.metadata import MetadataRequest
+from felice.security.sasl.plain import PlainClient
 from felice.server.embedded import EmbeddedBroker
 from peers.authority import Authority, common_name
 
@@ -321,3 +324,43 @@ def test_the_asyncio_client_logs_in(broker: EmbeddedBroker, directory: Path) -> 
     admin.create_topics([NewTopic("aio", 1, 1)])["aio"].result(20)
     admin.close()
     assert asyncio.run(produce()) == 0
+
+
+class Recorded(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+def test_requests_wait_in_their_order_while_the_connection_authenticates_again() -> None:
+    async def scenario() -> bytes:
+        connection = Connection("h:1", "c", security=Security(None, lambda: PlainClient("a", "b")))
+        transport = Recorded()
+        connection.connection_made(transport)
+        assert connection._gate is not None
+        async with connection._gate:
+            calls = [
+                asyncio.create_task(connection.call_version(MetadataRequest(topics=[]), version, 20))
+                for version in (4, 5)
+            ]
+            await asyncio.sleep(0.01)
+            assert transport.written == b""
+        await asyncio.sleep(0.01)
+        connection.close()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return transport.written
+
+    written = asyncio.run(scenario())
+    versions = [written[start + 7] for start in (0, 4 + int.from_bytes(written[:4], "big"))]
+    assert versions == [4, 5]
