@@ -23,6 +23,7 @@ BOUNDS = {
     "kafka-console-consumer": ["--timeout-ms", "200"],
     "felice perf produce": ["--num-records", "3", "--throughput", "-1"],
     "felice perf consume": ["--messages", "1", "--timeout", "200"],
+    "felice advise": ["--record-size", "1"],
     "felice perf latency": ["--num-records", "2"],
     "kafka-producer-perf-test": ["--num-records", "3", "--throughput", "-1"],
     "kafka-consumer-perf-test": ["--num-records", "1", "--timeout", "200"],

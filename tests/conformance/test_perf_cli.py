@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from felice.cli import main
+from felice.cli import advise, main
 from felice.cli.kafka_tools.perf import kafka_consumer_perf_test, kafka_e2e_latency, kafka_producer_perf_test
 from felice.client import Consumer, TopicPartition
 from felice.server.embedded import EmbeddedBroker
@@ -185,3 +186,17 @@ def test_the_latency_of_a_missing_topic_is_refused_at_once(run: Run) -> None:
     assert "does not know the topic" in said, said
     # Much less than the 60 s after which a record that was not read fails.
     assert time.monotonic() - began_s < 50
+
+
+def test_advice_measures_the_rates_that_are_not_given(
+    run: Run, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advise, "_MEASURED_RECORDS", 2000)
+    words = "advise -b BROKER --throughput 1GB/s --json --record-size 100"
+    found = json.loads(run(main.felice, words))
+    assert found["producer_rate_measured"] and found["consumer_rate_measured"]
+    assert found["partitions_for_producers"] == math.ceil(1e9 / found["producer_rate"])
+    assert found["partitions_for_consumers"] == math.ceil(1e9 / found["consumer_rate"])
+    given = json.loads(run(main.felice, words + " --consumer-rate 50MB/s"))
+    assert (given["consumer_rate"], given["partitions_for_consumers"]) == (50_000_000, 20)
+    assert "felice-advise-" not in run(main.felice, "topics list -b BROKER")

@@ -45,7 +45,6 @@ class ConsumedLoad(TypedDict):
     mib_per_second: float
     seconds_to_first_record: float
     records_per_second_after_first: float
-    mib_per_second_after_first: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +231,14 @@ def consume_load(
     config: Mapping[str, object], topic: str, *, records: int, timeout_s: float, quiet: bool
 ) -> ConsumedLoad:
     """Reads up to `records` records from the beginning. Ends when none came for `timeout_s`."""
-    count = size = first_size = 0
+    count = size = 0
     begun = last = first = time.perf_counter()
     settings = {"client.id": "perf-consumer", "group.id": f"perf-{time.time_ns()}", **config}
     with progress("consuming", records, quiet=quiet) as advance:
         for messages in consume_batches(settings, topic, Rebalances(), records=records, timeout_s=timeout_s):
             last = time.perf_counter()
-            size += (read := size_of(messages))
-            if count == 0:
-                first, first_size = last, read
+            size += size_of(messages)
+            first = last if count == 0 else first
             count += len(messages)
             advance(len(messages))
     elapsed_s = max(last - begun, 1e-9)
@@ -252,7 +250,6 @@ def consume_load(
         "mib_per_second": round(size / elapsed_s / MIB, 2),
         "seconds_to_first_record": round(first - begun, 3),
         "records_per_second_after_first": round(count / fetch_s, 1),
-        "mib_per_second_after_first": round((size - first_size) / fetch_s / MIB, 2),
     }
 
 

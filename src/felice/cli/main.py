@@ -70,6 +70,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Show and change the finalized feature levels of the cluster.",
     ),
     "perf": ("felice.cli.perf", "perf", "Measure the throughput and latency of writing and reading a topic."),
+    "advise": ("felice.cli.advise", "advise", "Say how many partitions a topic needs for a throughput."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
     "metadata": (
         "felice.cli.metadata",
