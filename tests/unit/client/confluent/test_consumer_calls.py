@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -385,3 +386,28 @@ def test_a_lost_connection_is_not_an_error_of_poll(
     one.assign([at(0)])
     messages = one.consume(3, 30)
     assert [message.error() for message in messages] == [None] * 3
+
+
+def test_a_refused_call_leaves_no_coroutine_behind(
+    broker: Committing, recwarn: pytest.WarningsRecorder
+) -> None:
+    one = Consumer(config(broker, {}))
+    one.close()
+    for call in (one.list_topics, one.unsubscribe):
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            call()
+    gc.collect()
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_positions_are_committed_by_time_only_if_that_is_asked_for(
+    consumer: Callable[..., Consumer], broker: Committing, automatic: bool
+) -> None:
+    one = consumer(enable_auto_commit=automatic, auto_commit_interval_ms=10)
+    one.assign([at(0)])
+    assert len(one.consume(3, 30)) == 3
+    deadline = time.monotonic() + (30 if automatic else 0.2)
+    while not broker.committed and time.monotonic() < deadline:
+        one.poll(0.01)
+    assert broker.committed == ({0: (3, "")} if automatic else {})
