@@ -348,3 +348,24 @@ def test_an_attempt_goes_to_the_registered_address_and_leaves_no_connection_if_i
     with FakeBroker() as broker:
         broker.script(ApiVersionsRequest, Hang)
         run(scenario)
+
+
+def test_a_reply_that_cannot_be_read_ends_the_connection_with_the_reason() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        await cluster.ask()
+        [lane] = cluster.peers._lanes.values()
+        assert lane.link is not None
+        broker.script(ListOffsetsRequest, Hang)
+        waiting = asyncio.ensure_future(cluster.ask())
+        await until(lambda: len(broker.asked(ListOffsetsRequest)) == 2)
+        lane.link.get_buffer(-1)[:4] = b"\xff\xff\xff\xff"
+        lane.link.buffer_updated(4)
+        with pytest.raises(PeerUnavailable) as ended:
+            await waiting
+        assert str(ended.value).startswith(f"127.0.0.1:{broker.port}: ")
+        assert not str(ended.value).endswith("None")
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        run(scenario)
