@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from chaos.cluster.faults import Pace, killed_broker, killed_zookeeper_leader, paused_broker
 from chaos.cluster.network import Loopback
 from chaos.cluster.run import put_under_load, require_zookeeper, running_cluster
@@ -16,7 +14,6 @@ from peers.cache import require
 FAULTS = [killed_broker, killed_zookeeper_leader, paused_broker]
 
 
-@pytest.mark.timeout(280)
 def test_kills_and_pauses_of_brokers_and_zookeepers_leave_no_anomaly(tmp_path: Path) -> None:
     require("Java and PySpark", require_zookeeper)
     with running_cluster(tmp_path, network=Loopback()) as targets:

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.load import Writer, read_all
@@ -76,7 +75,6 @@ def create_topic(bootstrap: str) -> str:
     return "promises"
 
 
-@pytest.mark.timeout(240)
 def wait_for_acknowledgements(writer: Writer, count: int, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while sum(offset is not None for offset in list(writer.offsets.values())) < count:

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from chaos.cluster.network import Loopback
 from chaos.cluster.processes import BrokerNode
 from chaos.cluster.run import (
@@ -68,7 +66,6 @@ def roll(bootstrap: str, brokers: list[BrokerNode], step: Callable[[BrokerNode],
     wait_until_whole(bootstrap)
 
 
-@pytest.mark.timeout(200)
 def test_no_request_fails_while_brokers_restart_one_by_one(tmp_path: Path) -> None:
     require("Java and PySpark", require_zookeeper)
     with running_cluster(tmp_path, zookeepers=1, network=Loopback()) as targets:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from peers.applications import application_command, require_applications
 
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 150.0
 LOG_OPTIONS = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 
 

@@ -11,8 +11,8 @@ from types import TracebackType
 
 from conformance.wire import Wire
 
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 100.0
+STOP_TIMEOUT_S = 100.0
 READY = "Felice is ready on PLAINTEXT://"
 
 

@@ -28,7 +28,7 @@ from peers.apache_kafka import free_port
 pytestmark = pytest.mark.felice_only
 
 PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 # What the page calls systemctl: starts the broker and waits until it serves, stops it and waits until it has ended.
 SYSTEMCTL = """#!/bin/bash
 set -eu

@@ -276,7 +276,6 @@ def test_a_plan_that_cannot_be_carried_out_changes_nothing(
     assert throttles(felice, "strict") == {}
 
 
-@pytest.mark.timeout(180)
 def test_kafka_reassign_partitions_prints_what_kafkas_own_prints(
     felice: Run, kafka: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -355,7 +354,6 @@ def test_an_impossible_election_is_a_one_line_error(felice: Run, kafka: Run, tmp
     assert said.count("\n") == 1
 
 
-@pytest.mark.timeout(120)
 def test_kafka_leader_election_prints_what_kafkas_own_prints(
     felice: Run, kafka: Run, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,7 +377,6 @@ def test_kafka_leader_election_prints_what_kafkas_own_prints(
 # Kafka's other names
 
 
-@pytest.mark.timeout(120)
 def test_kafka_cluster_prints_what_kafkas_own_prints(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

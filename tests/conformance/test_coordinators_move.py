@@ -230,7 +230,6 @@ class Undertaker:
             self._returning.pop().join()
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("client", ["confluent-kafka", "java", "aiokafka", "felice"])
 def test_copies_are_exact_while_brokers_die_at_random(cluster: Cluster, client: str) -> None:
     """librdkafka and aiokafka use transaction V1, Java V2; offsets are committed in the transactions."""

@@ -85,7 +85,6 @@ WORDS = [
 ]
 
 
-@pytest.mark.timeout(120)
 def test_kafka_features_prints_what_kafkas_own_prints(broker: EmbeddedBroker, kafka: Run) -> None:
     """A failure of the whole request goes to standard error, as a line of Felice."""
     require_java()

@@ -12,7 +12,7 @@ from felice.server.embedded import EmbeddedBroker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
-_TIMEOUT_S = 20
+_TIMEOUT_S = 100
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from peers.python_clients import CLIENTS
 from waiting import wait_until
 
 PARTITIONS = 6
-TIMEOUT_S = 30.0
+TIMEOUT_S = 150.0
 
 
 @pytest.fixture(scope="module")

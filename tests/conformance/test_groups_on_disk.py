@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from conformance.group_calls import commit, find_coordinator, stable_member
 from conformance.targets import Target
 from conformance.topics import create_topic
@@ -15,7 +13,6 @@ from peers.java import require_java, run_tool
 GROUP = "on-disk"
 
 
-@pytest.mark.timeout(180)
 def test_kafka_decodes_our_offsets_topic() -> None:
     require_java()
     with Target({"offsets.topic.num.partitions": "1"}) as own:

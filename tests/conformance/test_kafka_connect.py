@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
 from conformance.topics import create_topic
@@ -65,7 +63,6 @@ def wait_copied(path: Path, wanted: list[str], application: KafkaApplication) ->
     assert lines() == wanted
 
 
-@pytest.mark.timeout(180)
 def test_standalone_copies_a_file_through_a_topic_and_goes_on_after_a_restart(
     broker: Target, tmp_path: Path
 ) -> None:
@@ -138,7 +135,6 @@ class DistributedWorker:
         wait_until(is_taken, TIMEOUT_S)
 
 
-@pytest.mark.timeout(240)
 def test_distributed_keeps_connectors_and_offsets_in_the_broker_over_a_kill(
     broker: Target, tmp_path: Path
 ) -> None:

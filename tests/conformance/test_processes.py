@@ -133,7 +133,6 @@ def isr_sizes(group: Group, topic: str) -> list[int]:
     return [len(partition.isrs) for partition in found.partitions.values()]
 
 
-@pytest.mark.timeout(180)
 def test_a_broker_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
     with running(tmp_path / "data") as group:
         create(group, "t")
@@ -149,7 +148,6 @@ def test_a_broker_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: 
         assert not children_of(group.process.pid)
 
 
-@pytest.mark.timeout(180)
 def test_a_suspended_broker_loses_its_leaderships_and_rejoins(tmp_path: Path) -> None:
     with running(tmp_path / "data") as group:
         create(group, "t")

@@ -17,7 +17,7 @@ from felice.cli.metrics import dashboard_text
 from felice.server.embedded import EmbeddedBroker
 from peers.prometheus import require_prometheus
 
-pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(600)]
 
 DEADLINE_S = 200
 

@@ -29,7 +29,7 @@ pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'felic
 
 ROWS = 200
 START_S = 90
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(600)
 
 needs_connect = pytest.mark.skipif(
     importlib.util.find_spec("grpc") is None, reason="needs Spark Connect: pip install 'pyspark[connect]'"

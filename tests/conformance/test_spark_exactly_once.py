@@ -250,7 +250,6 @@ def test_a_batch_whose_transaction_has_ended_is_not_decided(query: Query) -> Non
     assert query.visible() == []
 
 
-@pytest.mark.timeout(400)
 def test_updates_of_an_aggregation_are_written_once(
     broker: Target, spark: Any, query: Query, tmp_path: Path
 ) -> None:

@@ -117,7 +117,6 @@ def read_pairs(bootstrap: str, topic: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.timeout(600)
 def test_changes_equal_those_of_the_test_driver_also_when_a_batch_runs_again(
     broker: Target, spark: Any, tmp_path: Path
 ) -> None:
@@ -158,7 +157,6 @@ words.group_by(lambda key, word: word[0]).count().to("{name}-counts")
 """
 
 
-@pytest.mark.timeout(600)
 def test_a_program_runs_to_the_end_of_its_topic_and_a_failure_is_told(broker: Target, tmp_path: Path) -> None:
     name = unique_name("program")
     for topic in ("lines", "counts"):

@@ -135,7 +135,6 @@ def test_an_offset_without_an_open_transaction_is_a_one_line_error(felice: Run, 
     assert f"no transaction that begins at offset 5 is open in {topic}-0" in error
 
 
-@pytest.mark.timeout(240)
 def test_kafka_transactions_prints_what_kafkas_own_prints(
     broker: Target, kafka: Run, wire: Wire, topic: str
 ) -> None:
@@ -240,7 +239,6 @@ def test_versions_are_shown_with_the_brokers_that_offer_them(felice: Run) -> Non
     assert misplaced == "error: options of api-versions go behind its name\n"
 
 
-@pytest.mark.timeout(60)
 def test_kafka_broker_api_versions_prints_what_kafkas_own_prints(
     broker: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:

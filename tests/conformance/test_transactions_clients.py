@@ -150,7 +150,6 @@ READERS = {
 }
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_read_committed_clients_see_exactly_the_committed_records(broker: Target, writer: str) -> None:
     topic = create_topic(broker, unique_name("t"), 2)
@@ -160,7 +159,6 @@ def test_read_committed_clients_see_exactly_the_committed_records(broker: Target
     assert confluent_reads(broker.bootstrap, topic, "read_uncommitted", len(EVERYTHING)) == EVERYTHING
 
 
-@pytest.mark.timeout(120)
 def test_offsets_are_committed_and_aborted_with_the_transaction(broker: Target) -> None:
     topic = create_topic(broker, unique_name("t"))
     group = unique_name("g")
@@ -180,7 +178,6 @@ def test_offsets_are_committed_and_aborted_with_the_transaction(broker: Target) 
     consumer.close()
 
 
-@pytest.mark.timeout(120)
 def test_the_second_producer_of_an_id_fences_the_first(broker: Target) -> None:
     topic = create_topic(broker, unique_name("t"), 2)
     options = {"bootstrap.servers": broker.bootstrap, "transactional.id": unique_name("tx")}

@@ -20,7 +20,6 @@ from conformance.copying import (
 from conformance.targets import IS_APACHE, Target
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_copiers_and_brokers_that_are_killed_leave_one_copy(
     client: str, tmp_path: Path, request: pytest.FixtureRequest

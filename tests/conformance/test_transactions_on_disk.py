@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from conformance.group_calls import find_coordinator
 from conformance.targets import Target
 from conformance.topics import create_topic
@@ -14,7 +12,6 @@ from peers.java import require_java, run_tool
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
-@pytest.mark.timeout(180)
 def test_kafka_decodes_our_transaction_topic_markers_and_index() -> None:
     require_java()
     with Target({"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}) as own:
@@ -56,7 +53,6 @@ def dump(target: Target, directory: str, *options: str, suffix: str = "log") -> 
     return run_tool(DUMP, *options, "--deep-iteration", "--files", str(path)).stdout
 
 
-@pytest.mark.timeout(180)
 def test_kafkas_tool_for_transactions(broker: Target) -> None:
     require_java()
     topic = create_topic(broker, unique_name("t"))

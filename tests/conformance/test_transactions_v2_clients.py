@@ -74,7 +74,6 @@ def copy(broker: EmbeddedBroker, kills: int) -> None:
     copy_exactly_once("java", broker.bootstrap, replace(QUICK, kills=kills), seed=30)
 
 
-@pytest.mark.timeout(300)
 def test_java_uses_transaction_v2_where_the_cluster_has_settled_on_it(
     broker: EmbeddedBroker, witness: Witness
 ) -> None:
@@ -85,7 +84,6 @@ def test_java_uses_transaction_v2_where_the_cluster_has_settled_on_it(
     assert witness.seen["EndTxn"] == witness.seen["TxnOffsetCommit"] == {5}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("level", [0, 1])
 def test_java_keeps_to_the_old_flow_after_a_downgrade(
     broker: EmbeddedBroker, witness: Witness, level: int

@@ -13,7 +13,7 @@ from typing import Any
 from felice.protocol.api import API, Api
 from felice.protocol.codec import decode, encode
 
-DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_TIMEOUT_S = 150.0
 CLIENT_ID = "wire"
 
 

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from peers.java import java_command, require_java
 
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
+START_TIMEOUT_S = 300
+STOP_TIMEOUT_S = 100
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 

@@ -19,7 +19,7 @@ from peers.pipe import PipePeer, record_from_json, record_to_json
 from peers.record import PeerRecord
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CONSUME_TIMEOUT_S = 20.0
+CONSUME_TIMEOUT_S = 100.0
 Assignment = set[tuple[str, int]]
 
 

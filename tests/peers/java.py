@@ -27,7 +27,7 @@ from peers.cache import (
 
 # Small and quick to start: these processes live for a second or serve a test, not a benchmark.
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-TOOL_TIMEOUT_S = 60
+TOOL_TIMEOUT_S = 300
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>

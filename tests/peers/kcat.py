@@ -6,7 +6,7 @@ import subprocess
 
 from peers.cache import PREPARE_HINT, PeerMissing, cache_dir, fetch, require
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def prepare() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from peers.record import PeerRecord
 
-ANSWER_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 300
 
 
 class PeerError(AssertionError):

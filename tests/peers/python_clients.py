@@ -15,7 +15,7 @@ from peers.clients import CONSUME_TIMEOUT_S, Assignment, GroupMember, PeerClient
 from peers.record import PeerRecord
 
 HEARTBEAT_MS = 300
-SEND_TIMEOUT_S = 20
+SEND_TIMEOUT_S = 100
 
 
 class Confluent:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT_S = 30
+TIMEOUT_S = 150
 GIVEN_UP = 3
 # When every broker is down librdkafka 2.16 begins again from the bootstrap servers, but keeps asking the broker handle
 # that it has thrown away for the group: send_offsets_to_transaction then times out for ever.
