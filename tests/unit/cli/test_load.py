@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from felice.cli import load
-from felice.cli.kafka_tools.perf import repeat_option
-from felice.cli.load import Deliveries, percentile
+from felice.cli.kafka_tools import perf
+from felice.cli.kafka_tools.perf import ConsumerReport, ProducerReport, repeat_option
+from felice.cli.load import MIB, Deliveries, Rebalances, percentile
 
 
 def test_average_and_maximum_include_every_latency(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +35,33 @@ def test_an_option_is_repeated_before_each_of_its_values() -> None:
     repeated = ["--topic", "t", "--many", "a=b", "--many", "c=d", "--records", "3", "--many", "e=f"]
     assert repeat_option(given, ["--many"]) == repeated
     assert repeat_option(["x", "--topic", "t", "u"], ["--many"]) == ["x", "--topic", "t", "u"]
+
+
+def test_each_line_of_progress_counts_its_own_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    report = ProducerReport(3, warmup=0, interval_s=0.0)
+    for _ in range(3):
+        report.on_delivered(1.0, 10)
+    report.end()
+    counts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert counts == ["1", "1", "1", "3"]
+
+
+def test_detailed_statistics_have_totals_and_the_rates_of_their_interval(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(perf, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    rebalances = Rebalances()
+    report = ConsumerReport(rebalances, interval_s=1.0)
+    now_s, rebalances.total_s = 2.0, 1.5
+    report.on_read(5, MIB)
+    now_s = 2.5
+    report.on_read(1, 0)
+    now_s = 3.0
+    report.on_read(1, MIB)
+    report.end()
+    lines = [line.split(", ", 2)[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "1.0000, 0.5000, 5, 2.5000, 1500, 500, 2.0000, 10.0000",
+        "2.0000, 1.0000, 7, 2.0000, 0, 1000, 1.0000, 2.0000",
+    ]
