@@ -82,7 +82,7 @@ def own_client(records: int, record_bytes: int) -> Callable[[System], Figures]:
         topic = create_topic(system.bootstrap)
         config = {"bootstrap.servers": system.bootstrap}
         deliveries = Deliveries(records)
-        produce_load(config, Load(topic, records, same_value(record_bytes)), deliveries.add, quiet=True)
+        produce_load(config, Load(topic, records, same_value(record_bytes)), deliveries, quiet=True)
         produced = deliveries.summary()
         consumed = consume_load(config, topic, records=records, timeout_s=20, quiet=True)
         assert consumed["records"] == records, consumed

@@ -144,9 +144,9 @@ def _source(rate: Rate) -> str:
 def measure_producer(config: Mapping[str, object], load: Load) -> Rate:
     """Writes a load and measures until the last acknowledgement."""
     deliveries = Deliveries(load.records)
-    produce_load(config, load, deliveries.add, quiet=False)
-    elapsed_s = max(time.perf_counter() - deliveries.begun, 1e-3)
-    return Rate(max(1, round(load.records * len(load.value(0)) / elapsed_s)), measured=True)
+    produce_load(config, load, deliveries, quiet=False)
+    seconds = max(deliveries.summary()["seconds"], 1e-3)
+    return Rate(max(1, round(load.records * len(load.value(0)) / seconds)), measured=True)
 
 
 def measure_consumer(config: Mapping[str, object], topic: str, records: int) -> Rate:

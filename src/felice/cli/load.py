@@ -7,7 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from felice.cli.faults import Fault
 from felice.cli.output import progress
@@ -64,14 +64,24 @@ def same_value(size_bytes: int) -> Callable[[int], bytes]:
     return lambda number: value
 
 
+class LoadObserver(Protocol):
+    """Follows a load that is produced."""
+
+    def begin(self) -> None:
+        """The producer is ready, and the first record comes."""
+
+    def add(self, latency_ms: float, size_bytes: int) -> None:
+        """A record was delivered."""
+
+
 class Deliveries:
-    """Counts delivered records since it was made, and their latencies.
+    """Counts delivered records and their latencies, from `begin` (or since it was made) to the last delivery.
 
     Count, average and maximum include every record. Percentiles come from at most 500,000 latencies.
     """
 
     def __init__(self, expected: int) -> None:
-        self.begun = time.perf_counter()
+        self.begun = self._last = time.perf_counter()
         self.count = 0
         self._size_bytes = 0
         self._total_ms = 0.0
@@ -79,8 +89,13 @@ class Deliveries:
         self._every = -(-expected // _MOST_LATENCIES)
         self._kept_ms = array("d")
 
+    def begin(self) -> None:
+        """Starts the clock again, so that the time to make the producer does not count."""
+        self.begun = self._last = time.perf_counter()
+
     def add(self, latency_ms: float, size_bytes: int) -> None:
         """Counts one record."""
+        self._last = time.perf_counter()
         if self.count % self._every == 0:
             self._kept_ms.append(latency_ms)
         self.count += 1
@@ -89,8 +104,8 @@ class Deliveries:
         self._max_ms = max(self._max_ms, latency_ms)
 
     def summary(self) -> ProducedLoad:
-        """The rates until now, and the latencies."""
-        elapsed_s = max(time.perf_counter() - self.begun, 1e-9)
+        """The rates until the last delivery, and the latencies."""
+        elapsed_s = max(self._last - self.begun, 1e-9)
         ordered = sorted(self._kept_ms)
         return {
             "records": self.count,
@@ -110,13 +125,11 @@ def percentile(ordered: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))] if ordered else 0.0
 
 
-def produce_load(
-    config: Mapping[str, object], load: Load, on_delivered: Callable[[float, int], None], *, quiet: bool
-) -> None:
-    """Sends all records; calls `on_delivered` with latency in ms and size. Raises the first failure at the end."""
+def produce_load(config: Mapping[str, object], load: Load, observer: LoadObserver, *, quiet: bool) -> None:
+    """Sends all records; the observer sees each delivery. Raises the first failure at the end."""
     from felice.client import KafkaException, Producer
 
-    failures = _Failures(on_delivered)
+    failures = _Failures(observer.add)
     sent = 0
     try:
         with (
@@ -125,6 +138,7 @@ def produce_load(
             progress("producing", load.records, quiet=quiet) as advance,
         ):
             transactions = _Transactions(producer, load.transaction_s)
+            observer.begin()
             begun = time.perf_counter()
             while sent < load.records:
                 transactions.before_record()

@@ -81,7 +81,7 @@ def perf_produce(
     config = {"client.id": "perf-producer", **client_config(bootstrap, command_config, extra)}
     deliveries = Deliveries(num_records)
     load = Load(topic, num_records, same_value(record_size), throughput)
-    produce_load(config, load, deliveries.add, quiet=as_json)
+    produce_load(config, load, deliveries, quiet=as_json)
     found = deliveries.summary()
     if as_json:
         show_json(found)

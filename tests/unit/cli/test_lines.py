@@ -143,7 +143,7 @@ def test_an_interrupted_measurement_reports_undelivered_records(
         nobody.bind(("127.0.0.1", 0))
         config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
         with pytest.raises(Fault, match=r"^asked to end: 100 of 100 records were not delivered$"):
-            load.produce_load(config, load.Load("t", 500, interrupt), lambda ms, size: None, quiet=True)
+            load.produce_load(config, load.Load("t", 500, interrupt), load.Deliveries(500), quiet=True)
 
 
 def test_an_interrupted_producer_without_undelivered_records_reports_nothing() -> None:

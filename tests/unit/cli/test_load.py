@@ -40,7 +40,7 @@ def test_an_option_is_repeated_before_each_of_its_values() -> None:
 def test_each_line_of_progress_counts_its_own_interval(capsys: pytest.CaptureFixture[str]) -> None:
     report = ProducerReport(3, warmup=0, interval_s=0.0)
     for _ in range(3):
-        report.on_delivered(1.0, 10)
+        report.add(1.0, 10)
     report.end()
     counts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert counts == ["1", "1", "1", "3"]
@@ -65,3 +65,15 @@ def test_detailed_statistics_have_totals_and_the_rates_of_their_interval(
         "1.0000, 0.5000, 5, 2.5000, 1500, 500, 2.0000, 10.0000",
         "2.0000, 1.0000, 7, 2.0000, 0, 1000, 1.0000, 2.0000",
     ]
+
+
+def test_neither_making_nor_closing_the_producer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(load, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    deliveries = Deliveries(1)
+    now_s = 5.0
+    deliveries.begin()
+    now_s = 7.0
+    deliveries.add(1.0, 10)
+    now_s = 20.0
+    assert deliveries.summary()["seconds"] == 2

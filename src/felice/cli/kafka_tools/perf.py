@@ -145,7 +145,7 @@ def kafka_producer_perf_test(
         transaction_s = (transaction_duration_ms or _DEFAULT_TRANSACTION_MS) / 1000
     report = ProducerReport(num_records, warmup_records, interval_ms / 1000)
     load = Load(topic, num_records, value, throughput, transaction_s)
-    produce_load(config, load, report.on_delivered, quiet=True)
+    produce_load(config, load, report, quiet=True)
     report.end()
 
 
@@ -198,7 +198,12 @@ class ProducerReport:
                 "Steady state results will print after the complete test summary."
             )
 
-    def on_delivered(self, latency_ms: float, size_bytes: int) -> None:
+    def begin(self) -> None:
+        """Starts the clocks."""
+        self._all.begin()
+        self._window.begin()
+
+    def add(self, latency_ms: float, size_bytes: int) -> None:
         """Counts one record."""
         self._all.add(latency_ms, size_bytes)
         self._window.add(latency_ms, size_bytes)
