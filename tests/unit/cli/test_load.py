@@ -77,3 +77,16 @@ def test_neither_making_nor_closing_the_producer_counts(monkeypatch: pytest.Monk
     deliveries.add(1.0, 10)
     now_s = 20.0
     assert deliveries.summary()["seconds"] == 2
+
+
+def test_closing_the_consumer_does_not_count(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(perf, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    report = ConsumerReport(Rebalances(), interval_s=None)
+    now_s = 2.0
+    report.on_read(5, MIB)
+    now_s = 9.0
+    report.end()
+    assert capsys.readouterr().out.endswith("1.0000, 0.5000, 5, 2.5000, 0, 2000, 0.5000, 2.5000\n")

@@ -345,15 +345,19 @@ _RATES = (
 
 
 class ConsumerReport:
-    """Prints Kafka's lines: one after each interval, or, if `interval_s` is None, one at the end."""
+    """Prints Kafka's lines: one after each interval, or, if `interval_s` is None, one at the end.
+
+    The clock stops at the last record, so that the time to close the consumer does not count.
+    """
 
     def __init__(self, rebalances: Rebalances, interval_s: float | None) -> None:
         self.rebalances = rebalances
         self.records = 0
         self._interval_s = interval_s
         self._size_bytes = 0
-        self._begun = datetime.now()
-        self._reported_at, self._reported_records, self._reported_bytes = time.perf_counter(), 0, 0
+        self._begun = self._ended = datetime.now()
+        self._reported_at = self._last = time.perf_counter()
+        self._reported_records = self._reported_bytes = 0
         self._reported_rebalance_s = 0.0
 
     def header(self) -> str:
@@ -364,20 +368,21 @@ class ConsumerReport:
         """Counts records, and prints a line if an interval has ended."""
         self.records += records
         self._size_bytes += size_bytes
-        if self._interval_s is None or time.perf_counter() - self._reported_at < self._interval_s:
+        self._ended, self._last = datetime.now(), time.perf_counter()
+        if self._interval_s is None or self._last - self._reported_at < self._interval_s:
             return
-        click.echo(f"{_as_date(datetime.now())}, 0, {self._rates()}")
-        self._reported_at = time.perf_counter()
+        click.echo(f"{_as_date(self._ended)}, 0, {self._rates()}")
+        self._reported_at = self._last
         self._reported_records, self._reported_bytes = self.records, self._size_bytes
         self._reported_rebalance_s = self.rebalances.total_s
 
     def end(self) -> None:
         """Prints the line for the whole run."""
         if self._interval_s is None:
-            click.echo(f"{_as_date(self._begun)}, {_as_date(datetime.now())}, {self._rates()}")
+            click.echo(f"{_as_date(self._begun)}, {_as_date(self._ended)}, {self._rates()}")
 
     def _rates(self) -> str:
-        elapsed_s = max(time.perf_counter() - self._reported_at, 1e-3)
+        elapsed_s = max(self._last - self._reported_at, 1e-3)
         rebalance_s = self.rebalances.total_s - self._reported_rebalance_s
         fetch_s = max(elapsed_s - rebalance_s, 1e-3)
         records = self.records - self._reported_records
