@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +171,16 @@ def test_a_replica_moves_under_writes_and_loses_nothing(roomy: Target) -> None:
                 producer.poll(0)
 
         send(20_000)
-        target, rounds = other_dir(wire, topic), 0
+        target = other_dir(wire, topic)
+
+        def is_at(path: str) -> bool:
+            send(500)
+            producer.flush(10)
+            return set(places(wire, topic)) == {(path, False)}
+
         for path in (target, first, target):
             assert move(wire, topic, path) == [0]
-            while set(places(wire, topic)) != {(path, False)}:
-                send(2_000)
-                producer.flush(10)
-                rounds += 1
-                assert rounds < 200
+            wait_until(partial(is_at, path), 300)
         assert producer.flush(30) == 0
         assert not failures
         assert values_of(roomy.bootstrap, topic, sent) == [b"%07d" % number for number in range(sent)]

@@ -78,6 +78,8 @@ def show_command(directory: Path, as_json: bool) -> None:
 def export_command(directory: Path) -> None:
     """Print the nodes that snapshot and journal hold, as one JSON object; damage ends them.
 
+    The output holds the SCRAM credentials and passwords of the cluster, as the directory does: keep it as safe.
+
     \b
     felice metadata journal export /var/lib/felice > nodes.json
     """

@@ -12,6 +12,7 @@ from felice.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from felice.server.access import refusals
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -28,7 +29,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     try:
         found = await context.services.leaderships.elect(wanted, is_unclean=is_unclean)
     except ApiError as error:
-        return ElectLeadersResponse(error_code=error.code)
+        return refusals.elect_leaders(request, error.code, context)
     results = {
         topic.topic: ReplicaElectionResult(topic=topic.topic) for topic in request.topic_partitions or ()
     }

@@ -1,0 +1,35 @@
+"""ElectLeaders when the whole request fails."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from felice.protocol.codec import decode, encode
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from felice.server.handlers import elect_leaders
+
+
+class NoController:
+    """A cluster without a controller."""
+
+    async def elect(self, wanted: Any, *, is_unclean: bool) -> Any:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_election_that_fails_is_answered_in_every_version(version: int) -> None:
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 4])])
+    context: Any = SimpleNamespace(services=SimpleNamespace(leaderships=NoController()), version=version)
+    response = asyncio.run(elect_leaders.handle(request, context))
+    read = decode(ElectLeadersResponse, encode(response, version), version)
+    (topic,) = read.replica_election_results
+    assert [(row.partition_id, row.error_code) for row in topic.partition_result] == [
+        (0, ErrorCode.NOT_CONTROLLER),
+        (4, ErrorCode.NOT_CONTROLLER),
+    ]
+    assert read.error_code == (ErrorCode.NOT_CONTROLLER if version else 0)
