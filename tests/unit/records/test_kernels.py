@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,12 @@ def test_compiled_kernels_are_preferred() -> None:
 
 def test_implementation_is_named() -> None:
     assert kernels.IMPLEMENTATION in ("compiled", "plain")
+
+
+def test_an_extension_of_another_version_causes_a_warning(tmp_path: Path) -> None:
+    old = "import sys, types; sys.modules['felice.records.kernels._kernels'] = types.ModuleType('_kernels')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{old}\n{SCRIPT}"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.strip() == "plain plain"
+    assert "RuntimeWarning: the compiled record kernels do not fit this version" in done.stderr

@@ -2,11 +2,12 @@
 
 Both implementations return the same results and errors (`grammar` has what they share; a property
 test compares them), so callers need not know which one runs. `IMPLEMENTATION` names it. The
-environment variable `FELICE_PURE=1` selects plain Python.
+environment variable `FELICE_PURE=1` selects plain Python. An extension that does not fit this version causes a warning.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from felice.env.variables import is_set
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 else:
     try:
         if is_set("FELICE_PURE"):
-            raise ImportError("FELICE_PURE asks for plain Python")
+            raise ModuleNotFoundError("FELICE_PURE asks for plain Python")
         from felice.records.kernels._kernels import (
             ArrowColumns,
             OffsetMap,
@@ -47,7 +48,14 @@ else:
         )
 
         IMPLEMENTATION = "compiled"
-    except ImportError:
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError):
+            warnings.warn(
+                f"the compiled record kernels do not fit this version, so slow plain Python runs instead ({error}); "
+                "build them again: pip install --force-reinstall --no-deps felice, or pip install -e . in a clone",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         from felice.records.kernels.plain import encode_record, iterate, scan
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
         from felice.records.kernels.plain_offset_map import OffsetMap
