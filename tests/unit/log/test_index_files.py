@@ -126,6 +126,17 @@ def test_timestamps_of_a_time_index_strictly_increase(tmp_path: Path) -> None:
     assert index.last_entry() == (6, 104)
 
 
+@pytest.mark.parametrize(("offset", "left"), [(101, 0), (102, 1), (104, 1), (105, 2)])
+def test_truncation_removes_time_index_entries_from_its_offset_on(
+    tmp_path: Path, offset: int, left: int
+) -> None:
+    index = time_index(tmp_path / "x.timeindex")
+    index.append_if_later(5, 101)
+    index.append_if_later(6, 104)
+    index.truncate(offset)
+    assert index.count == left
+
+
 def test_batches_without_timestamps_add_no_time_index_entry(tmp_path: Path) -> None:
     index = time_index(tmp_path / "x.timeindex")
     index.append_if_later(-1, 101)
