@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from felice.env.clock import SystemClock
 from felice.metadata import ClusterImage, Node, layout
 from felice.metadata.image import ImageBuilder
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
@@ -86,6 +87,7 @@ def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, liste
         topic_rows=rows,
         config=SimpleNamespace(max_request_partition_size_limit=2000, auto_create_topics_enable=False),
         access=SimpleNamespace(is_enabled=False),
+        env=SimpleNamespace(clock=SystemClock()),
     )
     context: Any = SimpleNamespace(
         services=services, version=version, listener_name=listener, access=EVERYTHING
