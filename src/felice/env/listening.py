@@ -168,7 +168,9 @@ class ListeningServer(asyncio.AbstractServer):
         await self._loop.create_future()
 
     async def wait_closed(self) -> None:
-        """Returns at once: only connections that were accepted outlive `close`."""
+        """Waits until the connections that were accepted last are set up. They outlive `close`."""
+        if self._connecting:
+            await asyncio.wait(list(self._connecting))
 
 
 async def bound_sockets(

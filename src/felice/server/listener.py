@@ -156,7 +156,8 @@ class Listener:
         if self._server is None:
             return
         self._server.close()
-        # A connection that was just accepted is made in the next turns, and refused then.
+        # A connection that was just accepted is set up first, and refused then: its end takes two more turns.
+        await self._server.wait_closed()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -494,3 +496,22 @@ def test_a_request_for_thousands_of_groups_is_answered_whole_and_in_order(wire: 
     assert [row.group_id for row in wire.ask(DescribeGroupsRequest(groups=names)).groups] == names
     asked = [offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
     assert [row.group_id for row in wire.ask(offset_fetch.OffsetFetchRequest(groups=asked)).groups] == names
+
+
+def test_connections_accepted_while_the_broker_stops_are_closed(tmp_path: Path) -> None:
+    for number in range(5):
+        broker = EmbeddedBroker(tmp_path / str(number))
+        host, _, port = broker.bootstrap.rpartition(":")
+        stopping = threading.Thread(target=broker.stop)
+        clients = []
+        stopping.start()
+        for _ in range(200):
+            client = socket.socket()
+            client.setblocking(False)
+            client.connect_ex((host, int(port)))
+            clients.append(client)
+        stopping.join()
+        for client in clients:
+            client.close()
+        # An accepted socket that nothing closed makes its collection a warning, and so an error.
+        gc.collect()
