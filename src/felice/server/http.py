@@ -61,8 +61,11 @@ class HttpServer:
         """Stops listening and cuts every connection."""
         if self._server is not None:
             self._server.close()
+            # A connection that was accepted just now is set up first, or nothing would ever close it.
+            await self._server.wait_closed()
         for connection in list(self.connections):
             connection.abort()
+        await asyncio.sleep(0)  # the connections end in the next turn
 
     async def answer(self, method: str, path: str) -> Answer:
         """The answer to a request."""

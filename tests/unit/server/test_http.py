@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import socket
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
@@ -148,3 +151,21 @@ def test_a_client_that_does_not_read_keeps_little_memory_and_ends(monkeypatch: p
 
     monkeypatch.setattr(server_module, "TIMEOUT_S", 1.0)
     run(scenario)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_is_accepted_when_the_server_stops_is_closed(turns: int) -> None:
+    async def stop_soon() -> socket.socket:
+        server = HttpServer({})
+        port = await server.start(SystemNetwork(), "127.0.0.1", 0)
+        client = socket.create_connection(("127.0.0.1", port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        return client
+
+    with asyncio.run(stop_soon()) as client:
+        client.settimeout(10)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+    gc.collect()  # an accepted socket that nothing closed makes its collection a warning, and so an error
