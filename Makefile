@@ -2,7 +2,7 @@
 #
 #   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
 #   make test    all tests; tests that need Maven, Go, npm or Debian's kcat are skipped without them
-#   make check   lint, types, unit and tidy tests: under a minute, for use while you work
+#   make check   lint, types, tidy and most unit tests: under a minute, for use while you work
 #   make mutate  reports one-line faults that no quick test detects: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
 #   make docs    generates pages from the code (docs/configuration.md)
@@ -56,14 +56,12 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Two halves run side by side. These tests mostly wait for sockets, processes and timers.
-CHECK_WAITING := tests/unit/client tests/unit/server tests/unit/testing
+# The unit tests of these packages mostly wait for sockets, processes and timers, which takes two minutes: run those that
+# concern a change by their folder.
+CHECK_WITHOUT := tests/unit/client tests/unit/server tests/unit/testing
 
 check: lint
-	@mkdir -p $(TEST_LOGS); $(PYTEST) -q $(CHECK_WAITING) > $(TEST_LOGS)/check.log 2>&1 & waiting=$$!; \
-	trap 'kill $$waiting' INT TERM; \
-	$(PYTEST) -q tests/unit tests/tidy $(addprefix --ignore=,$(CHECK_WAITING)); computed=$$?; \
-	wait $$waiting; waited=$$?; cat $(TEST_LOGS)/check.log; exit $$((waited | computed))
+	$(PYTEST) -q tests/unit tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check src tests bench setup.py
