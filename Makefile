@@ -2,6 +2,7 @@
 #
 #   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
 #   make test    all tests; tests that need Maven, Go, npm or Debian's kcat are skipped without them
+#   make retest  runs the few tests again that failed in the last `make test`
 #   make check   lint, types, tidy and most unit tests: under a minute, for use while you work
 #   make mutate  reports one-line faults that no quick test detects: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
@@ -31,7 +32,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -55,6 +56,17 @@ ifeq ($(strip $(ARGS)),)
 else
 	$(PYTEST) $(ARGS)
 endif
+
+# A few tests may fail only because the machine was busy. This runs the tests again that failed in the last `make test`, and
+# names those that pass now: repair them. It refuses if more than RETESTS failed, or if a run ended before its last test.
+RETESTS ?= 3
+
+retest: $(VENV)/.dev
+	@cd $(TEST_LOGS) && cat computing.failures waiting.failures > failures || exit 2; \
+	if [ ! -s failures ] || grep -qvE '^(FAILED|ERROR) ' failures || [ $$(wc -l < failures) -gt $(RETESTS) ]; then \
+		echo "make retest: expected 1 to $(RETESTS) failed tests in $(TEST_LOGS), found:" >&2; cat failures >&2; exit 2; fi
+	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)
+	@echo 'Failed first, passed alone:'; sed 's/^[A-Z]* /  /' $(TEST_LOGS)/failures
 
 # The unit tests of these packages mostly wait for sockets, processes and timers, which takes two minutes: run those that
 # concern a change by their folder.

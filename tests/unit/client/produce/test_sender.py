@@ -55,7 +55,9 @@ def answer(broker: FakeBroker, partition: int = 0, **fields: Any) -> ProduceResp
 
 def test_every_field_of_a_produce_request_and_of_its_report(broker: FakeBroker) -> None:
     broker.script(ProduceRequest, answer(broker, 2, base_offset=40, log_append_time_ms=1234))
-    with producer(broker, acks=1, enable_idempotence=False, request_timeout_ms=7000) as made:
+    with producer(
+        broker, acks=1, enable_idempotence=False, request_timeout_ms=7000, linger_ms=60_000
+    ) as made:
         reports = send(made, b"a", b"b", partition=2)
         made.flush()
     [request] = broker.asked(ProduceRequest)
