@@ -13,7 +13,7 @@ from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
 from peers.java import JVM_OPTIONS, class_path, compile_programs, java
 from peers.maven import lone_dependency
 
-# Kafka's own; whatever else they need came with its broker and tools.
+# Kafka's own; their other dependencies came with its broker and tools.
 ARTIFACTS = ("kafka-streams", "connect-file", "connect-mirror", "connect-mirror-client")
 
 

@@ -2,7 +2,7 @@
 
 Keeps true:  every partition of every subscribed topic is assigned to exactly one subscriber. (The cooperative assignor
              withholds a partition for one round if its previous owner has not given it up yet.)
-             The same members and topics give the same assignment, in whatever order they are passed.
+             The same members and topics give the same assignment in every order of arguments.
 Leaves:      the encoding of the consumer protocol, and when to rebalance.
 
 Every assignor is a pure function of the members' subscriptions and the topics' partition counts.

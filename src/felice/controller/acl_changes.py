@@ -1,4 +1,4 @@
-"""Changes of ACLs that clients ask for. Any broker carries them out, whichever a client asks.
+"""Changes of ACLs that clients ask for. The broker that receives the request carries them out.
 
 Keeps true: C1 the rules of a resource change by compare-and-set of their node; after a version conflict the change is
             made again on the newer rules. The node of a resource without rules is deleted.

@@ -1,7 +1,7 @@
 """Changes of the cluster that clients ask for: topics, partitions, configurations, feature levels.
 
 Keeps true: C1 every decision is one multi that also checks the controller epoch and the versions that it was based on.
-            Therefore any broker may decide, whichever a client asks; no request is forwarded.
+            Therefore the broker that receives a request decides; it forwards no request.
             A topic, its partitions' states and its configuration appear together and disappear together.
 How:        decisions read the current image, whose versions the writes check. After a version conflict the decision
             is made again on a newer image.

@@ -2,7 +2,8 @@
 
 Keeps true: C3 one controller in an epoch: `/controller` is created and `/controller_epoch` raised in one transaction,
             and every write of the duties checks that epoch.
-            Duties are derived from each new image, whichever broker made the change and whatever is half done.
+            Duties are derived from each new image, not from the change that led to it: any broker may have made
+            that change, and a duty may be half done.
 How:        a task waits for images. `duties` decides, `writing` writes; the result is the next image.
             The role ends with the broker's session.
 """

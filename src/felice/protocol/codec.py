@@ -2,7 +2,7 @@
 
 Keeps true:  decoding consumes exactly the bytes of one message, or raises `MalformedMessage` that names the
              message, the field and the position. Decoding what was encoded gives an equal message.
-             Nothing but `MalformedMessage` comes out of decoding, whatever the bytes are.
+             Nothing but `MalformedMessage` comes out of decoding any bytes.
 How:         the first use of a message in a version compiles its reader or writer (`decoder`, `encoder`); later
              uses find it in a table. Error texts are derived from the failing line only if an error occurs.
 Leaves:      sizes, correlation ids and headers to `frames`.

@@ -136,7 +136,7 @@ class Authorizer:
         return self._answer(principal, host, (operation, kind, name))
 
     def decide_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> Decision:
-        """Decides whether the operation is allowed on at least one resource of a type, whatever its name."""
+        """Decides whether the operation is allowed on at least one resource of a type, under any name."""
         return self._answer(principal, host, (operation, kind, None))
 
     def operations(self, principal: str, host: str, kind: ResourceType, name: str) -> int:

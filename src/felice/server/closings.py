@@ -1,7 +1,7 @@
 """Logs the connections that the broker closes or refuses, with client and reason, at a limited rate.
 
 Keeps true: at most one line per minute for each client software and kind of reason, and at most
-            `MAX_LINES_PER_MINUTE` in all, whatever names clients send.
+            `MAX_LINES_PER_MINUTE` in all, even if clients send many different names.
 """
 
 from __future__ import annotations

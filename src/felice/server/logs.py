@@ -63,7 +63,7 @@ class _Shortened(logging.Filter):
 
 
 class _Repeats(logging.Filter):
-    """Leaves out lines of one message that come too often, whatever their facts are."""
+    """Leaves out lines of one message that come too often; lines with other facts count as the same message."""
 
     def __init__(self) -> None:
         super().__init__()

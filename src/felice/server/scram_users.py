@@ -18,7 +18,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 def check(user: str, changes: Sequence[Change]) -> None:
-    """Raises `ApiError` unless all changes of one user are acceptable, whatever is stored."""
+    """Raises `ApiError` unless all changes of one user are acceptable, without looking at stored credentials."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     for change in changes:

@@ -72,7 +72,7 @@ class Outcome:
 def running_cluster(
     directory: Path, brokers: int = 3, zookeepers: int = 3, network: Network | None = None
 ) -> Iterator[Targets]:
-    """Start everything and wait until topics can be created; stop everything at the end, whatever happens."""
+    """Start everything and wait until topics can be created; stop everything at the end, also after an error."""
     with ExitStack() as stack:
         network = network or (Namespaces() if Namespaces.is_possible() else Loopback())
         stack.callback(network.close)
@@ -206,7 +206,7 @@ def _let_readers_finish(
 
 
 def _complaints(targets: Targets) -> list[str]:
-    """Tracebacks in the brokers' output: they are errors of the code, whatever the faults were."""
+    """Tracebacks in the brokers' output: injected faults do not excuse them, they are errors of the code."""
     return [
         f"{broker.name} has {count} tracebacks in {broker.log}"
         for broker in targets.brokers

@@ -1,4 +1,4 @@
-"""In whatever order metadata arrives, a known leader epoch never decreases while the topic exists."""
+"""Metadata may arrive in any order: a known leader epoch never decreases while the topic exists."""
 
 import uuid
 

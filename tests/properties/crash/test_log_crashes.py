@@ -1,4 +1,4 @@
-"""At whatever moment the power fails or the process dies, a log keeps what was guaranteed by then, and only that.
+"""The power fails or the process dies at any moment: the log keeps what was guaranteed by then, and only that.
 
 Every prefix of the disk's changes is tested, each with several choices of which unsynced changes survived.
 The code that opens a log after a crash opens it, and the result is compared with the history. `CRASH_PROOF_SEEDS`

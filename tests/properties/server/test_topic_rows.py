@@ -1,4 +1,4 @@
-"""Answers about metadata with rows that were kept equal those without, whatever changed in the image."""
+"""Answers about metadata with rows that were kept equal those without, after any change of the image."""
 
 from __future__ import annotations
 

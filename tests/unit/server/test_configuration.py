@@ -116,7 +116,7 @@ def test_only_values_set_for_all_brokers_are_described_for_the_empty_id() -> Non
 def test_dynamic_options_may_change_and_others_may_not() -> None:
     static = BrokerConfig()
     check_dynamic({}, {"max.connections": "5", "log.retention.ms": "5"}, static, for_all=True)
-    # What is there already may stay, whatever it is.
+    # A stored value stays, even if it would be refused now.
     check_dynamic({"num.partitions": "3"}, {"num.partitions": "3"}, static, for_all=False)
     for bad in ({"num.partitions": "3"}, {"ssl.client.auth": "none"}):
         with pytest.raises(ApiError) as error:

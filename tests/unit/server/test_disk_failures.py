@@ -114,7 +114,7 @@ def test_a_directory_that_fails_goes_offline_alone(operation: str) -> None:
         else:
             assert produce(wire, "a", failed, b"refused") == STORAGE_ERROR
         disk.heal(fault)
-        # The state is plain, and stays until a restart, whatever the disk does now.
+        # The state is plain, and stays until a restart, even if the disk works again.
         if operation != "write":
             assert list(offline(broker)) == [SECOND]
             assert log_dir_errors(wire) == {FIRST: 0, SECOND: STORAGE_ERROR}

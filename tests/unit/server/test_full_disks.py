@@ -128,7 +128,7 @@ def test_after_a_failed_sync_no_data_counts_as_durable_that_is_not_on_disk(
     assert (values[0], values[-1]) == (b"before", b"after")
     assert offline(broker) == {}
     for above in ("/", "/disks"):
-        disk.sync_dir(Path(above))  # whoever set this machine up has seen to that
+        disk.sync_dir(Path(above))  # the machine's owner created and synced the directory above
     for seed in range(5):
         without_power = disk.copy()
         without_power.crash(random.Random(seed))

@@ -96,7 +96,7 @@ def test_a_suspended_broker_detects_its_expired_session_before_it_answers(
         with Wire(f"127.0.0.1:{one.port()}") as wire:
             ask = functools.partial(asyncio.to_thread, wire.ask, request, PRODUCE_BY_NAME)
             assert _error_of(await ask()) == ErrorCode.NONE
-            # A store with a clock: whoever looks at the state sees that the session has ended.
+            # A store with a clock: every reader of the state sees that the session has ended.
             is_late = [True]
             state = MemoryStore.session_state.fget
 
@@ -303,7 +303,7 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
         other = World(tmp_path)
         with pytest.raises(StartupError, match=r"belongs to cluster .*, whose metadata is gone"):
             await other.start(1)
-        # Nothing was made there, and whoever is new may begin a cluster.
+        # Nothing was written there, so a new broker may begin a cluster.
         await other.start(2)
         with pytest.raises(StartupError, match=r"belongs to cluster .*, this broker to cluster .* chroot"):
             await other.start(1)

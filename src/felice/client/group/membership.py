@@ -369,7 +369,7 @@ class GroupMembership:
         self.member.forget()
 
     async def _send_leave(self, reason: str) -> None:
-        # KIP-345: a static member keeps its place until its session ends, whatever the reason for leaving.
+        # KIP-345: a static member keeps its place until its session ends, for every reason for leaving.
         if not self.member.member_id or self.member.settings.instance_id is not None:
             return
         with contextlib.suppress(KafkaException):

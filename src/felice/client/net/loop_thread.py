@@ -21,7 +21,7 @@ class LoopThread:
     """Starts its thread at once."""
 
     def __init__(self, name: str) -> None:
-        # Runs at the end of the thread, whatever ended it: closes connections.
+        # Runs at the end of the thread, also after an error: closes connections.
         self.at_end: Callable[[], Coroutine[object, Never, None]] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -157,7 +157,7 @@ class Sender:
         limit_s = self._settings["delivery.timeout.ms"] / 1000
         try:
             await self._cluster.ready_topic(topic, min(patience_s, limit_s) if limit_s else patience_s)
-        except Exception as error:  # whatever the error is, these records need a result
+        except Exception as error:  # after any error these records need a result
             reason = kafka_error(error)
             if reason.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = error_of(KafkaError._UNKNOWN_TOPIC, topic)
@@ -357,7 +357,7 @@ class Sender:
                 response = await connection.call(request, self._cluster.timeout_s)
                 rows = self._rows(response)
                 self._throttle(leader, response.throttle_time_ms)
-        except Exception as error:  # whatever the error is, these batches need a result
+        except Exception as error:  # after any error these batches need a result
             reason = kafka_error(error)
             self._cluster.refresh_soon()
             for queue, batch in batches:

@@ -176,7 +176,7 @@ class Transactor:
             )
             connection = await self._cluster.connection(node_id, _PURPOSE)
             answer = await connection.call(self._request(step), self._cluster.timeout_s)
-        except Exception as error:  # whatever the error is, the waiting callers need a result
+        except Exception as error:  # after any error the waiting callers need a result
             return self.transaction.on_failure(step, kafka_error(error))
         return self._on_answer(step, answer, connection)
 

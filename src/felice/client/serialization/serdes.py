@@ -1,7 +1,7 @@
 """The serializers or deserializers of one client: taken from its configuration, called, and closed.
 
-Keeps true:  A client closes every serializer that its builders created, whatever else fails. The application closes
-             those that it created itself.
+Keeps true:  A client closes every serializer that its builders created, even if closing another fails. The
+             application closes those that it created itself.
 """
 
 from __future__ import annotations

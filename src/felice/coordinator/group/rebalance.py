@@ -1,7 +1,7 @@
 """The rebalance: from the first JoinGroup to the last SyncGroup, with all its deadlines.
 
 Keeps true:  the generation grows by one each time the join phase ends, even without members.
-             A parked JoinGroup is answered exactly once, whatever happens to its member.
+             A parked JoinGroup is answered exactly once, even if its member is removed meanwhile.
              A group that waits always has a deadline at which it stops waiting.
 The join phase ends when every member has rejoined, or at the rebalance timeout without the members that have not
 (static members may stay). The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` instead,

@@ -95,8 +95,8 @@ class TransactionMetadata:
     def fenced(self, now_ms: int, level: int) -> TransactionMetadata:
         """The coordinator aborts the open transaction and fences its producer.
 
-        `level` is the finalized transaction.version, which decides the flow whatever the producer uses. In V2 the
-        producer may ask for the next epoch (InitProducerId), so its own is remembered; before V2 it may not.
+        `level` is the finalized transaction.version, which decides the flow, independent of the request's version.
+        In V2 the producer may ask for the next epoch (InitProducerId), so its own is remembered; before V2 it may not.
         """
         is_v2 = level >= V2
         return replace(

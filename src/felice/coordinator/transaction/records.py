@@ -3,7 +3,7 @@
 Keeps true:  Kafka and its tools can read every record written here, and the reverse.
 
 While the feature `transaction.version` is at level 0, values are written in version 0, for brokers that know no other;
-else in version 1, which adds the fields of transaction V2. Both are read, whatever the level.
+else in version 1, which adds the fields of transaction V2. Both versions are read at every level.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Keeps true: every offset of a batch is read by exactly one task. One task reads 
             the query asked for splitting. A limit on a batch is shared in proportion to what each partition has, as in
             Spark's own Kafka source, and every partition makes progress. Records that the log no longer holds are
             reported.
-How:        a task costs about 50 ms of Python start-up whatever it reads, so there are only as many tasks as the
+How:        a task costs about 50 ms of Python start-up, even for few records, so there are only as many tasks as the
             session has cores, each with many topic partitions.
 Pure.
 """

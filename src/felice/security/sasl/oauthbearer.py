@@ -55,7 +55,7 @@ class OAuthServer:
         self._refusal: str | None = None
 
     def respond(self, token: bytes, now_ms: int) -> Challenge | Success:
-        """Takes the token. A refusal is told as a challenge first, whatever the client answers."""
+        """Takes the token. A refusal is sent as a challenge first; the client's answer to it is ignored."""
         if self._refusal is not None:
             raise AuthenticationFailed(self._refusal)
         authorization, text = _parse_first(token)

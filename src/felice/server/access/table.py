@@ -1,6 +1,6 @@
 """What each API needs: the guard in front of its handler.
 
-Keeps true: an API without a row here is refused by a broker with an authorizer, whatever its handler would do.
+Keeps true: an API without a row here is refused by a broker with an authorizer, before its handler runs.
 """
 
 from __future__ import annotations

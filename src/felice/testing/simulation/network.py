@@ -209,7 +209,7 @@ class ProcessNetwork:
         backlog: int = 50,
         tls: ServerTls | None = None,
     ) -> asyncio.AbstractServer:
-        """Listens on this machine's name, whatever `host` is. The end of the process closes the server."""
+        """Listens on this machine's name and ignores `host`. The end of the process closes the server."""
         _refuse_tls(tls)
         server = SimServer(self._network, self._process, (self.host, port), protocol_factory)
         self._network.serve(server)

@@ -3,7 +3,7 @@
 Keeps true: a task takes the records of its topics in the order of Kafka Streams: of each topic partition by offset,
             among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
             with its rows in another order, gives the same results.
-            The task's state is that of the batch before, whatever this process has done meanwhile.
+            The task's state is that of the batch before, even if this process ran other tasks meanwhile.
 How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results.
             Each stage runs one sub-topology, and passes the rows of others on. `origin` and `seq` order the rows.
 """

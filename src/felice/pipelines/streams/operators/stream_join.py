@@ -17,7 +17,7 @@ SIDES = 2
 
 @dataclass(slots=True)
 class StreamStreamJoin:
-    """One side's part. `joiner` takes the left value first, whichever side this is.
+    """One side's part. `joiner` takes the left value first on both sides.
 
     A result has the later timestamp. In an outer join (`sends_alone`: of this side), a record without partner is sent
     with None once no partner can come any more: when stream time, of both sides, has passed its window and the grace
