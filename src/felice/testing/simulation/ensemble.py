@@ -1,8 +1,8 @@
 """A metadata store that simulated machines share, as brokers share a ZooKeeper ensemble.
 
 Keeps true: a session lives as long as the store hears of it within its timeout, even if its owner believes
-            otherwise; its ephemeral nodes end with it. The owner considers the session ended, by its own clock, no later than the
-            store may, unless the process was stopped (SIGSTOP).
+            otherwise; its ephemeral nodes end with it. The owner considers the session ended, by its own
+            clock, no later than the store may, unless the process was stopped (SIGSTOP).
             The requests of one connection, their responses and events arrive in order, each after a delay. A request
             on a connection that was lost may have been executed, until the next connection is made.
 How:        the store as a whole never fails. What fails is a link to it (`SimNetwork` between a machine and the
