@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
+from felice.pipelines.streams.operators.stateless import KeyValueFunction
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stream import Stream, Table, table_of
+from felice.pipelines.streams.stream import Stream, Table, by, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
     SKIP,
@@ -40,14 +41,19 @@ class App:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
+        ts: KeyValueFunction | str | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> Stream:
         """The records of a topic, each an event of its own.
 
+        `ts` is the field of the value, or a function of key and value, with the time of the event in milliseconds since
+        1970. Without it, the record's own timestamp is the time.
         `on_bad_record` is what happens to bytes that are not in the format: "fail" stops the application, "skip" drops
         the record, `DeadLetters(topic)` sends it there.
         """
         formats = self._formats(topic, key, value, on_bad_record)
+        if ts is not None:
+            formats = replace(formats, timestamp_of=by(ts))
         return Stream(self._scope, self.topology.source(formats), formats.key, formats.value)
 
     def table(

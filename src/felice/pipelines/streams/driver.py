@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.record import Headers, Record
-from felice.pipelines.streams.task import Task, TopicRecord
+from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import TopicFormats, TopologyError
 from felice.records.kernels import murmur2
 
@@ -43,12 +43,13 @@ class TestDriver:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
     ) -> None:
         """Write a record as it is, for instance one that is not in the topic's format."""
-        self._waiting[topic].append(TopicRecord(topic, key, value, timestamp, headers))
+        record = TopicRecord(topic, key, value, timestamp, headers)
+        self._waiting[topic].append(with_event_time(record, self._sources[topic]))
         self._run()
 
     def read(self, topic: str) -> list[Record]:
         """The records written to a topic since it was last read."""
-        formats = self._formats.get(topic)
+        formats = self._formats_of(topic)
         return [
             Record(*self._decoded(formats, record), record.timestamp, record.headers)
             for record in self._written.pop(topic, [])
@@ -63,6 +64,10 @@ class TestDriver:
             raise TopologyError(f"{self._app.name} has no store {name!r}")
         return {key: row.value for store in stores for key, row in store.items()}
 
+    def _formats_of(self, topic: str) -> TopicFormats | None:
+        chosen = [task.chosen_formats for tasks in self._tasks for task in tasks]
+        return ChainMap(self._formats, *chosen).get(topic)
+
     def _decoded(self, formats: TopicFormats | None, record: TopicRecord) -> tuple[Any, Any]:
         if formats is None:  # A topic of dead letters: as they came.
             return record.key, record.value
@@ -72,7 +77,7 @@ class TestDriver:
         for record in iter(self._next, None):
             for sent in self._process(record):
                 if sent.topic in self._waiting:
-                    self._waiting[sent.topic].append(sent)
+                    self._waiting[sent.topic].append(with_event_time(sent, self._sources[sent.topic]))
                 if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
                     self._written[sent.topic].append(sent)
 

@@ -14,6 +14,7 @@ from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
 from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
 from felice.pipelines.streams.operators.aggregate import RegroupTable
+from felice.pipelines.streams.operators.changes import Edges, OnlyChanges
 from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
 from felice.pipelines.streams.operators.stateless import (
     Branch,
@@ -34,7 +35,7 @@ from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
-from felice.pipelines.streams.topology import CLOCKS, Node, TopicFormats, TopologyError
+from felice.pipelines.streams.topology import CHOSEN_TOPIC, CLOCKS, Node, TopicFormats, TopologyError
 from felice.pipelines.streams.windows import JoinWindows
 
 
@@ -169,10 +170,37 @@ class Stream:
             node = self.scope.repartition(keyed, place, self.key_format, self.value_format)
         return table_of(self.scope, node, self.key_format, self.value_format, name)
 
-    def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
-        """Write the records to a topic, in the stream's formats unless others are given."""
+    def dedupe_changes(self, of: KeyValueFunction | str | None = None, *, name: str | None = None) -> Stream:
+        """Records whose value differs from the value of the last record of their key.
+
+        `of` is the field of the value, or a function of key and value, that is compared: the whole value, unless given.
+        Records without key are left out. `name` is the name of the store, which has the last value of each key.
+        """
+        compared = (lambda key, value: value) if of is None else by(of)
+        topology, store = self.scope.topology, name or self.scope.topology.next_name("dedupe-changes")
+        placed, key, value = self._placed(), self.key_format, format_of("json")
+        topology.store(store, lambda: KeyValueStore(store, key, value))
+        node = topology.operator(
+            "dedupe-changes", lambda stores: OnlyChanges(stores[store], compared), placed, stores=[store]
+        )
+        return Stream(self.scope, node, self.key_format, self.value_format)
+
+    def to(
+        self,
+        topic: str | Callable[[Any, Any], str],
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> None:
+        """Write the records to a topic, in the stream's formats unless others are given.
+
+        `topic` may be a function of key and value that returns the topic of each record.
+        """
         formats = TopicFormats(
-            topic, format_of(key or self.key_format), format_of(value or self.value_format)
+            CHOSEN_TOPIC if callable(topic) else topic,
+            format_of(key or self.key_format),
+            format_of(value or self.value_format),
+            topic_of=topic if callable(topic) else None,
         )
         self.scope.topology.sink(formats, self.node)
 
@@ -297,8 +325,20 @@ class Table:
         node = self.scope.topology.operator("to-stream", lambda stores: ToStream(), self.plan.node)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
-    def to(self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None) -> None:
-        """Write each change to a topic, null for a deletion."""
+    def edges(self, predicate: KeyValueFunction) -> Stream:
+        """A record for each change that makes the predicate true for a row: not again while it stays true."""
+        self.plan.send_old()
+        node = self.scope.topology.operator("edges", lambda stores: Edges(predicate), self.plan.node)
+        return Stream(self.scope, node, self.key_format, self.value_format)
+
+    def to(
+        self,
+        topic: str | Callable[[Any, Any], str],
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> None:
+        """Write each change to a topic, null for a deletion. `topic` may be a function of key and value."""
         self.to_stream().to(topic, key=key, value=value)
 
     def group_by(

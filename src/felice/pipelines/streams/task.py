@@ -7,7 +7,7 @@ Keeps true: a record goes through the graph depth first, as in Kafka Streams: al
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import FormatError
 from felice.pipelines.streams.record import Headers, Record
@@ -29,6 +29,32 @@ class StreamsError(Exception):
     """A record that an application cannot process; the text names the record and the step."""
 
 
+def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
+    """The record with the timestamp that its input chooses. Tasks choose among their inputs by timestamps, so a runner
+    calls this before it orders records. A record that cannot be read keeps its timestamp.
+    """
+    if formats.timestamp_of is None:
+        return record
+    try:
+        key, value = formats.key.decode(record.key), formats.value.decode(record.value)
+    except FormatError:
+        return record  # `process` answers it as `on_bad_record` says.
+    try:
+        timestamp = formats.timestamp_of(key, value)
+    except Exception as error:
+        raise _no_event_time(record.topic, key, value, f"{type(error).__name__}: {error}") from error
+    if type(timestamp) is not int or timestamp < 0:
+        found = f"found {timestamp!r}, expected milliseconds since 1970"
+        raise _no_event_time(record.topic, key, value, found)
+    return record._replace(timestamp=timestamp)
+
+
+def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
+    return StreamsError(
+        f"a record of topic {topic!r} with key {key!r} and value {value!r} has no event time: {why}"
+    )
+
+
 Push = Callable[[Record], None]
 
 
@@ -38,6 +64,8 @@ class Task:
     def __init__(self, topology: Topology, part: SubTopology) -> None:
         self.stores: dict[str, Store] = topology.made_stores(part)
         self.skipped = 0
+        self.chosen_formats: dict[str, TopicFormats] = {}
+        """The formats of the topics that functions chose so far."""
         self._sent: list[TopicRecord] = []
         self._sources: dict[str, tuple[TopicFormats, Push]] = {}
         pushes: dict[int, Push] = {}
@@ -106,7 +134,24 @@ class Task:
             key, value, timestamp, headers = record
             self._sent.append(TopicRecord(topic, encode_key(key), encode_value(value), timestamp, headers))
 
-        return send
+        if formats.topic_of is None:
+            return send
+        topic_of = formats.topic_of
+
+        def send_to_chosen(record: Record) -> None:
+            key, value, timestamp, headers = record
+            chosen = _chosen_topic(topic_of, key, value)
+            self.chosen_formats[chosen] = formats
+            self._sent.append(TopicRecord(chosen, encode_key(key), encode_value(value), timestamp, headers))
+
+        return send_to_chosen
+
+
+def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> str:
+    topic = topic_of(key, value)
+    if not isinstance(topic, str) or not topic:
+        raise ValueError(f"the topic of the record is {topic!r}; it must be the name of a topic")
+    return topic
 
 
 def _forwarder(children: list[Push]) -> Push:

@@ -16,6 +16,7 @@ from felice.pipelines.streams.stores import Clocks, Store
 
 CLOCKS = "clocks"
 FAIL, SKIP = "fail", "skip"
+CHOSEN_TOPIC = "chosen for each record"
 
 
 class TopologyError(ValueError):
@@ -42,6 +43,10 @@ class TopicFormats:
     on_bad_record: OnBadRecord = FAIL
     is_repartition: bool = False
     is_table: bool = False
+    timestamp_of: Callable[[Any, Any], int] | None = None
+    """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
+    topic_of: Callable[[Any, Any], str] | None = None
+    """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
 
 
 Stores = Mapping[str, Any]

@@ -25,7 +25,7 @@ from pyspark import TaskContext, cloudpickle
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Headers
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import Topology
 from felice.records.kernels import murmur2
 
@@ -76,7 +76,18 @@ class Application:
         sources = [(one, part.number) for part in self.parts for one in part.sources]
         self.reads = {one.topic: number for one, number in sources}
         """The part that reads a topic."""
+        self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
+
+    def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
+        """The record with the timestamp that its input chooses."""
+        formats = self._formats[record.topic]
+        if formats.timestamp_of is None:
+            return record
+        try:
+            return with_event_time(record, formats)
+        except StreamsError as error:
+            raise _placed(error, origin, offset) from error
 
     def reader_of(self, record: TopicRecord) -> int:
         """The part that a record goes to within the batch; OUT for a result."""
@@ -122,7 +133,8 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
     }
     for batch in batches:
         rows = Rows()
-        for record, origin, offset in _source_records(batch):
+        for given, origin, offset in _source_records(batch):
+            record = application.timed(given, origin, offset)
             part = application.reads[record.topic]
             if part not in stateless:
                 rows.add(part, _place(record.key, plan.places, offset), origin, offset, record)
@@ -182,7 +194,11 @@ def _processed(task: Task, record: TopicRecord, origin: str, seq: int) -> list[T
     try:
         return task.process(record)
     except StreamsError as error:
-        raise StreamsError(f"{error} (at {origin}, offset {seq})") from error
+        raise _placed(error, origin, seq) from error
+
+
+def _placed(error: StreamsError, origin: str, offset: int) -> StreamsError:
+    return StreamsError(f"{error} (at {origin}, offset {offset})")
 
 
 class HeldTask:

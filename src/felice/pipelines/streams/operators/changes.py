@@ -1,0 +1,48 @@
+"""Operators that let only changes pass: of a stream's value, and of a condition on a table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.pipelines.streams.operators.aggregate import value_of
+from felice.pipelines.streams.operators.stateless import KeyValueFunction
+from felice.pipelines.streams.record import Record
+from felice.pipelines.streams.stores import KeyValueStore
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyChanges:
+    """Drops a record whose compared value equals that of the last record of its key. Null is a value, too."""
+
+    store: KeyValueStore
+    compared: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself, or nothing."""
+        if record.key is None:
+            return ()
+        # In a list, because the store has no null values.
+        now = [self.compared(record.key, record.value)]
+        if value_of(self.store.get(record.key)) == now:
+            return ()
+        self.store.put(record.key, now, record.timestamp)
+        return (record,)
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Turns the changes after which the predicate is true, and before which it was not, into records."""
+
+    predicate: KeyValueFunction
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The new row, or nothing."""
+        key, change, timestamp, headers = record
+        if not self._holds(key, change.new) or self._holds(key, change.old):
+            return ()
+        return (Record(key, change.new, timestamp, headers),)
+
+    def _holds(self, key: Any, value: Any) -> bool:
+        return value is not None and bool(self.predicate(key, value))

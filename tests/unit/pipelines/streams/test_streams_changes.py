@@ -1,0 +1,120 @@
+"""Event times, topics chosen for each record, and the operators that let only changes pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from felice.pipelines.streams.on_spark.stage import Application
+from felice.pipelines.streams.task import TopicRecord
+from felice.streams import App, Record, StreamsError, TestDriver
+
+
+def values(records: list[Record]) -> list[tuple[Any, Any]]:
+    return [(record.key, record.value) for record in records]
+
+
+def test_the_time_of_an_event_is_that_of_its_field() -> None:
+    app = App("timed")
+    app.stream("clicks", ts="at").to("out")
+    driver = TestDriver(app)
+    driver.send("clicks", "k", {"at": 5_000}, timestamp=99)
+    assert [record.timestamp for record in driver.read("out")] == [5_000]
+
+
+def test_a_task_takes_records_in_the_order_of_their_event_times() -> None:
+    app = App("order")
+    timed = app.stream("in", ts=lambda key, value: value["at"])
+    formats = Application(app.topology)
+    timed.to("out")
+    record = TopicRecord("in", b"k", b'{"at":7}', 1)
+    assert Application(app.topology).timed(record, "in-0", 3).timestamp == 7
+    assert formats.timed(record._replace(value=b"no JSON"), "in-0", 3).timestamp == 1
+
+
+@pytest.mark.parametrize(
+    "value, reason",
+    [({}, "found None"), ({"at": -1}, "found -1"), ({"at": 1.5}, "found 1.5"), (3, "AttributeError")],
+)
+def test_a_record_without_an_event_time_is_named(value: Any, reason: str) -> None:
+    app = App("timed")
+    app.stream("clicks", ts="at").to("out")
+    with pytest.raises(
+        StreamsError, match=f"topic 'clicks' with key 'k' and value .* has no event time: {reason}"
+    ):
+        TestDriver(app).send("clicks", "k", value)
+
+
+def test_the_error_of_an_event_time_says_where_the_record_is() -> None:
+    app = App("timed")
+    app.stream("in", ts="at").to("out")
+    with pytest.raises(StreamsError, match=r"\(at in-0, offset 3\)$"):
+        Application(app.topology).timed(TopicRecord("in", b"k", b"{}", 1), "in-0", 3)
+
+
+def test_each_record_goes_to_the_topic_that_the_function_returns() -> None:
+    app = App("fan-out")
+    app.stream("events").to(lambda key, event: f"ev-{event['kind']}")
+    driver = TestDriver(app)
+    driver.send("events", "a", {"kind": "x"})
+    driver.send("events", "b", {"kind": "y"})
+    assert values(driver.read("ev-x")) == [("a", {"kind": "x"})]
+    assert values(driver.read("ev-y")) == [("b", {"kind": "y"})]
+
+
+def test_a_topic_that_is_no_name_is_an_error() -> None:
+    app = App("fan-out")
+    app.stream("events").to(lambda key, event: event.get("kind"))
+    with pytest.raises(StreamsError, match="the topic of the record is None"):
+        TestDriver(app).send("events", "a", {})
+
+
+def test_a_value_that_equals_the_last_of_its_key_is_dropped() -> None:
+    app = App("changes")
+    app.stream("in").dedupe_changes("pct", name="last").to("out")
+    driver = TestDriver(app)
+    for key, value in (
+        ("a", {"pct": 1, "n": 1}),
+        ("a", {"pct": 1, "n": 2}),
+        ("b", {"pct": 1}),
+        ("a", {"pct": 2}),
+    ):
+        driver.send("in", key, value)
+    driver.send("in", "a", {"pct": 1})
+    driver.send("in", None, {"pct": 9})
+    assert values(driver.read("out")) == [
+        ("a", {"pct": 1, "n": 1}),
+        ("b", {"pct": 1}),
+        ("a", {"pct": 2}),
+        ("a", {"pct": 1}),
+    ]
+
+
+def test_a_deletion_is_a_change_once() -> None:
+    app = App("changes")
+    app.stream("in").dedupe_changes().to("out")
+    driver = TestDriver(app)
+    for value in (None, None, 1, 1, None):
+        driver.send("in", "a", value)
+    assert values(driver.read("out")) == [("a", None), ("a", 1), ("a", None)]
+
+
+def test_values_are_compared_where_all_records_of_their_key_arrive() -> None:
+    app = App("changes")
+    app.stream("in").key_by("item").dedupe_changes("n").to("out")
+    driver = TestDriver(app, partitions=3)
+    for sender in "abcdef":
+        driver.send("in", sender, {"item": "pen", "n": 1})
+    assert len(driver.read("out")) == 1
+
+
+def test_an_edge_is_sent_when_a_row_begins_to_match() -> None:
+    app = App("edges")
+    app.table("stock").edges(lambda item, row: row["on_hand"] < 3).to("low")
+    driver = TestDriver(app)
+    for on_hand in (5, 2, 1, 4, 2):
+        driver.send("stock", "pen", {"on_hand": on_hand})
+    driver.send("stock", "pen", None)
+    driver.send("stock", "pen", {"on_hand": 0})
+    assert [record.value["on_hand"] for record in driver.read("low")] == [2, 2, 0]
