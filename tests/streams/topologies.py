@@ -7,14 +7,18 @@ from felice.streams import (
     GroupedTable,
     JoinWindows,
     SessionedStream,
+    SessionWindows,
+    SlidingWindows,
     Stream,
     Table,
+    TimeWindows,
     Windowed,
     WindowedStream,
     cogroup,
 )
 
 Build = Callable[[App], None]
+Merger = Callable[[str, str, str], str]
 
 
 def add(key: str, value: str | None, aggregate: str) -> str:
@@ -138,10 +142,18 @@ def join_stream_aggregate(app: App) -> None:
     stream.join(other.group_by_key().aggregate(empty, add, name="agg"), pair).to("out")
 
 
-def two_streams(app: App) -> None:
-    def add_other(key: str, value: str, aggregate: str) -> str:
-        return f"{aggregate}-{value}"
+def add_other(key: str, value: str | None, aggregate: str) -> str:
+    return f"{aggregate}-{_java(value)}"
 
+
+def two_grouped(
+    app: App, of: TimeWindows | SlidingWindows | SessionWindows, merger: Merger | None = None
+) -> Table:
+    grouped = [(app.stream("a").group_by_key(), add), (app.stream("b").group_by_key(), add_other)]
+    return cogroup(grouped, empty, windows=of, merger=merger, name="agg")
+
+
+def two_streams(app: App) -> None:
     other = app.stream("b").group_by(lambda key, value: value)
     cogroup([(app.stream("a").group_by_key(), add), (other, add_other)], empty, name="agg").to("out")
 
@@ -247,6 +259,10 @@ TOPOLOGIES: dict[str, Build] = {
         regrouped(app.stream("a").key_by(lambda key, value: group(value)).to_table()).count()
     ).to("out"),
     "cogroup": two_streams,
+    "cogroup_tumbling": lambda app: windows(two_grouped(app, TimeWindows(20, 20, 10))).to("out"),
+    "cogroup_hopping": lambda app: windows(two_grouped(app, TimeWindows(30, 10, 5))).to("out"),
+    "cogroup_sliding": lambda app: windows(two_grouped(app, SlidingWindows(10, 15))).to("out"),
+    "cogroup_session": lambda app: windows(two_grouped(app, SessionWindows(8, 12), merge)).to("out"),
     "suppress_windows": lambda app: windows(
         tumbling(app.stream("a")).aggregate(empty, add, name="w").suppress_until_closed()
     ).to("out"),

@@ -203,12 +203,14 @@ def change_of(value: Format) -> Format:
     return _Change(value)
 
 
+BYTES: Format = _Bytes()
+JSON: Format = _Json()
 FORMATS: dict[str, Format] = {
     one.name: one
     for one in (
-        _Bytes(),
+        BYTES,
         _String(),
-        _Json(),
+        JSON,
         _Number("int", _INT),
         _Number("long", _LONG),
         _Number("double", _DOUBLE),

@@ -117,6 +117,11 @@ public class StreamsOracle {
         return one + "+" + other;
     }
 
+    static CogroupedKStream<String, String> cogrouped(StreamsBuilder b) {
+        return stream(b, "a").groupByKey().<String>cogroup(StreamsOracle::add)
+                .cogroup(stream(b, "b").groupByKey(), (key, value, agg) -> agg + "-" + value);
+    }
+
     static {
         TOPOLOGIES.put("stateless", b -> stream(b, "a")
                 .filter((key, value) -> value == null || !value.equals("3"))
@@ -234,6 +239,16 @@ public class StreamsOracle {
         TOPOLOGIES.put("cogroup", b -> stream(b, "a").groupByKey().cogroup(StreamsOracle::add)
                 .cogroup(stream(b, "b").groupBy((key, value) -> value), (key, value, agg) -> agg + "-" + value)
                 .aggregate(() -> "", store("agg")).toStream().to("out"));
+        TOPOLOGIES.put("cogroup_tumbling", b -> cogrouped(b).windowedBy(tumbling()).aggregate(() -> "", windowStore("agg"))
+                .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("cogroup_hopping", b -> cogrouped(b).windowedBy(hopping()).aggregate(() -> "", windowStore("agg"))
+                .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("cogroup_sliding", b -> cogrouped(b)
+                .windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)))
+                .aggregate(() -> "", windowStore("agg")).toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("cogroup_session", b -> cogrouped(b).windowedBy(session())
+                .aggregate(() -> "", StreamsOracle::merge, sessionStore("agg"))
+                .toStream((key, value) -> windowed(key)).to("out"));
         TOPOLOGIES.put("suppress_windows", b -> stream(b, "a").groupByKey().windowedBy(tumbling())
                 .aggregate(() -> "", StreamsOracle::add, windowStore("w"))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))

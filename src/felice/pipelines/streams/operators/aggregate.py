@@ -50,28 +50,6 @@ class StreamAggregate:
 
 
 @dataclass(slots=True)
-class StreamReduce:
-    """As `StreamAggregate`; the first value of a key is its first aggregate."""
-
-    store: KeyValueStore
-    reducer: Reducer
-    sends_old: bool
-
-    def process(self, record: Record) -> Iterable[Record]:
-        """The change of the key's aggregate."""
-        key, value, timestamp, headers = record
-        if key is None or value is None:
-            return ()
-        row = self.store.get(key)
-        old = value_of(self.store.get(key)) if self.sends_old else None
-        new, time = value, timestamp
-        if row is not None:
-            new, time = self.reducer(row.value, value), max(timestamp, row.timestamp)
-        self.store.put(key, new, time)
-        return (Record(key, Change(new, old), time, headers),)
-
-
-@dataclass(slots=True)
 class TableAggregate:
     """An aggregate of a table's rows: the old row is subtracted, then the new one is added."""
 
@@ -94,32 +72,6 @@ class TableAggregate:
         if change.new is not None:
             new = self.adder(key, change.new, self.initializer() if new is None else new)
             time = max(time, row.timestamp) if row is not None else time
-        self.store.put(key, new, time)
-        return (Record(key, Change(new, old), time, headers),)
-
-
-@dataclass(slots=True)
-class TableReduce:
-    """As `TableAggregate`; the first row of a group is its first aggregate."""
-
-    store: KeyValueStore
-    adder: Reducer
-    subtractor: Reducer
-    sends_old: bool
-
-    def process(self, record: Record) -> Iterable[Record]:
-        """The change of the group's aggregate."""
-        key, change, timestamp, headers = record
-        row = self.store.get(key)
-        old = value_of(self.store.get(key)) if self.sends_old else None
-        new = value_of(row)
-        time = timestamp
-        if change.old is not None and new is not None:
-            new = self.subtractor(new, change.old)
-            time = max(time, row.timestamp)  # type: ignore[union-attr]
-        if change.new is not None:
-            time = max(time, row.timestamp) if row is not None and new is not None else time
-            new = change.new if new is None else self.adder(new, change.new)
         self.store.put(key, new, time)
         return (Record(key, Change(new, old), time, headers),)
 

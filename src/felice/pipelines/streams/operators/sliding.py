@@ -46,7 +46,7 @@ class SlidingAggregate:
             if change is not None:
                 yield change
         # As Kafka's store, which measures its retention from the newest window's start.
-        self.store.expire(self.clocks.get(f"{self.name} newest"))
+        self.store.expire(self.clocks.get(f"{self.store.name} newest"))
 
     def _usual(
         self, record: Record, found: list[tuple[int, Timestamped]], closed_until: int
@@ -128,7 +128,7 @@ class SlidingAggregate:
         return self._change(record, start, new, kept.value if kept is not None else None, time)
 
     def _keep(self, key: Any, start: int, value: Any, time: int) -> None:
-        self.clocks.advance(f"{self.name} newest", start)
+        self.clocks.advance(f"{self.store.name} newest", start)
         self.store.put(key, start, value, time)
 
     def _change(self, record: Record, start: int, new: Any, old: Any, time: int) -> Record:

@@ -47,7 +47,8 @@ class WindowAggregate:
                     yield change
         if self.on_close:
             yield from self._close(closed_until)
-        self.store.expire(time)
+        # As Kafka's store, which measures its retention from the newest window's start.
+        self.store.expire(self.clocks.get(f"{self.store.name} newest"))
 
     def _update(self, record: Record, window: Window) -> Record:
         key, value, timestamp, headers = record
@@ -59,6 +60,7 @@ class WindowAggregate:
             (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
         )
         new = self.aggregator(key, value, start)
+        self.clocks.advance(f"{self.store.name} newest", window.start)
         self.store.put(key, window.start, new, time)
         return Record(Windowed(key, window), Change(new, old), time, headers)
 
@@ -98,7 +100,8 @@ class SessionAggregate:
             return
         time = self.clocks.advance(self.name, timestamp)
         closed_until = time - self.windows.grace_ms - self.windows.gap_ms
-        found = self.store.find(key, timestamp - self.windows.gap_ms, timestamp + self.windows.gap_ms, time)
+        gap_ms, newest = self.windows.gap_ms, self.clocks.get(self._newest)
+        found = self.store.find(key, timestamp - gap_ms, timestamp + gap_ms, newest)
         bounds = [window for (_, window), _ in found]
         merged = Window(
             min([timestamp, *(one.start for one in bounds)]), max([timestamp, *(one.end for one in bounds)])
@@ -109,7 +112,12 @@ class SessionAggregate:
                 yield from changes
         if self.on_close:
             yield from self._close(closed_until)
-        self.store.expire(time)
+        self.store.expire(self.clocks.get(self._newest))
+
+    @property
+    def _newest(self) -> str:
+        """The clock of the store's newest end: as Kafka's store, which measures its retention from it."""
+        return f"{self.store.name} newest"
 
     def _merge(self, record: Record, merged: Window, found: list[tuple[Windowed, Any]]) -> list[Record]:
         key, value, timestamp, headers = record
@@ -125,6 +133,7 @@ class SessionAggregate:
                 changes.append(Record(session, Change(None, before), session.window.end, headers))
         aggregate = self.aggregator(key, value, aggregate)
         session = Windowed(key, merged)
+        self.clocks.advance(self._newest, merged.end)
         self.store.put(session, aggregate)
         changes.append(Record(session, Change(aggregate, None), merged.end, headers))
         return changes

@@ -1,0 +1,195 @@
+"""The kinds of aggregation of a stream: of all its records, or by windows of time.
+
+Each kind knows the store that it needs, the keys of its results, and the operator that aggregates one input. Several
+inputs may share one store (`cogroup`); each input has a stream time of its own, as in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
+from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, StreamAggregate
+from felice.pipelines.streams.operators.sliding import SlidingAggregate
+from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
+from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.stores import KeyValueStore, SessionStore, SlidingStore, Store, WindowStore
+from felice.pipelines.streams.topology import CLOCKS, Stores
+from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
+
+Merger = Callable[[Any, Any, Any], Any]
+"""(key, aggregate, other aggregate) -> aggregate of two sessions that became one"""
+
+
+class Functions(NamedTuple):
+    """What an aggregation computes. Only sessions need a merger."""
+
+    initializer: Initializer
+    aggregator: Aggregator
+    merger: Merger | None = None
+
+
+class Input(NamedTuple):
+    """One input of an aggregation in a task."""
+
+    clock: str
+    store: str
+    stores: Stores
+    sends_old: bool
+
+
+def counted(key: Any, value: Any, count: int) -> int:
+    """Adds one."""
+    return count + 1
+
+
+def uncounted(key: Any, value: Any, count: int) -> int:
+    """Subtracts one."""
+    return count - 1
+
+
+COUNT = Functions(lambda: 0, counted, lambda key, one, other: one + other)
+
+
+def reducing(reducer: Reducer) -> Functions:
+    """The values combined two by two; the first value is the first aggregate."""
+
+    def merge(key: Any, one: Any, other: Any) -> Any:
+        return other if one is None else reducer(one, other)
+
+    return Functions(lambda: None, first_or(reducer), merge)
+
+
+def first_or(reducer: Reducer) -> Aggregator:
+    """An aggregator that begins with the first value."""
+
+    def aggregate(key: Any, value: Any, so_far: Any) -> Any:
+        return value if so_far is None else reducer(so_far, value)
+
+    return aggregate
+
+
+class Kind:
+    """One kind of aggregation."""
+
+    label: ClassVar[str]
+
+    @property
+    def closes_after_ms(self) -> int | None:
+        """How long after a window's end its last change may come; None without windows."""
+        return None
+
+    def keys(self, key: Format) -> Format:
+        """The format of the result's keys."""
+        return key
+
+    def store(self, name: str, key: Format, value: Format) -> Store:
+        """A new store for the aggregates."""
+        raise NotImplementedError
+
+    def operator(self, of: Input, functions: Functions) -> Operator:
+        """The operator of one input."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class OfAll(Kind):
+    """One aggregate for each key."""
+
+    label: ClassVar[str] = "aggregate"
+
+    def store(self, name: str, key: Format, value: Format) -> Store:
+        """A table."""
+        return KeyValueStore(name, key, value)
+
+    def operator(self, of: Input, functions: Functions) -> Operator:
+        """Without stream time."""
+        store = of.stores[of.store]
+        return StreamAggregate(store, functions.initializer, functions.aggregator, of.sends_old)
+
+
+@dataclass(frozen=True, slots=True)
+class InTimeWindows(Kind):
+    """One aggregate for each key and tumbling or hopping window."""
+
+    label: ClassVar[str] = "window"
+    windows: TimeWindows
+    on_close: bool = False
+
+    @property
+    def closes_after_ms(self) -> int:
+        """The grace period."""
+        return self.windows.grace_ms
+
+    def keys(self, key: Format) -> Format:
+        """Keys with the start of the window."""
+        return time_windowed(key, self.windows.size_ms)
+
+    def store(self, name: str, key: Format, value: Format) -> Store:
+        """Keeps windows until they are closed."""
+        size_ms = self.windows.size_ms
+        return WindowStore(name, key, value, size_ms, size_ms + self.windows.grace_ms)
+
+    def operator(self, of: Input, functions: Functions) -> Operator:
+        """Tumbling or hopping."""
+        kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
+        initializer, aggregator, _ = functions
+        return WindowAggregate(*kept, initializer, aggregator, of.sends_old, self.on_close)
+
+
+@dataclass(frozen=True, slots=True)
+class InSlidingWindows(Kind):
+    """One aggregate for each key and sliding window."""
+
+    label: ClassVar[str] = "sliding"
+    windows: SlidingWindows
+
+    @property
+    def closes_after_ms(self) -> int:
+        """The grace period."""
+        return self.windows.grace_ms
+
+    def keys(self, key: Format) -> Format:
+        """Keys with the start of the window."""
+        return time_windowed(key, self.windows.difference_ms)
+
+    def store(self, name: str, key: Format, value: Format) -> Store:
+        """Keeps windows as long as a record may look them up."""
+        difference_ms = self.windows.difference_ms
+        return SlidingStore(name, key, value, difference_ms, 2 * difference_ms + self.windows.grace_ms)
+
+    def operator(self, of: Input, functions: Functions) -> Operator:
+        """Sliding."""
+        kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
+        return SlidingAggregate(*kept, functions.initializer, functions.aggregator, of.sends_old)
+
+
+@dataclass(frozen=True, slots=True)
+class InSessions(Kind):
+    """One aggregate for each key and session."""
+
+    label: ClassVar[str] = "session"
+    windows: SessionWindows
+    on_close: bool = False
+
+    @property
+    def closes_after_ms(self) -> int:
+        """A record within the gap of a session's end may still make it longer."""
+        return self.windows.gap_ms + self.windows.grace_ms
+
+    def keys(self, key: Format) -> Format:
+        """Keys with the end and the start of the session."""
+        return session_windowed(key)
+
+    def store(self, name: str, key: Format, value: Format) -> Store:
+        """Keeps sessions until they are closed."""
+        return SessionStore(name, key, value, self.closes_after_ms)
+
+    def operator(self, of: Input, functions: Functions) -> Operator:
+        """Sessions."""
+        initializer, aggregator, merger = functions
+        assert merger is not None, "sessions are merged"
+        kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
+        return SessionAggregate(*kept, initializer, aggregator, merger, of.sends_old, self.on_close)
