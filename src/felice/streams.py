@@ -18,7 +18,15 @@ from felice.pipelines.streams.record import Record, Window, Windowed
 from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
-from felice.pipelines.streams.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, hours, mins, secs
+from felice.pipelines.streams.windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    hours,
+    mins,
+    secs,
+)
 
 __all__ = [
     "App",

@@ -12,10 +12,10 @@ from typing import Generic, TypeVar
 from felice.pipelines.streams.aggregations import (
     COUNT,
     Functions,
+    Input,
     InSessions,
     InSlidingWindows,
     InTimeWindows,
-    Input,
     Kind,
     Merger,
     OfAll,
