@@ -1,9 +1,16 @@
-"""JAAS configurations as text: the values of `sasl.jaas.config`.
+"""JAAS configurations as text: the values of `sasl.jaas.config`, and JAAS files.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret";
 
-Exactly one login module, with its options. Values may be quoted; a backslash in quotes escapes the next character.
-Errors never repeat a value, because values are passwords.
+A value of `sasl.jaas.config` is exactly one login module, with its options. A JAAS file has named sections of login
+modules, and may have comments as in Java:
+
+    Client {
+        org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="secret";
+    };
+
+Values may be quoted; a backslash in quotes escapes the next character. Errors never repeat a value, because values are
+passwords.
 """
 
 from __future__ import annotations
@@ -17,7 +24,15 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>[^\s"'=;]+)|(?P<sign>[=;]))""",
     re.DOTALL,
 )
+_FILE_TOKEN = re.compile(
+    r"""(?:\s|//[^\n]*|/\*.*?\*/)*"""
+    r"""(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>(?:(?!//|/\*)[^\s"'=;{}])+)|(?P<sign>[=;{}])|\Z)""",
+    re.DOTALL,
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_Token = tuple[str, bool]
+"""The text of a token, and whether it is a sign."""
+_END = (";", True)
 
 
 class BadJaas(ValueError):
@@ -39,17 +54,50 @@ class JaasModule:
 
 def parse_jaas(text: str) -> JaasModule:
     """Parses a text with one login module. Raises `BadJaas`."""
-    tokens = list(_tokens(text))
-    if not tokens or tokens[-1] != (";", True):
+    tokens = list(_tokens(text, _TOKEN))
+    if not tokens or tokens[-1] != _END:
         raise BadJaas("expected one login module with its options, ended by a semicolon")
-    if (";", True) in tokens[:-1]:
+    if _END in tokens[:-1]:
         raise BadJaas("expected one login module, found several")
-    if len(tokens) < 3 or tokens[1][0].lower() not in _FLAGS:
+    return _module(tokens[:-1])
+
+
+def parse_jaas_file(text: str) -> dict[str, tuple[JaasModule, ...]]:
+    """Parses the text of a JAAS file: the login modules of each section. Raises `BadJaas`."""
+    tokens = list(_tokens(text, _FILE_TOKEN))
+    sections: dict[str, tuple[JaasModule, ...]] = {}
+    while tokens:
+        name, is_sign = tokens[0]
+        if is_sign or tokens[1:2] != [("{", True)] or ("}", True) not in tokens:
+            raise BadJaas(f"expected NAME {{ login modules }}; as section {len(sections) + 1}")
+        end = tokens.index(("}", True))
+        if tokens[end + 1 : end + 2] != [_END]:
+            raise BadJaas(f"section {name} is not ended by a semicolon")
+        if name in sections:
+            raise BadJaas(f"there are several sections {name}")
+        sections[name] = _modules(tokens[2:end])
+        tokens = tokens[end + 2 :]
+    return sections
+
+
+def _modules(tokens: list[_Token]) -> tuple[JaasModule, ...]:
+    modules = []
+    while tokens:
+        if _END not in tokens:
+            raise BadJaas("a login module is not ended by a semicolon")
+        end = tokens.index(_END)
+        modules.append(_module(tokens[:end]))
+        tokens = tokens[end + 1 :]
+    return tuple(modules)
+
+
+def _module(tokens: list[_Token]) -> JaasModule:
+    if len(tokens) < 2 or tokens[1][0].lower() not in _FLAGS:
         raise BadJaas("expected the class of a login module and the word required")
-    return JaasModule(tokens[0][0], _options(tokens[2:-1]))
+    return JaasModule(tokens[0][0], _options(tokens[2:]))
 
 
-def _options(tokens: list[tuple[str, bool]]) -> dict[str, str]:
+def _options(tokens: list[_Token]) -> dict[str, str]:
     options = {}
     for index in range(0, len(tokens), 3):
         group = tokens[index : index + 3]
@@ -59,19 +107,18 @@ def _options(tokens: list[tuple[str, bool]]) -> dict[str, str]:
     return options
 
 
-def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """Yields the tokens; true for a sign."""
+def _tokens(text: str, pattern: re.Pattern[str]) -> Iterator[_Token]:
     text = text.strip()
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
+        found = pattern.match(text, position)
         if found is None:
-            raise BadJaas("a quotation mark is not closed")
+            raise BadJaas("a quotation mark or a comment is not closed")
         position = found.end()
         if found["quoted"] is not None:
             yield _unescape(found["quoted"][1:-1]), False
-        else:
-            yield (found["word"], False) if found["word"] is not None else (found["sign"], True)
+        elif found["word"] or found["sign"]:
+            yield found["word"] or found["sign"], found["word"] is None
 
 
 def _unescape(text: str) -> str:

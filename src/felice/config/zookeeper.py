@@ -1,6 +1,8 @@
 """Options of a broker whose metadata is stored in ZooKeeper, under the names of Kafka 3.x.
 
-`zookeeper.digest.auth` is an option of Felice only: Kafka reads user and password from a JAAS file of the JVM.
+Kafka reads some of them as system properties of the JVM: `java.security.auth.login.config`, `zookeeper.sasl.client` and
+`zookeeper.sasl.clientconfig`. Here they are options of the broker, with the same names. `zookeeper.digest.auth` is an
+option of Felice only.
 """
 
 from __future__ import annotations
@@ -64,6 +66,25 @@ class ZooKeeperOptions(AuthorizerOptions):
     zookeeper_digest_auth: str | None = option(
         "zookeeper.digest.auth", Kind.PASSWORD, None, "user:password of ZooKeeper's digest authentication."
     )
+    java_security_auth_login_config: str | None = option(
+        "java.security.auth.login.config",
+        Kind.STRING,
+        None,
+        "A JAAS file with the login at ZooKeeper: user and password of DigestLoginModule, in the section Client. A "
+        "system property of the JVM in Kafka.",
+    )
+    zookeeper_sasl_client: bool = option(
+        "zookeeper.sasl.client",
+        Kind.BOOLEAN,
+        True,
+        "Whether the broker logs in at ZooKeeper if there is a JAAS file. A system property of the JVM in Kafka.",
+    )
+    zookeeper_sasl_clientconfig: str = option(
+        "zookeeper.sasl.clientconfig",
+        Kind.STRING,
+        "Client",
+        "The section of the JAAS file with the login at ZooKeeper. A system property of the JVM in Kafka.",
+    )
     zookeeper_ssl_client_enable: bool = option(
         "zookeeper.ssl.client.enable", Kind.BOOLEAN, False, "Whether connections to ZooKeeper use TLS."
     )
@@ -96,6 +117,11 @@ class ZooKeeperOptions(AuthorizerOptions):
     )
 
     @property
+    def zookeeper_jaas_file(self) -> str | None:
+        """The JAAS file with the login at ZooKeeper, or None if the broker does not log in by SASL."""
+        return self.java_security_auth_login_config if self.zookeeper_sasl_client else None
+
+    @property
     def zookeeper_hosts(self) -> tuple[str, ...]:
         """`host:port` of each server in `zookeeper.connect`."""
         return parse_connect(self.zookeeper_connect or "")[0]
@@ -113,11 +139,13 @@ class ZooKeeperOptions(AuthorizerOptions):
         if self.zookeeper_digest_auth is not None and ":" not in self.zookeeper_digest_auth:
             raise ConfigError("zookeeper.digest.auth", "[hidden]", "expected user:password")
         has_certificate = self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location
-        if self.zookeeper_set_acl and not (self.zookeeper_digest_auth or has_certificate):
+        identities = (self.zookeeper_digest_auth, self.zookeeper_jaas_file, has_certificate)
+        if self.zookeeper_set_acl and not any(identities):
             raise ConfigError(
                 "zookeeper.set.acl",
                 "true",
-                "ZooKeeper must know the broker's identity: set zookeeper.digest.auth, or a keystore for TLS",
+                "ZooKeeper must know the broker's identity: set zookeeper.digest.auth, or "
+                "java.security.auth.login.config=FILE with a section Client, or a keystore for TLS",
             )
         self._check_tls()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,7 +30,8 @@ class Ensemble:
     """An ensemble. Call `start` and `stop`, or use `with Ensemble(...)`. Port 0 selects free ports.
 
     Session timeouts are limited to two to twenty times `tick_ms`, unless `settings` (of zoo.cfg) set other limits.
-    `with_tls` adds the jars that a `secureClientPort` in `settings` needs to the class path.
+    `with_tls` adds the jars that a `secureClientPort` in `settings` needs to the class path. `java_options` are options
+    of each node's JVM, for example the JAAS file of its users.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Ensemble:
         settings: Mapping[str, str] | None = None,
         with_logs: bool = True,
         with_tls: bool = False,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.host = host
         self.directory = directory
         self._tick_ms = tick_ms
         self._settings = dict(settings or {})
         self._with_logs = with_logs
+        self._java_options = tuple(java_options)
         self._ports = _free_ports(host, nodes) if port == 0 else _ports_from(port, nodes)
         self._class_path = ":".join(str(jar) for jar in find_jars(with_logs=with_logs, with_tls=with_tls))
         self._java = _java()
@@ -120,7 +123,7 @@ class Ensemble:
 
     def _node(self, number: int) -> Node:
         directory = self.directory / f"node-{number}"
-        options = ["-cp", self._class_path]
+        options = [*self._java_options, "-cp", self._class_path]
         if self._with_logs:
             options = [f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}", *options]
         return Node(number, self.host, self._ports[number - 1].client, directory, self._java, options)

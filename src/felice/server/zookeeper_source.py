@@ -44,10 +44,11 @@ class ZooKeeperSource:
         try:
             from felice.metadata.zookeeper import ZooKeeperStore
         except ImportError as error:
-            if error.name is None or not error.name.startswith("kazoo"):
+            if error.name is None or not error.name.startswith(("kazoo", "puresasl")):
                 raise
             raise StartupError(
-                "zookeeper.connect needs kazoo, which is not installed; try: pip install 'felice[zookeeper]'"
+                "zookeeper.connect needs kazoo and pure-sasl, which are not installed; "
+                "try: pip install 'felice[zookeeper]'"
             ) from None
         try:
             self._store = await ZooKeeperStore.open(zookeeper_settings(self._config), self._clock)
@@ -61,9 +62,9 @@ class ZooKeeperSource:
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     """Returns the settings of the connection from the broker's configuration."""
-    from felice.metadata.zookeeper import TlsSettings, ZooKeeperSettings
+    from felice.metadata.zookeeper import JaasSettings, TlsSettings, ZooKeeperSettings
 
-    session_timeout_ms = config.zookeeper_session_timeout_ms
+    session_timeout_ms, jaas_file = config.zookeeper_session_timeout_ms, config.zookeeper_jaas_file
     tls = None
     if config.zookeeper_ssl_client_enable:
         tls = TlsSettings(
@@ -81,6 +82,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
         config.zookeeper_digest_auth,
         config.zookeeper_set_acl,
         tls,
+        jaas=JaasSettings(Path(jaas_file), config.zookeeper_sasl_clientconfig) if jaas_file else None,
     )
 
 

@@ -71,6 +71,17 @@ def test_inconsistent_options_are_refused(options: dict[str, str], reason: str) 
     assert "secret" not in str(refused.value)
 
 
+def test_a_jaas_file_is_an_identity_for_access_lists() -> None:
+    properties = {
+        "zookeeper.connect": "a:2181",
+        "zookeeper.set.acl": "true",
+        "java.security.auth.login.config": "/etc/jaas.conf",
+    }
+    assert BrokerConfig.parse(properties)[0].zookeeper_jaas_file == "/etc/jaas.conf"
+    with pytest.raises(ConfigError, match="ZooKeeper must know the broker's identity"):
+        BrokerConfig.parse({**properties, "zookeeper.sasl.client": "false"})
+
+
 def test_the_type_option_replaces_the_file_extension() -> None:
     properties = {
         "zookeeper.connect": "a:2181",

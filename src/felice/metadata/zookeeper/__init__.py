@@ -7,7 +7,7 @@ and only a broker whose configuration names an ensemble imports this package.
 
 from __future__ import annotations
 
-from felice.metadata.zookeeper.settings import TlsSettings, ZooKeeperSettings
+from felice.metadata.zookeeper.settings import JaasSettings, TlsSettings, ZooKeeperSettings
 from felice.metadata.zookeeper.store import ZooKeeperStore
 
-__all__ = ["TlsSettings", "ZooKeeperSettings", "ZooKeeperStore"]
+__all__ = ["JaasSettings", "TlsSettings", "ZooKeeperSettings", "ZooKeeperStore"]

@@ -19,18 +19,19 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, SessionExpiredError
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance, Watch
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from puresasl import QOP
 
 from felice.env import Clock
 from felice.metadata.latencies import RequestLatencies
 from felice.metadata.store import SessionExpired, SessionState, StoreError
 from felice.metadata.zookeeper.requests import AddWatch, Request
-from felice.metadata.zookeeper.settings import ZooKeeperSettings
+from felice.metadata.zookeeper.settings import SaslLogin, ZooKeeperSettings
 
 _log = logging.getLogger("felice.metadata")
 # kazoo logs every attempt to connect; this module logs what matters of it.
@@ -71,6 +72,7 @@ class ZooKeeperSession:
         clock: Clock,
         owner: Owner,
         latencies: RequestLatencies | None = None,
+        login: SaslLogin | None = None,
     ) -> None:
         self.state = SessionState.SUSPENDED
         self.timeout_ms = settings.session_timeout_ms
@@ -81,7 +83,7 @@ class ZooKeeperSession:
         self._latencies = latencies or RequestLatencies()
         self._loop = asyncio.get_running_loop()
         self._client = _client(settings, tls)
-        self._connection = _Connection(self, self._client)
+        self._connection = _Connection(self, self._client, login)
         self._client._connection = self._connection
         self._client.add_listener(self._on_kazoo_state)
         self._in_flight: set[asyncio.Future[object]] = set()
@@ -170,19 +172,23 @@ class ZooKeeperSession:
     # On the connection's thread
 
     def _on_kazoo_state(self, state: str) -> None:
-        if state == KazooState.CONNECTED:
-            if self.watched_path is not None:
-                self._connection.send_first(AddWatch(self.watched_path), _WatchAgain(self))
-            self.post(self._on_connected)
-        elif state == KazooState.SUSPENDED:
+        # kazoo reports CONNECTED before it has authenticated; `on_authenticated` follows.
+        if state == KazooState.SUSPENDED:
             self.post(self._on_suspended)
-        else:
+        elif state == KazooState.LOST:
             # kazoo would begin another session.
             self._client._stopped.set()
             was_refused = self._client._state == KeeperState.AUTH_FAILED
             self.post(
-                self._lose, "ZooKeeper refused the authentication" if was_refused else "ZooKeeper ended it"
+                self._lose,
+                "ZooKeeper refused the broker's user or password" if was_refused else "ZooKeeper ended it",
             )
+
+    def on_authenticated(self) -> None:
+        """kazoo's thread calls it when a connection may carry requests."""
+        if self.watched_path is not None:
+            self._connection.send_first(AddWatch(self.watched_path), _WatchAgain(self))
+        self.post(self._on_connected)
 
     def on_event(self, event: Watch) -> None:
         """kazoo's thread calls it for each event of the watch."""
@@ -271,8 +277,9 @@ class ZooKeeperSession:
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection, which reports to the session what it reads."""
 
-    def __init__(self, session: ZooKeeperSession, client: KazooClient) -> None:
-        super().__init__(client, client._conn_retry.copy(), logger=_kazoo_log)
+    def __init__(self, session: ZooKeeperSession, client: KazooClient, login: SaslLogin | None) -> None:
+        sasl_options = _sasl_options(login) if login is not None else None
+        super().__init__(client, client._conn_retry.copy(), logger=_kazoo_log, sasl_options=sasl_options)
         self.session_id = 0
         self.timeout_ms = 0
         self.last_failure = "nothing was heard"
@@ -324,7 +331,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self.last_failure = f"{host}:{port}: {_reason(error)}"
             raise
         self._sent_s.clear()
+        self._session.on_authenticated()
         return timeouts
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        try:
+            super()._authenticate_with_sasl(host, timeout)
+        except AuthFailedError as error:
+            # ZooKeeper 3.6 refuses a login by an answer. A connection that breaks says nothing about the password.
+            if isinstance(error.__cause__, ConnectionDropped):
+                raise error.__cause__ from None
+            raise
 
     def _expand_client_hosts(self) -> object:
         addresses = super()._expand_client_hosts()
@@ -436,6 +453,16 @@ def _client(settings: ZooKeeperSettings, tls: ssl.SSLContext | None) -> KazooCli
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY_S, max_delay=_MAX_RETRY_DELAY_S),
         logger=_kazoo_log,
     )
+
+
+def _sasl_options(login: SaslLogin) -> dict[str, object]:
+    """For pure-sasl. ZooKeeper protects no message after the login, so the quality of protection is `auth`."""
+    return {
+        "mechanism": "DIGEST-MD5",
+        "username": login.user,
+        "password": login.password,
+        "qops": [QOP.AUTH],
+    }
 
 
 def post(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:

@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from felice.config.jaas import BadJaas, JaasModule, parse_jaas_file
 from felice.metadata.store import StoreError
 
 
@@ -44,6 +45,53 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """User and password for SASL with DIGEST-MD5."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JaasSettings:
+    """The section of a JAAS file that has the login at ZooKeeper."""
+
+    file: Path
+    section: str = "Client"
+
+    def login(self) -> SaslLogin:
+        """Reads the file. Raises `StoreError` that says what is missing in it."""
+        module = self._module()
+        if module.name != "DigestLoginModule":
+            raise self._unusable(f"{module.name} is not supported; only DigestLoginModule is")
+        user, password = (module.options.get(name, "") for name in ("username", "password"))
+        if not user or not password:
+            raise self._unusable("DigestLoginModule needs username and password")
+        return SaslLogin(user, password)
+
+    def _module(self) -> JaasModule:
+        try:
+            sections = parse_jaas_file(self.file.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._unusable(getattr(error, "strerror", None) or "it is not text in UTF-8") from None
+        except BadJaas as error:
+            raise self._unusable(str(error)) from None
+        modules = sections.get(self.section)
+        if modules is None:
+            raise self._unusable(
+                "the section is missing; zookeeper.sasl.client=false connects without a login"
+            )
+        if len(modules) != 1:
+            raise self._unusable(f"expected one login module, found {len(modules)}")
+        return modules[0]
+
+    def _unusable(self, reason: str) -> StoreError:
+        return StoreError(
+            str(self.file), f"java.security.auth.login.config, section {self.section}: {reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
     """How to reach an ensemble: `hosts` are `host:port`, `chroot` is the path that Felice's root stands for."""
 
@@ -58,6 +106,7 @@ class ZooKeeperSettings:
     tls: TlsSettings | None = None
     # False for commands that only read: they do not create missing nodes.
     makes_chroot: bool = True
+    jaas: JaasSettings | None = None
 
     @property
     def where(self) -> str:

@@ -215,7 +215,9 @@ class ZooKeeperStore(SingleWrites):
     # Begin and end
 
     def _new_session(self) -> ZooKeeperSession:
-        return ZooKeeperSession(self._settings, self._tls, self._clock, self, self._latencies)
+        # Read again for each session: the password may have been changed meanwhile.
+        login = self._settings.jaas.login() if self._settings.jaas is not None else None
+        return ZooKeeperSession(self._settings, self._tls, self._clock, self, self._latencies, login)
 
     async def _begin_again(self) -> None:
         lost, begun = self._session, self._new_session()
@@ -391,8 +393,12 @@ def _store_error(operation: Operation, error: Exception) -> StoreError:
             return StoreUnavailable(path, "the connection to ZooKeeper was lost before the answer came")
         case zk.NoAuthError() | zk.AuthFailedError() | zk.InvalidACLError():
             return NotAllowed(
-                path, "ZooKeeper does not allow it; check zookeeper.digest.auth and the node's access list"
+                path,
+                "ZooKeeper does not allow it; check the broker's login (zookeeper.digest.auth or "
+                "java.security.auth.login.config) and the node's access list",
             )
+        case zk.SessionClosedRequireSaslError():
+            return NotAllowed(path, "ZooKeeper requires a login by SASL: set java.security.auth.login.config")
         case zk.UnimplementedError():
             return StoreError(path, "this ZooKeeper is older than 3.6, the oldest that can be used")
         case zk.SessionExpiredError() | zk.ConnectionClosedError() | zk.SessionMovedError():
