@@ -146,7 +146,7 @@ $(VENV)/.python:
 	$(PY) -m pip install --quiet --upgrade pip
 	touch $@
 
-KERNELS := $(wildcard src/felice/records/kernels/*.pyx) setup.py
+KERNELS := $(wildcard src/felice/*/kernels/*.p[xy][xi]) setup.py
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml $(KERNELS)
 	$(PY) -m pip install --quiet --editable '.[demo]'
@@ -163,4 +163,4 @@ $(VENV)/.dist: $(VENV)/.python pyproject.toml
 clean:
 	rm -rf $(VENV) build dist mutants src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
-	rm -f src/felice/records/kernels/*.so src/felice/records/kernels/*.c
+	rm -f src/felice/*/kernels/*.so src/felice/*/kernels/*.c

@@ -112,8 +112,11 @@ def test_the_extra_that_an_error_names_can_be_installed(
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_the_compiled_kernels_are_in(environment: Path, shell: dict[str, str], tmp_path: Path) -> None:
-    code = "from felice.records.kernels import _kernels; print(_kernels.__file__)"
+@pytest.mark.parametrize("package", ["protocol", "records"])
+def test_the_compiled_kernels_are_in(
+    environment: Path, shell: dict[str, str], tmp_path: Path, package: str
+) -> None:
+    code = f"from felice.{package}.kernels import _kernels; print(_kernels.__file__)"
     python = [str(environment / "python"), "-c", code]
     done = subprocess.run(python, cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip().endswith(".so"), done.stderr

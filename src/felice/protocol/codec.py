@@ -3,8 +3,10 @@
 Keeps true:  decoding consumes exactly the bytes of one message, or raises `MalformedMessage` that names the
              message, the field and the position. Decoding what was encoded gives an equal message.
              Nothing but `MalformedMessage` comes out of decoding any bytes.
-How:         the first use of a message in a version compiles its reader or writer (`decoder`, `encoder`); later
-             uses find it in a table. Error texts are derived from the failing line only if an error occurs.
+How:         compiled tables (`kernels`) read and write ordinary messages. The plain codec does the rest, among it all
+             that is malformed: the first use of a message in a version compiles its reader or writer (`decoder`,
+             `encoder`), and later uses find it in a dictionary. Error texts are derived from the failing line only if
+             an error occurs.
 Leaves:      sizes, correlation ids and headers to `frames`.
 """
 
@@ -12,8 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar, cast
 
+from felice.protocol import kernels
 from felice.protocol.decoder import compile_decoder
 from felice.protocol.encoder import compile_element_encoder, compile_encoder
 from felice.protocol.primitives import (
@@ -36,6 +39,7 @@ Part: TypeAlias = Buffer | SizedSource
 ANY_NUMBER = 2**62
 """No limit on the elements of a message: for messages from a broker that the client chose, or from the own disk."""
 
+_tables: dict[tuple[type, int], kernels.Table | None] = {}
 _decoders: dict[tuple[type, int], Compiled] = {}
 _encoders: dict[tuple[type, int], Compiled] = {}
 _element_encoders: dict[tuple[type, type, int], Compiled] = {}
@@ -56,6 +60,17 @@ def decode_prefix(
 
     Raises `OversizedMessage` as soon as it announces more than `max_elements` elements.
     """
+    key = cls, version
+    table = _tables[key] if key in _tables else _table(cls, version)
+    if table is not None and (read := table.read(buffer, position, max_elements)) is not None:
+        return cast(tuple[M, int], read)
+    return decode_plain(cls, buffer, version, position, max_elements)
+
+
+def decode_plain(
+    cls: type[M], buffer: Buffer, version: int, position: int, max_elements: int
+) -> tuple[M, int]:
+    """As `decode_prefix`, without the compiled table."""
     compiled = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
         found: tuple[M, int] = compiled.call(buffer, position, len(buffer), max_elements)
@@ -86,6 +101,15 @@ def encode_element(element: object, message: type, version: int) -> Encoded:
 
 def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]:
     """Return `head` and `message` as parts. Records in files are parts of their own and are not read."""
+    key = type(message), version
+    table = _tables[key] if key in _tables else _table(*key)
+    if table is not None and (written := table.write(message, head)) is not None:
+        return written
+    return encode_plain(message, version, head)
+
+
+def encode_plain(message: object, version: int, head: bytes = b"") -> list[Part]:
+    """As `encode_parts`, without the compiled table."""
     cls = type(message)
     compiled = _encoders.get((cls, version)) or _encoder(cls, version)
     parts: list[Part] = []
@@ -149,6 +173,11 @@ def _check_version(cls: type, version: int) -> None:
     schema = schema_of(cls)
     if version not in schema.versions:
         raise ValueError(f"{schema.name} has versions {schema.versions}, not {version}")
+
+
+def _table(cls: type, version: int) -> kernels.Table | None:
+    _check_version(cls, version)
+    return _tables.setdefault((cls, version), kernels.table(cls, version))
 
 
 def _decoder(cls: type, version: int) -> Compiled:

@@ -57,7 +57,7 @@ class _Decoder:
         source = self.source
         with source.block("def decode(buf, pos, end, limit):"):
             source.add("room = limit")
-            if _has_records(self.schema, self.version):
+            if has_records(self.schema, self.version):
                 source.add("view = memoryview(buf)")
             self.new_struct("message", self.cls, "")
             self.flush()
@@ -229,7 +229,7 @@ class _Decoder:
 
     def array(self, target: str, element: FieldType, nullable: bool, path: str) -> None:
         name = self.length("i", path)
-        least = _least_size(element, self.version, self.flexible)
+        least = least_size(element, self.version, self.flexible)
         with self.source.block(f"if {name} >= 0:"):
             with self.source.block(f"if {name} * {least} > end - pos:"):
                 self.source.add(
@@ -257,7 +257,8 @@ class _Decoder:
             self.source.add(f"{items}.append({item})")
 
 
-def _has_records(schema: Schema, version: int) -> bool:
+def has_records(schema: Schema, version: int) -> bool:
+    """Whether a message has a field of records in this version."""
     return any(_reaches_records(field.type, version) for field in schema.fields if version in field.versions)
 
 
@@ -265,11 +266,11 @@ def _reaches_records(kind: FieldType, version: int) -> bool:
     if kind.element is not None:
         return _reaches_records(kind.element, version)
     if kind.struct is not None:
-        return _has_records(schema_of(kind.struct), version)
+        return has_records(schema_of(kind.struct), version)
     return kind.kind == "records"
 
 
-def _least_size(kind: FieldType, version: int, flexible: bool) -> int:
+def least_size(kind: FieldType, version: int, flexible: bool) -> int:
     """Return the minimal size of an array's element in bytes. It is never zero, so that every count is bounded."""
     if kind.kind in FIXED_FORMATS:
         return struct.calcsize(">" + FIXED_FORMATS[kind.kind])
@@ -278,7 +279,7 @@ def _least_size(kind: FieldType, version: int, flexible: bool) -> int:
     if kind.kind == "struct":
         assert kind.struct is not None
         fields = [f for f in schema_of(kind.struct).fields if version in f.versions and f.tag is None]
-        sizes = (1 if version in f.nullable else _least_size(f.type, version, flexible) for f in fields)
+        sizes = (1 if version in f.nullable else least_size(f.type, version, flexible) for f in fields)
         return max(1, sum(sizes) + flexible)
     if flexible:
         return 1
