@@ -22,6 +22,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "offset.metadata.max.bytes": "4096",
+    # Tests write records with old timestamps. Retention would delete them while the tests still read them.
+    "log.retention.check.interval.ms": "86400000",
 }
 
 
