@@ -95,9 +95,15 @@ class ListeningServer(asyncio.AbstractServer):
         connect = self._connect(connection) if self._tls is None else self._secure(connection, self._tls)
         task = self._loop.create_task(connect)
         self._connecting[task] = None
-        task.add_done_callback(lambda _: self._connecting.pop(task, None))
+        task.add_done_callback(lambda _: self._on_set_up(task, connection))
         if self._tls is not None and len(self._connecting) > _MAX_HANDSHAKES:
             next(iter(self._connecting)).cancel()
+
+    def _on_set_up(self, task: asyncio.Task[None], connection: socket.socket) -> None:
+        self._connecting.pop(task, None)
+        if task.cancelled():
+            # A task that is cancelled before it began does not reach its own cleanup.
+            connection.close()
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
