@@ -75,7 +75,7 @@ def config(broker: EmbeddedBroker, listener: str, directory: Path, **more: str) 
 def topics_seen(settings: dict[str, object]) -> bool:
     admin = AdminClient(settings)
     try:
-        return bool(admin.list_topics(timeout=20).brokers)
+        return bool(admin.list_topics(timeout=60).brokers)
     finally:
         admin.close()
 
@@ -187,7 +187,7 @@ def test_a_wrong_password_fails_at_once_with_the_brokers_reason(
 ) -> None:
     began = time.monotonic()
     error = refusal(config(broker, "SASL_SSL", directory) | LOGIN | {"sasl.password": "wrong-secret"})
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 40
     assert error.code() == KafkaError._AUTHENTICATION
     assert "Invalid username or password" in error.str()
 

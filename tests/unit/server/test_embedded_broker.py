@@ -187,7 +187,7 @@ def test_a_stop_answers_waiting_requests_quickly(tmp_path: Path) -> None:
         wait_until(lambda: any(not session.is_idle for session in listener.sessions))
         began = time.monotonic()
         broker.stop()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
         assert wire.receive(request, 12).responses[0].partitions[0].error_code == 0
         assert wire.is_closed_by_peer()
 
@@ -199,17 +199,17 @@ def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: W
     create(wire, "a")
     began = time.monotonic()
     assert fetch(wire, "a", 0, max_wait_ms=200).records == b""
-    assert 0.19 <= time.monotonic() - began < 2
+    assert 0.19 <= time.monotonic() - began < 20
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
-        max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
+        max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
     )
     wire.send(request, 12)
     with Wire(broker.bootstrap) as producer:
         produce(producer, "a")
     began = time.monotonic()
     assert wire.receive(request, 12).responses[0].partitions[0].high_watermark == 1
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     assert not any(found.on_advance for found in broker.broker.services.partitions)
 
 
@@ -217,7 +217,7 @@ def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: EmbeddedB
     create(wire, "a")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
-        max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
+        max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
     )
     wire.send(request, 12)
     with Wire(broker.bootstrap) as admin:

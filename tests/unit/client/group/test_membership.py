@@ -34,7 +34,7 @@ from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.fake_broker import FakeBroker
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 
 class Coordinator(FakeBroker):
@@ -82,13 +82,13 @@ def settings(broker: Coordinator, **keys: Any) -> dict[str, Any]:
         "group.id": "g",
         "auto.offset.reset": "earliest",
         "heartbeat.interval.ms": 50,
-        "session.timeout.ms": 1000,
+        "session.timeout.ms": 30_000,
         "fetch.wait.max.ms": 10,
         **{name.replace("_", "."): value for name, value in keys.items()},
     }
 
 
-def spin(consumer: Consumer, until: Callable[[], bool], limit_s: float = 8.0) -> list[KafkaError]:
+def spin(consumer: Consumer, until: Callable[[], bool], limit_s: float = LIMIT_S) -> list[KafkaError]:
     errors = []
     deadline = time.monotonic() + limit_s
     while not until():
@@ -129,7 +129,8 @@ def test_member_expelled_during_a_revocation_is_a_full_member_after_the_next_joi
         for code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID):
             broker.script(HeartbeatRequest, HeartbeatResponse(error_code=code))
         wait_until(lambda: len(broker.asked(HeartbeatRequest)) >= before + 2)
-        time.sleep(0.1)  # until the member has read the second response
+        membership = consumer._core.membership
+        wait_until(lambda: membership is not None and membership._lost)  # it has read the second response
         spin(consumer, lambda: told == ["assign", "revoke", "assign"])
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         spin(consumer, lambda: len(told) == 5)
@@ -153,11 +154,11 @@ def test_static_member_that_is_not_polled_keeps_its_place(
     broker: Coordinator, instance_id: str | None, leaves: int
 ) -> None:
     given = {} if instance_id is None else {"group_instance_id": instance_id}
-    with Consumer(settings(broker, max_poll_interval_ms=300, **given)) as consumer:
+    with Consumer(settings(broker, max_poll_interval_ms=1000, **given)) as consumer:
         consumer.subscribe(["t"])
         spin(consumer, lambda: bool(consumer.assignment()))
-        time.sleep(0.8)
-        wait_until(lambda: len(broker.asked(LeaveGroupRequest)) >= leaves)
+        membership = consumer._core.membership
+        wait_until(lambda: membership is not None and not membership.member.joined)
         assert len(broker.asked(LeaveGroupRequest)) == leaves
         beats = len(broker.asked(HeartbeatRequest))
         time.sleep(0.3)
@@ -222,10 +223,10 @@ def test_exception_of_a_coroutine_callback_is_reported_and_the_membership_contin
     async def main() -> tuple[KafkaError | None, int]:
         async with aio.Consumer(settings(broker)) as consumer:
             await consumer.subscribe(["t"], on_assign=fail)
-            first = await consumer.poll(5)
+            first = await consumer.poll(LIMIT_S)
             assert first is not None
             values = 0
-            while values < 3 and await consumer.poll(3) is not None:
+            while values < 3 and await consumer.poll(LIMIT_S) is not None:
                 values += 1
             return first.error(), values
 
@@ -242,7 +243,7 @@ def test_commit_callback_that_raises_does_not_end_automatic_commits(broker: Coor
         keys = settings(broker, auto_commit_interval_ms=50)
         async with aio.Consumer({**keys, "on_commit": fail}) as consumer:
             await consumer.subscribe(["t"])
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(LIMIT_S):
                 while len(broker.asked(OffsetCommitRequest)) < 3:
                     await consumer.poll(0.05)
 

@@ -62,7 +62,7 @@ def test_requests_carry_the_settings_and_the_identity(broker: Coordinator) -> No
         spin(consumer, lambda: len(broker.asked(SyncGroupRequest)) == 2)
     first, second = broker.asked(JoinGroupRequest)
     assert (first.group_id, first.member_id, first.group_instance_id) == ("g", "", "static")
-    assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (1000, 70_000)
+    assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (30_000, 70_000)
     assert (first.protocol_type, first.reason) == ("consumer", "first join")
     assert [row.name for row in first.protocols] == ["range", "roundrobin"]
     said = decode_data(ConsumerProtocolSubscription, first.protocols[0].metadata)

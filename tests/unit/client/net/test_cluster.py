@@ -34,6 +34,7 @@ from felice.protocol.messages.metadata import (
 )
 from unit.client.admin.exchange import broker_ranges
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from waiting import LIMIT_S
 
 NOBODY = "127.0.0.1:1"
 
@@ -125,15 +126,16 @@ async def test_attempts_to_connect_are_spaced_by_growing_backoffs(broker: FakeBr
             assert error == KafkaError._TRANSPORT and NOBODY in error.str()
             waits.append(time.monotonic() - began)
         gaps = [after - before for before, after in zip([0.0, *waits], waits, strict=False)]
-        assert gaps[0] < 5
+        assert gaps[0] < LIMIT_S
         for gap, least in zip(gaps[1:], (0.08, 0.12, 0.12), strict=True):
             assert least <= gap
         node = cluster._node("127.0.0.1", 1)
         assert node.failures == 4 and node.last_error is not None
         # Another broker may answer at once: a question to any broker does not wait for this one.
+        node.not_before += 600
         began = time.monotonic()
         assert await failing(cluster.call_any(MetadataRequest(topics=[]))) == KafkaError._ALL_BROKERS_DOWN
-        assert time.monotonic() - began < 0.08 and node.failures == 4
+        assert time.monotonic() - began < LIMIT_S and node.failures == 4
         # The same address, now with a broker.
         node.port, node.not_before = broker.port, 0.0
         await cluster._open(node)
@@ -163,10 +165,11 @@ async def test_a_question_that_cannot_be_asked_is_an_error_at_once() -> None:
 
 
 async def test_a_question_has_its_own_time_limit_or_the_cluster_s(broker: FakeBroker) -> None:
-    async with opened(broker.bootstrap, request_timeout_ms=200) as cluster:
+    async with opened(broker.bootstrap, request_timeout_ms=1000) as cluster:
         await cluster.refresh([])
         broker.script(MetadataRequest, Hang, Hang)
-        for limit, text in ((0.1, "in 100 ms"), (None, "in 200 ms")):
+        for limit, text in ((0.1, "in 100 ms"), (None, "in 1000 ms")):
+            await cluster.connection(1, text)
             error = await failing(cluster.call(1, MetadataRequest(topics=[]), purpose=text, timeout_s=limit))
             assert error == KafkaError._TIMED_OUT and error.str().endswith(f"no reply to Metadata {text}")
 

@@ -17,11 +17,14 @@ from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from waiting import LIMIT_S
 
 
 def run(broker: FakeBroker, use: Any) -> Any:
     async def main() -> Any:
-        connection = await connect(SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5)
+        connection = await connect(
+            SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=LIMIT_S
+        )
         try:
             return await use(connection)
         finally:
@@ -42,7 +45,7 @@ def failing(work: Coroutine[Any, Any, Any]) -> KafkaError:
 def test_requests_are_pipelined_and_each_gets_its_own_reply() -> None:
     async def use(connection: Connection) -> list[str]:
         requests = [MetadataRequest(topics=[]) for _ in range(20)]
-        replies = await asyncio.gather(*(connection.call(request, 5) for request in requests))
+        replies = await asyncio.gather(*(connection.call(request, LIMIT_S) for request in requests))
         return [reply.cluster_id for reply in replies]
 
     with FakeBroker() as broker:
@@ -56,9 +59,9 @@ def test_large_reply_arrives_whole_among_small_ones() -> None:
 
     async def use(connection: Connection) -> Any:
         small, large, after = await asyncio.gather(
-            connection.call(MetadataRequest(topics=[]), 5),
-            connection.call(FetchRequest(), 5),
-            connection.call(MetadataRequest(topics=[]), 5),
+            connection.call(MetadataRequest(topics=[]), LIMIT_S),
+            connection.call(FetchRequest(), LIMIT_S),
+            connection.call(MetadataRequest(topics=[]), LIMIT_S),
         )
         assert small.cluster_id == after.cluster_id == "fake"
         return bytes(large.responses[0].partitions[0].records)
@@ -70,7 +73,7 @@ def test_large_reply_arrives_whole_among_small_ones() -> None:
 
 def test_version_is_the_highest_that_both_know() -> None:
     async def use(connection: Connection) -> None:
-        await connection.call(MetadataRequest(topics=[]), 5)
+        await connection.call(MetadataRequest(topics=[]), LIMIT_S)
 
     with FakeBroker(ranges={18: (0, 4), 3: (0, 8)}) as broker:
         run(broker, use)
@@ -82,7 +85,7 @@ def test_api_that_the_broker_lacks_or_has_too_new_is_named() -> None:
         texts = []
         for request in (MetadataRequest(topics=[]), FetchRequest()):
             with pytest.raises(KafkaException) as caught:
-                await connection.call(request, 5)
+                await connection.call(request, LIMIT_S)
             texts.append(caught.value.args[0].str())
         return texts
 
@@ -99,7 +102,7 @@ def test_api_versions_is_retried_in_a_version_that_the_broker_knows() -> None:
     )
 
     async def use(connection: Connection) -> None:
-        await connection.call(MetadataRequest(topics=[]), 5)
+        await connection.call(MetadataRequest(topics=[]), LIMIT_S)
 
     with FakeBroker() as broker:
         broker.script(ApiVersionsRequest, (refusal, 0))
@@ -122,31 +125,31 @@ def test_missing_reply_times_out_with_address_and_api() -> None:
 
 def test_lost_connection_fails_all_waiting_requests_at_once() -> None:
     async def use(connection: Connection) -> None:
-        calls = [connection.call(MetadataRequest(topics=[]), 30) for _ in range(3)]
+        calls = [connection.call(MetadataRequest(topics=[]), 10 * LIMIT_S) for _ in range(3)]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, KafkaException) and result.args[0].retriable() for result in results)
         with pytest.raises(KafkaException):
-            await connection.call(MetadataRequest(topics=[]), 5)
+            await connection.call(MetadataRequest(topics=[]), LIMIT_S)
 
     started = time.monotonic()
     with FakeBroker() as broker:
         broker.script(MetadataRequest, Disconnect)
         run(broker, use)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < LIMIT_S
 
 
 def test_unreachable_address_is_named_with_its_reason() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    error = failing(connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=1))
-    assert error.code() == KafkaError._TRANSPORT and f"127.0.0.1:{port}" in error.str()
-    with pytest.raises(KafkaException, match=f"127.0.0.1:{port}"):
-        BlockingLink("127.0.0.1", port, client_id="c", connect_s=1, request_s=1)
+        port = free.getsockname()[1]  # bound, so that no other process gets it, but nothing listens
+        error = failing(connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=LIMIT_S))
+        assert error.code() == KafkaError._TRANSPORT and f"127.0.0.1:{port}" in error.str()
+        with pytest.raises(KafkaException, match=f"127.0.0.1:{port}"):
+            BlockingLink("127.0.0.1", port, client_id="c", connect_s=LIMIT_S, request_s=LIMIT_S)
 
 
 def test_name_that_does_not_resolve_is_named() -> None:
-    error = failing(connect(SystemNetwork(), "no.such.host.invalid", 9092, client_id="c", timeout_s=5))
+    error = failing(connect(SystemNetwork(), "no.such.host.invalid", 9092, client_id="c", timeout_s=LIMIT_S))
     assert error.code() == KafkaError._RESOLVE and "no.such.host.invalid" in error.str()
 
 
@@ -160,7 +163,7 @@ def test_peer_with_another_protocol_is_detected() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            await connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=5)
+            await connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=LIMIT_S)
 
     error = failing(main())
     assert error.code() == KafkaError._TRANSPORT and "does not speak Kafka" in error.str()
@@ -168,7 +171,7 @@ def test_peer_with_another_protocol_is_detected() -> None:
 
 def test_blocking_link_times_out_and_closes() -> None:
     with FakeBroker() as broker:
-        link = BlockingLink("127.0.0.1", broker.port, client_id="c", connect_s=5, request_s=0.1)
+        link = BlockingLink("127.0.0.1", broker.port, client_id="c", connect_s=LIMIT_S, request_s=0.1)
         broker.script(MetadataRequest, Hang)
         with pytest.raises(KafkaException) as caught:
             link.call(MetadataRequest(topics=[]))
@@ -176,11 +179,18 @@ def test_blocking_link_times_out_and_closes() -> None:
         assert link.closed
 
 
-@pytest.mark.parametrize(("limit_s", "given_up"), [(0.3, True), (0.05, False)])
-def test_connection_silent_for_the_whole_request_timeout_is_closed(limit_s: float, given_up: bool) -> None:
+@pytest.mark.parametrize(("limit_s", "silence_s", "given_up"), [(0.3, 0.2, True), (0.05, LIMIT_S, False)])
+def test_connection_silent_for_the_whole_request_timeout_is_closed(
+    limit_s: float, silence_s: float, given_up: bool
+) -> None:
     async def main() -> bool:
         connection = await connect(
-            SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2
+            SystemNetwork(),
+            "127.0.0.1",
+            broker.port,
+            client_id="test",
+            timeout_s=LIMIT_S,
+            silence_s=silence_s,
         )
         with pytest.raises(KafkaException):
             await connection.call(MetadataRequest(topics=[]), limit_s)

@@ -13,8 +13,7 @@ import pytest
 from felice.client import KafkaError, Producer
 from felice.protocol.messages.produce import ProduceRequest
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
-
-LIMIT_S = 20
+from waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def deliver(producer: Producer, value: bytes) -> KafkaError | None:
 
 
 def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker) -> None:
-    producer = producer_for(broker, delivery_timeout_ms=300)
+    producer = producer_for(broker, delivery_timeout_ms=1000)
     assert deliver(producer, b"before") is None
     append = broker.handlers[ProduceRequest]
     broker.handlers[ProduceRequest] = lambda request, version: Disconnect
@@ -64,7 +63,7 @@ def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker)
 
 
 def test_records_after_one_that_was_purged_on_its_way_begin_in_a_new_epoch(broker: FakeBroker) -> None:
-    producer = producer_for(broker, socket_timeout_ms=300)  # after it, the hanging connection is closed
+    producer = producer_for(broker, socket_timeout_ms=1000)  # after it, the hanging connection is closed
     assert deliver(producer, b"before") is None
     broker.script(ProduceRequest, Hang)
     told: list[KafkaError | None] = []
