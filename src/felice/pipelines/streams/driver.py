@@ -9,7 +9,7 @@ from typing import Any
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.record import Headers, Record
 from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
-from felice.pipelines.streams.topology import TopicFormats, TopologyError
+from felice.pipelines.streams.topology import DeadLetters, TopicFormats, TopologyError
 from felice.records.kernels import murmur2
 
 
@@ -29,6 +29,11 @@ class TestDriver:
         for part in app.topology.parts():
             self._formats |= {formats.topic: formats for formats in part.sinks}
             self._sources |= {formats.topic: formats for formats in part.sources}
+        self._dead_letters = {
+            one.on_bad_record.topic
+            for one in self._sources.values()
+            if isinstance(one.on_bad_record, DeadLetters)
+        }
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
 
@@ -65,11 +70,14 @@ class TestDriver:
         return {key: row.value for store in stores for key, row in store.items()}
 
     def _formats_of(self, topic: str) -> TopicFormats | None:
+        """None for a topic of dead letters, whose records are in no format."""
+        if topic in self._dead_letters:
+            return None
         chosen = [task.chosen_formats for tasks in self._tasks for task in tasks]
         return ChainMap(self._formats, *chosen).get(topic)
 
     def _decoded(self, formats: TopicFormats | None, record: TopicRecord) -> tuple[Any, Any]:
-        if formats is None:  # A topic of dead letters: as they came.
+        if formats is None:
             return record.key, record.value
         return formats.key.decode(record.key), formats.value.decode(record.value)
 
