@@ -35,7 +35,14 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader, stamp
 from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
-from felice.records.validate import ProduceRules, Validated, Verdict, only_batch, validate_batch
+from felice.records.validate import (
+    ProduceRules,
+    Validated,
+    Verdict,
+    only_batch,
+    ordinary_batch,
+    validate_batch,
+)
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
@@ -162,8 +169,10 @@ class Log(SegmentedLog):
             return self._append_replicated(records, leader_epoch, now_ms)
         from_client = origin is AppendOrigin.CLIENT
         if verdict is None:
-            header = header or only_batch(records, zstd_allowed=zstd_allowed)
-            valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
+            valid = ordinary_batch(records, self._rules, now_ms) if from_client else None
+            if valid is None:
+                header = header or only_batch(records, zstd_allowed=zstd_allowed)
+                valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
         elif isinstance(verdict, ApiError):
             raise verdict
         else:

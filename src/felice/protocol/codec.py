@@ -40,6 +40,7 @@ ANY_NUMBER = 2**62
 """No limit on the elements of a message: for messages from a broker that the client chose, or from the own disk."""
 
 _tables: dict[tuple[type, int], kernels.Table | None] = {}
+_SIZE = struct.Struct(">i")
 _decoders: dict[tuple[type, int], Compiled] = {}
 _encoders: dict[tuple[type, int], Compiled] = {}
 _element_encoders: dict[tuple[type, type, int], Compiled] = {}
@@ -108,6 +109,15 @@ def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]
     return encode_plain(message, version, head)
 
 
+def encode_frame(message: object, version: int, head: bytes) -> list[Part]:
+    """As `encode_parts`, for a `head` whose first four bytes become the size of all that follows them."""
+    key = type(message), version
+    table = _tables[key] if key in _tables else _table(*key)
+    if table is not None and (written := table.write(message, head, True)) is not None:
+        return written
+    return _sized(encode_plain(message, version, head))
+
+
 def encode_plain(message: object, version: int, head: bytes = b"") -> list[Part]:
     """As `encode_parts`, without the compiled table."""
     cls = type(message)
@@ -130,6 +140,14 @@ def join_parts(parts: Sequence[Part]) -> bytes:
 def parts_size(parts: Sequence[Part]) -> int:
     """Return the size of all parts together in bytes."""
     return sum(map(size_of, parts))
+
+
+def _sized(parts: list[Part]) -> list[Part]:
+    first = parts[0]
+    assert isinstance(first, bytearray)
+    size = len(first) if len(parts) == 1 else parts_size(parts)
+    _SIZE.pack_into(first, 0, size - _SIZE.size)
+    return parts
 
 
 def encode_data(message: object, version: int = 0) -> bytes:

@@ -27,6 +27,7 @@ from felice.protocol.frames import (
     encode_request_parts,
     encode_response_parts,
 )
+from felice.protocol.kernels import whole_frames
 from felice.protocol.primitives import Buffer, MalformedMessage, OversizedMessage
 
 SMALL_REQUEST_ELEMENTS = 1000
@@ -60,8 +61,8 @@ class FrameReader:
         self.incomplete_bytes = 0
         """How much has arrived of the frame that is received into memory of its own; 0 without one."""
 
-    def get_buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes belong; never empty. `sizehint` is what asyncio's transports say; it does not matter."""
         if self._frame is not None:
             return self._frame[self.incomplete_bytes :]
         if self._head:
@@ -100,8 +101,8 @@ class FrameReader:
         return frames
 
     def _cut(self, end: int) -> list[memoryview]:
-        frames: list[memoryview] = []
-        scratch, position = self._scratch, 0
+        scratch = self._scratch
+        frames, position = whole_frames(scratch, end, self.max_frame_bytes)
         while end - position >= _SIZE_BYTES:
             start = position + _SIZE_BYTES
             size = int.from_bytes(scratch[position:start], "big", signed=True)

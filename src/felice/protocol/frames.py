@@ -11,14 +11,14 @@ import struct
 from typing import NamedTuple
 
 from felice.protocol.api import API, API_VERSIONS_KEY, Api
-from felice.protocol.codec import Part, decode, encode_parts, join_parts, parts_size
+from felice.protocol.codec import Part, decode, encode_frame, join_parts
 from felice.protocol.errors import ErrorCode
+from felice.protocol.kernels import request_header
 from felice.protocol.primitives import Buffer, Fault, MalformedMessage, read_uvarint, skip_tags
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _REQUEST_FRAME = struct.Struct(">ihhi")
 _RESPONSE_FRAME = struct.Struct(">ii")
-_SIZE = struct.Struct(">i")
 _NO_TAGS = b"\x00"
 _HEADER_TAGS_MAX = 1000
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -39,11 +39,9 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     For an unknown API or version it reads only the fields that all header versions share, and the position is not that
     of the body.
     """
-    try:
-        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
-    except struct.error:
-        raise MalformedMessage("RequestHeader", "header", 0, f"{len(frame)} bytes are too few") from None
-    client_id, position = _client_id(frame, length)
+    api_key, version, correlation_id, client_id, position = request_header(frame) or plain_request_header(
+        frame
+    )
     # Without `_make`, which is a Python function.
     header = tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id))
     api = API.by_key.get(api_key)
@@ -52,6 +50,16 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             return header, position + 1  # no tags, from every client that we know
         position = _skip_header_tags(frame, position)
     return header, position
+
+
+def plain_request_header(frame: Buffer) -> tuple[int, int, int, str | None, int]:
+    """The fields of a header without its tags, and the position behind them. As `kernels.request_header`."""
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except struct.error:
+        raise MalformedMessage("RequestHeader", "header", 0, f"{len(frame)} bytes are too few") from None
+    client_id, position = _client_id(frame, length)
+    return api_key, version, correlation_id, client_id, position
 
 
 def _client_id(frame: Buffer, length: int) -> tuple[str | None, int]:
@@ -94,7 +102,7 @@ def encode_request_parts(
     length = struct.pack(">h", -1 if client_id is None else len(raw))
     tags = _NO_TAGS if API.by_key[api_key].is_flexible(version) else b""
     head = _REQUEST_FRAME.pack(0, api_key, version, correlation_id) + length + raw + tags
-    return _sized(encode_parts(message, version, head))
+    return encode_frame(message, version, head)
 
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, message: object) -> list[Part]:
@@ -102,7 +110,7 @@ def encode_response_parts(api_key: int, version: int, correlation_id: int, messa
     head = _RESPONSE_FRAME.pack(0, correlation_id)
     if version in API.by_key[api_key].flexible and api_key != API_VERSIONS_KEY:
         head += _NO_TAGS
-    return _sized(encode_parts(message, version, head))
+    return encode_frame(message, version, head)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: object) -> bytes:
@@ -129,14 +137,6 @@ def decode_response(api: Api, version: int, frame: Buffer) -> object:
         position = _skip_header_tags(frame, position, "ResponseHeader")
     message: object = decode(api.response, frame, version, position)
     return message
-
-
-def _sized(parts: list[Part]) -> list[Part]:
-    first = parts[0]
-    assert isinstance(first, bytearray)
-    size = len(first) if len(parts) == 1 else parts_size(parts)
-    _SIZE.pack_into(first, 0, size - _SIZE.size)
-    return parts
 
 
 __all__ = [

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from felice.config import TopicConfig
 from felice.protocol.errors import ApiError
 from felice.protocol.primitives import Buffer
+from felice.records import kernels
 from felice.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
@@ -128,6 +129,21 @@ Verdict: TypeAlias = Validated | ApiError
 def is_compressed(records: Buffer) -> bool:
     """Whether the first batch is compressed. Costs less than parsing its header."""
     return len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & _CODEC_MASK != 0
+
+
+def ordinary_batch(records: Buffer, rules: ProduceRules, now_ms: int) -> Validated | None:
+    """The batch of a client if it is right and its topic stores it as it is; None: `validate_produce` must judge it.
+
+    Costs a quarter of `validate_produce`. With the plain kernels it returns None for every batch.
+    """
+    if rules.codec is not None or rules.timestamp_type is not TimestampType.CREATE_TIME:
+        return None
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    found = kernels.ordinary_batch(records, rules.max_message_bytes, earliest, latest, rules.is_compacted)
+    if found is None:
+        return None
+    # Without the constructor of the named tuple, which is a Python function.
+    return tuple.__new__(Validated, (records, *found, NO_TIMESTAMP))
 
 
 def validate_produce(

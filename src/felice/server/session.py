@@ -80,6 +80,8 @@ class Session(asyncio.BufferedProtocol):
             services.frame_memory,
             services.config.felice_request_max_elements,
         )
+        # Called by the transport: the memory for the next bytes of the connection.
+        self.get_buffer = self._connection.get_buffer  # type: ignore[method-assign]
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
         # Of handlers that have not answered.
@@ -190,10 +192,6 @@ class Session(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # Bytes in
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the transport: the memory for the next bytes of the connection."""
-        return self._connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the transport after it received `nbytes`: handles the complete requests, or queues the session."""

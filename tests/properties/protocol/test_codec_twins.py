@@ -1,6 +1,7 @@
 """The compiled codec gives what the plain codec gives, or leaves a message to it, but no ordinary message."""
 
 import random
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from felice.protocol import kernels
-from felice.protocol.codec import ANY_NUMBER, decode_plain, encode_plain, join_parts
+from felice.protocol import connection, kernels
+from felice.protocol.codec import ANY_NUMBER, decode_plain, encode_plain, join_parts, parts_size
+from felice.protocol.connection import FrameReader
+from felice.protocol.frames import plain_request_header
 from felice.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 from felice.protocol.schema import schema_of
@@ -86,6 +89,15 @@ def compare_writes(message: Any, version: int) -> bool:
     return True
 
 
+def compare_frames(message: Any, version: int) -> None:
+    written = table_of(type(message), version).write(message, b"sizehead", True)
+    expected = encode_plain(message, version, b"sizehead")
+    if written is not None:
+        size = parts_size(expected) - 4
+        assert parts_size(written) - 4 == size == int.from_bytes(join_parts(written)[:4], "big")
+        assert join_parts(written)[4:] == join_parts(expected)[4:]
+
+
 def has_tags(message: Any, version: int) -> bool:
     """Whether a tagged field is on the wire. The compiled codec does not write them."""
     for field in schema_of(type(message)).fields:
@@ -109,6 +121,7 @@ def test_an_ordinary_message_is_read_and_written_by_the_compiled_codec(cls: type
     data = join_parts(encode_plain(message, version))
     assert compare_reads(cls, version, data)
     assert compare_writes(message, version) or has_tags(message, version)
+    compare_frames(message, version)
     for buffer in (bytearray(data), memoryview(data), memoryview(bytearray(data))):
         assert compare_reads(cls, version, buffer)
 
@@ -166,6 +179,7 @@ def test_both_codecs_make_the_same_parts_of_records(records: Any) -> None:
     rows = [PartitionData(partition_index=index, records=records) for index in range(2)]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="topic", partitions=rows)])
     assert compare_writes(response, 11)
+    compare_frames(response, 11)
 
 
 def test_a_type_of_another_module_is_no_table() -> None:
@@ -174,3 +188,33 @@ def test_a_type_of_another_module_is_no_table() -> None:
 
     with pytest.raises(KeyError):
         kernels.table(Impostor, 11)
+
+
+@given(data=st.binary(max_size=30), client_id=st.none() | st.text(max_size=9), cut=st.integers(0, 40))
+def test_both_read_the_same_header(data: bytes, client_id: str | None, cut: int) -> None:
+    raw = (client_id or "").encode()
+    length = -1 if client_id is None else len(raw)
+    for frame in (data, (struct.pack(">hhih", 3, 4, 5, length) + raw + data)[:cut]):
+        found = kernels.request_header(frame)
+        try:
+            assert found == plain_request_header(frame)
+        except MalformedMessage:
+            assert found is None
+
+
+@given(
+    sizes=st.lists(st.integers(0, 90), max_size=6),
+    wrong=st.integers(-(2**31), 2**31 - 1),
+    cut=st.integers(0, 9),
+)
+def test_both_cut_the_same_frames(sizes: list[int], wrong: int, cut: int) -> None:
+    data = b"".join(struct.pack(">i", size) + bytes(range(size)) for size in sizes) + struct.pack(">i", wrong)
+    data = data[: len(data) - cut]
+    compiled, plain = FrameReader(80), FrameReader(80)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "whole_frames", lambda memory, end, max_bytes: ([], 0))
+        expected = plain.feed(data)
+    assert compiled.feed(data) == expected
+    assert str(compiled.failure) == str(plain.failure)
+    assert compiled.incomplete_bytes == plain.incomplete_bytes
+    assert all(type(frame) is memoryview and not frame.readonly for frame in expected)

@@ -7,6 +7,7 @@ the plain codec (`decoder`, `encoder`) does all the work. Otherwise it does what
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Protocol, TypeAlias
@@ -23,8 +24,8 @@ class Table(Protocol):
     def read(self, buffer: Buffer, position: int, limit: int, /) -> tuple[object, int] | None:
         """The message at `position`, of at most `limit` elements, and the position behind it."""
 
-    def write(self, message: object, head: bytes, /) -> list[Part] | None:
-        """`head` and the message in parts."""
+    def write(self, message: object, head: bytes, is_frame: bool = False, /) -> list[Part] | None:
+        """`head` and the message in parts; the first four bytes of a frame become the size of the rest."""
 
 
 def _load() -> ModuleType | None:
@@ -44,8 +45,28 @@ def _load() -> ModuleType | None:
         return None
 
 
+def _no_header(frame: Buffer, /) -> tuple[int, int, int, str | None, int] | None:
+    return None
+
+
+def _no_frames(memory: Buffer, end: int, max_bytes: int, /) -> tuple[list[memoryview], int]:
+    return [], 0
+
+
 _module = _load()
 IMPLEMENTATION = "plain" if _module is None else "compiled"
+
+request_header: Callable[[Buffer], tuple[int, int, int, str | None, int] | None]
+"""Key, version, correlation id and client id of a request, and the position behind them; None: `frames` reads them."""
+
+whole_frames: Callable[[Buffer, int, int], tuple[list[memoryview], int]]
+"""Copies of frames that are whole in the first bytes of the memory, and the position behind the last of them.
+
+`connection` cuts those that it leaves: without the extension all of them.
+"""
+
+request_header = _no_header if _module is None else _module.request_header
+whole_frames = _no_frames if _module is None else _module.whole_frames
 
 
 def table(message: type, version: int) -> Table | None:

@@ -9,7 +9,7 @@ How:         messages have slots, so a value is stored at, and loaded from, its 
              plain codec: `read` and `write` return None, and the plain codec finds the result or the error.
 """
 
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -18,7 +18,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -84,6 +84,7 @@ cdef struct Out:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t capacity
+    int64_t parts_bytes  # in the parts that are complete
     bint is_left
 
 
@@ -158,6 +159,67 @@ cdef inline int put_uvarint(Out* out, uint64_t value) except -1:
         put(out, value & 0x7F | 0x80, 1)
         value >>= 7
     return put(out, value, 1)
+
+
+def request_header(frame):
+    """Key, version, correlation id and client id of a request, and the position behind them; None: ask `frames`."""
+    cdef In source
+    cdef Py_buffer held
+    cdef int64_t key
+    cdef int64_t version
+    cdef int64_t correlation_id
+    cdef int64_t length
+    PyObject_GetBuffer(frame, &held, PyBUF_SIMPLE)
+    try:
+        source.data = <const uint8_t*> held.buf
+        source.position = 0
+        source.end = held.len
+        source.is_left = False
+        if not has(&source, 10):
+            return None
+        key = <int16_t> take(&source, 2)
+        version = <int16_t> take(&source, 2)
+        correlation_id = <int32_t> take(&source, 4)
+        length = <int16_t> take(&source, 2)
+        if length == -1:
+            return key, version, correlation_id, None, source.position
+        if length < 0 or not has(&source, length):
+            return None
+        client_id = PyUnicode_DecodeUTF8(<char*> source.data + source.position, length, NULL)
+        return key, version, correlation_id, client_id, source.position + length
+    except UnicodeDecodeError:
+        return None
+    finally:
+        PyBuffer_Release(&held)
+
+
+def whole_frames(memory, Py_ssize_t end, int64_t max_bytes):
+    """Copies of the frames that are whole in `memory[:end]`, and the position behind the last of them.
+
+    Stops before a frame whose size is not between 0 and `max_bytes`.
+    """
+    cdef In source
+    cdef Py_buffer held
+    cdef int64_t size
+    cdef list frames = []
+    PyObject_GetBuffer(memory, &held, PyBUF_SIMPLE)
+    try:
+        source.data = <const uint8_t*> held.buf
+        source.position = 0
+        source.end = min(end, held.len)
+        source.is_left = False
+        while source.end - source.position >= 4:
+            size = <int32_t> take(&source, 4)
+            if size < 0 or size > max_bytes or size > source.end - source.position:
+                source.position -= 4
+                break
+            frames.append(
+                memoryview(PyByteArray_FromStringAndSize(<const char*> source.data + source.position, size))
+            )
+            source.position += size
+        return frames, source.position
+    finally:
+        PyBuffer_Release(&held)
 
 
 cdef class Type:
@@ -379,6 +441,7 @@ cdef class Type:
                 if buffer.len <= COPIED_BYTES:
                     put_bytes(out, buffer.buf, buffer.len)
                     return 0
+                out.parts_bytes += buffer.len
             finally:
                 PyBuffer_Release(&buffer)
         else:
@@ -389,6 +452,8 @@ cdef class Type:
             self.write_length(size_bytes, out)
             if size_bytes == 0:
                 return 0
+            out.parts_bytes += <int64_t> size_bytes
+        out.parts_bytes += out.size
         parts.append(PyByteArray_FromStringAndSize(<const char*> out.data, out.size))
         parts.append(value)
         out.size = 0
@@ -479,10 +544,14 @@ cdef class Struct:
         finally:
             PyBuffer_Release(&held)
 
-    def write(self, message, bytes head):
-        """`head` and the message in parts; None: ask the plain codec."""
+    def write(self, message, bytes head, bint is_frame=False):
+        """`head` and the message in parts; None: ask the plain codec.
+
+        The first four bytes of the `head` of a frame become the size of all that follows them.
+        """
         cdef Out out
         cdef list parts = []
+        out.parts_bytes = 0
         out.data = NULL
         out.size = out.capacity = 0
         out.is_left = False
@@ -493,8 +562,10 @@ cdef class Struct:
                 return None
             if out.size:
                 parts.append(PyByteArray_FromStringAndSize(<const char*> out.data, out.size))
+            if is_frame:
+                set_size(<bytearray?> parts[0], out.parts_bytes + out.size - 4)
             return parts
-        except (AttributeError, TypeError, UnicodeEncodeError, BufferError):
+        except (AttributeError, TypeError, UnicodeEncodeError, BufferError, OverflowError):
             return None
         finally:
             free(out.data)
@@ -584,6 +655,16 @@ cdef class Struct:
             out.is_left = True
             return 0
         return put_bytes(out, <const char*> data, len(data))
+
+
+cdef int set_size(bytearray first, int64_t size) except -1:
+    cdef uint8_t* at = <uint8_t*> PyByteArray_AS_STRING(first)
+    cdef int index
+    if len(first) < 4 or size > INT32_MAX:
+        raise ValueError("not a frame")
+    for index in range(4):
+        at[index] = <uint8_t> (size >> (24 - 8 * index))
+    return 0
 
 
 cdef inline void store(PyObject* place, Py_ssize_t slot, object value):

@@ -24,7 +24,7 @@ from felice.records.kernels.grammar import (
 )
 
 if TYPE_CHECKING:
-    from felice.records.kernels.plain import encode_record, iterate, scan
+    from felice.records.kernels.plain import encode_record, iterate, ordinary_batch, scan
     from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
     from felice.records.kernels.plain_offset_map import OffsetMap
     from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
@@ -44,6 +44,7 @@ else:
             iterate,
             murmur2,
             murmur2_column,
+            ordinary_batch,
             scan,
         )
 
@@ -56,7 +57,7 @@ else:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        from felice.records.kernels.plain import encode_record, iterate, scan
+        from felice.records.kernels.plain import encode_record, iterate, ordinary_batch, scan
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
         from felice.records.kernels.plain_offset_map import OffsetMap
         from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
@@ -83,5 +84,6 @@ __all__ = [
     "iterate",
     "murmur2",
     "murmur2_column",
+    "ordinary_batch",
     "scan",
 ]

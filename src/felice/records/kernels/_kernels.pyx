@@ -19,6 +19,8 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from felice.records.batch import BatchHeader
+from felice.records.crc import crc32c
 from felice.records.kernels import grammar
 from felice.records.kernels.grammar import (
     BinaryBuffers,
@@ -57,6 +59,11 @@ cdef enum:
     NO_MEMORY = 100
     COLUMN_FULL = 101
     RECORD_MIN_BYTES = 7
+    HEADER_BYTES = 61
+    LENGTH_END = 12
+    CRC_FROM = 21
+    MAGIC = 2
+    TRANSACTIONAL = 0x10
     RELEASE_GIL_BYTES = 65536  # below, handing the GIL over costs more than the scan
 
 cdef int64_t MILLISECONDS_MAX = INT64_MAX // 1000
@@ -272,6 +279,92 @@ def scan(payload, int64_t record_count, int64_t base_timestamp):
         bool(found.is_sequential),
         found.first_keyless,
     )
+
+
+cdef inline int64_t big_endian(const uint8_t* at, int width) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int index
+    for index in range(width):
+        value = value << 8 | at[index]
+    return <int64_t> (value << (64 - 8 * width)) >> (64 - 8 * width)
+
+
+def ordinary_batch(records, int64_t max_bytes, int64_t earliest, int64_t latest, bint is_compacted):
+    """The header of a produced batch, and the offset delta of its newest record, if it may be stored as it is.
+
+    None for any other batch, and for batches that only `records.validate` can judge.
+    """
+    cdef Py_buffer buffer
+    cdef const uint8_t* at
+    cdef int64_t base_timestamp
+    cdef int64_t max_timestamp
+    cdef int64_t producer_id
+    cdef int64_t base_sequence
+    cdef int64_t count
+    cdef uint32_t crc
+    cdef Found found
+    cdef int fault
+    PyObject_GetBuffer(records, &buffer, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t*> buffer.buf
+        if buffer.readonly or buffer.len < HEADER_BYTES or buffer.len > max_bytes:
+            return None
+        count = big_endian(at + 57, 4)
+        base_timestamp = big_endian(at + 27, 8)
+        max_timestamp = big_endian(at + 35, 8)
+        producer_id = big_endian(at + 43, 8)
+        base_sequence = big_endian(at + 53, 4)
+        if (
+            big_endian(at, 8) != 0
+            or big_endian(at + 8, 4) + LENGTH_END != buffer.len
+            or at[16] != MAGIC
+            or big_endian(at + 21, 2) & ~TRANSACTIONAL
+            or count <= 0
+            or big_endian(at + 23, 4) + 1 != count
+            or count > (buffer.len - HEADER_BYTES) // RECORD_MIN_BYTES
+            or (producer_id >= 0 and base_sequence < 0)
+        ):
+            return None
+        crc = <uint32_t> big_endian(at + 17, 4)
+        if crc32c(memoryview(records)[CRC_FROM:]) != crc:
+            return None
+        if buffer.len >= RELEASE_GIL_BYTES:
+            with nogil:
+                fault = scan_records(at + HEADER_BYTES, at + buffer.len, count, base_timestamp, &found)
+        else:
+            fault = scan_records(at + HEADER_BYTES, at + buffer.len, count, base_timestamp, &found)
+        if (
+            fault
+            or found.end != at + buffer.len
+            or not found.is_sequential
+            or (is_compacted and found.first_keyless >= 0)
+            or found.max_timestamp != max_timestamp
+            or found.min_timestamp < earliest
+            or max_timestamp > latest
+        ):
+            return None
+        header = (
+            0,
+            buffer.len,
+            big_endian(at + 12, 4),
+            MAGIC,
+            crc,
+            big_endian(at + 21, 2),
+            count - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            big_endian(at + 51, 2),
+            base_sequence,
+            count,
+            0,
+        )
+        return make_tuple(BatchHeader, header), found.delta_of_max
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef object make_tuple = tuple.__new__
 
 
 cdef object optional_bytes(const uint8_t* data, int32_t size):

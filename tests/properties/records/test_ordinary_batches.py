@@ -1,0 +1,125 @@
+"""The compiled kernel accepts a batch only if `validate` accepts it unchanged, and does accept such batches."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from struct import pack_into
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from felice.config import TopicConfig
+from felice.protocol.errors import ApiError
+from felice.records.batch import HEADER_SIZE, seal
+from felice.records.builder import build_batch
+from felice.records.compression import Codec
+from felice.records.record import Record
+from felice.records.validate import ProduceRules, Validated, ordinary_batch, validate_produce
+
+compiled = pytest.importorskip("felice.records.kernels._kernels", reason="the extension was not built")
+
+NOW_MS = 1_700_000_000_000
+RULES = replace(
+    ProduceRules.of(TopicConfig.parse({})), timestamp_before_max_ms=1000, timestamp_after_max_ms=500
+)
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(NOW_MS - 1100, NOW_MS + 600) | st.just(-1),
+        st.none() | st.binary(max_size=5),
+        st.none() | st.binary(max_size=90),
+        st.just(()) | st.just((("name", b"value"),)),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def batch_of(records: list[Record], **options: Any) -> bytearray:
+    return bytearray(build_batch(records, **options))
+
+
+def compare(batch: bytearray, rules: ProduceRules) -> bool:
+    """Returns whether the kernel has accepted the batch."""
+    found = ordinary_batch(bytearray(batch), rules, NOW_MS)
+    if found is None:
+        return False
+    expected = validate_produce(bytearray(batch), rules, now_ms=NOW_MS)
+    assert (found.header, *found[2:]) == (expected.header, *expected[2:])
+    assert type(found.header) is type(expected.header)
+    assert found.records == expected.records == batch
+    return True
+
+
+def is_accepted_unchanged(batch: bytearray, rules: ProduceRules) -> bool:
+    try:
+        expected: Validated = validate_produce(bytearray(batch), rules, now_ms=NOW_MS)
+    except ApiError:
+        return False
+    return expected.records == batch
+
+
+@settings(max_examples=300, deadline=None)
+@given(records=RECORDS, is_compacted=st.booleans(), max_bytes=st.sampled_from([100, 10_000]))
+def test_a_batch_is_accepted_as_it_is_or_left_to_validation(
+    records: list[Record], is_compacted: bool, max_bytes: int
+) -> None:
+    rules = replace(RULES, is_compacted=is_compacted, max_message_bytes=max_bytes)
+    batch = batch_of(records)
+    is_accepted = compare(batch, rules)
+    if all(record.timestamp != -1 for record in records):
+        assert is_accepted == is_accepted_unchanged(batch, rules)
+
+
+@settings(max_examples=300, deadline=None)
+@given(records=RECORDS, seed=st.integers(0, 2**32))
+def test_a_batch_with_changed_bytes_is_accepted_as_validation_accepts_it(
+    records: list[Record], seed: int
+) -> None:
+    source, batch = random.Random(seed), batch_of(records, producer_id=source_of_id(seed), base_sequence=3)
+    for _ in range(40):
+        changed = bytearray(batch)
+        at = source.randrange(HEADER_SIZE if source.random() < 0.7 else len(changed))
+        changed[at] = source.choice([0, 1, 0x7F, 0x80, 0xFF, source.randrange(256)])
+        if source.random() < 0.8:
+            seal(changed, 0, len(changed))
+        compare(changed, RULES)
+        compare(changed[:at], RULES)
+
+
+def source_of_id(seed: int) -> int:
+    return seed % 3 - 1
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_compressed_batch_is_left_to_validation(codec: Codec) -> None:
+    assert not compare(batch_of([Record(0, NOW_MS, b"k", bytes(100))], codec=codec), RULES)
+
+
+def test_a_batch_that_its_topic_changes_is_left_to_validation() -> None:
+    batch = batch_of([Record(0, NOW_MS, b"k", b"v")])
+    assert compare(batch, RULES)
+    times = ProduceRules.of(TopicConfig.parse({"message.timestamp.type": "LogAppendTime"}))
+    codec = ProduceRules.of(TopicConfig.parse({"compression.type": "lz4"}))
+    assert not compare(batch, times)
+    assert not compare(batch, codec)
+
+
+def test_a_batch_in_memory_that_may_not_be_changed_is_left_to_validation() -> None:
+    batch = batch_of([Record(0, NOW_MS, b"k", b"v")])
+    assert ordinary_batch(bytes(batch), RULES, NOW_MS) is None
+    assert ordinary_batch(memoryview(batch), RULES, NOW_MS) is not None
+
+
+def test_large_batches_are_judged_too() -> None:
+    records = [Record(index, NOW_MS, b"k", bytes(1000)) for index in range(200)]
+    batch = batch_of(records)
+    assert compare(batch, RULES)
+    pack_into(">b", batch, len(batch) - 1, 5)
+    assert not compare(batch, RULES)
+    seal(batch, 0, len(batch))
+    assert not compare(batch, RULES)
