@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +22,9 @@ from confluent_kafka import Producer
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
-from felice.streams import App, TestDriver, TopologyError
+from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.streams import App, TestDriver
+from waiting import wait_until
 
 Row = tuple[str, str, str, int]
 
@@ -132,22 +137,6 @@ def test_changes_equal_those_of_the_test_driver_also_when_a_batch_runs_again(
         assert place.written(topic) == place.expected(topic), topic
 
 
-def test_state_of_another_application_or_topology_is_refused(tmp_path: Path, spark: Any) -> None:
-    from felice.pipelines.streams.on_spark.runner import _described
-
-    def counting(name: str, topic: str) -> App:
-        app = App(name)
-        app.stream(topic).group_by_key().count().to("out")
-        return app
-
-    assert _described(counting("a", "in"), tmp_path, 3) == 3
-    assert _described(counting("a", "in"), tmp_path, 5) == 3
-    with pytest.raises(TopologyError, match="belongs to the application 'a'"):
-        _described(counting("b", "in"), tmp_path, 3)
-    with pytest.raises(TopologyError, match="belongs to an earlier topology"):
-        _described(counting("a", "other"), tmp_path, 3)
-
-
 PROGRAM = """
 from felice.streams import App
 
@@ -157,36 +146,129 @@ words.group_by(lambda key, word: word[0]).count().to("{name}-counts")
 """
 
 
-def test_a_program_runs_to_the_end_of_its_topic_and_a_failure_is_told(broker: Target, tmp_path: Path) -> None:
-    name = unique_name("program")
-    for topic in ("lines", "counts"):
-        create_topic(broker, f"{name}-{topic}", partitions=2)
-    (tmp_path / "program.py").write_text(PROGRAM.format(name=name))
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    producer.produce(f"{name}-lines", "aa b ab", "k", partition=0)
-    producer.flush(30)
+class Program:
+    """`felice run` of the program, in processes of its own."""
 
-    def run() -> subprocess.CompletedProcess[str]:
-        felice = str(Path(sys.executable).with_name("felice"))
-        command = [felice, "run", "program.py", "--until-caught-up", "--master", "local[2]"]
+    def __init__(self, broker: Target, directory: Path) -> None:
+        self.bootstrap, self.directory, self.name = broker.bootstrap, directory, unique_name("program")
+        for topic in ("lines", "counts"):
+            create_topic(broker, f"{self.name}-{topic}", partitions=2)
+        (directory / "program.py").write_text(PROGRAM.format(name=self.name))
+        self.checkpoint = Checkpoint(directory / f"{self.name}-checkpoint")
+
+    def send(self, value: bytes, partition: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer.produce(f"{self.name}-lines", value, "k", partition=partition)
+        assert producer.flush(30) == 0
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        run = ["run", "program.py", "--master", "local[2]", "--bootstrap-server", self.bootstrap]
+        return subprocess.Popen(
+            [FELICE, *run, *options], cwd=self.directory, stderr=subprocess.PIPE, text=True
+        )
+
+    def run(self, *options: str) -> tuple[int, str]:
+        process = self.start("--until-caught-up", *options)
+        _, told = process.communicate(timeout=280)
+        return process.returncode, told
+
+    def streams(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*command, "--bootstrap-server", broker.bootstrap],
-            cwd=tmp_path,
+            [FELICE, "streams", *words],
+            cwd=self.directory,
             capture_output=True,
             text=True,
             timeout=280,
+            check=False,
         )
 
-    done = run()
-    assert done.returncode == 0, done.stderr
-    assert "1 rows" in done.stderr
-    assert sorted(read_pairs(broker.bootstrap, f"{name}-counts")) == [("a", "1"), ("a", "2"), ("b", "1")]
-    producer.produce(f"{name}-lines", b"\xff", "k", partition=1)
-    producer.flush(30)
-    failed = run()
-    assert failed.returncode == 1
-    last = failed.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"error: StreamsError: a record of topic '{name}-lines' cannot be read"), (
-        failed.stderr
+    def batches(self) -> int:
+        return int(self.checkpoint.progress().get("batch", -1))
+
+    def counts(self) -> list[tuple[str, str]]:
+        return sorted(read_pairs(self.bootstrap, f"{self.name}-counts"))
+
+
+FELICE = str(Path(sys.executable).with_name("felice"))
+
+
+def test_a_program_runs_to_the_end_of_its_topic_and_a_failure_is_told(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    program.send(b"aa b ab")
+    code, told = program.run()
+    assert code == 0, told
+    assert "1 rows" in told and "state 2 rows" in told
+    assert program.counts() == [("a", "1"), ("a", "2"), ("b", "1")]
+    program.send(b"\xff", partition=1)
+    code, told = program.run()
+    assert code == 1
+    last = told.strip().splitlines()[-1]
+    assert last.startswith(f"error: StreamsError: a record of topic '{program.name}-lines' cannot be read"), (
+        told
     )
-    assert last.endswith(f"(at {name}-lines-1, offset 0)")
+    assert last.endswith(f"(at {program.name}-lines-1, offset 0)")
+    described = program.streams("describe", program.name).stdout
+    assert "failed" in described and "lines-1, offset 0" in described
+
+
+def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    program.send(b"aa b ab")
+    with program.start() as first:
+        wait_until(lambda: program.batches() >= 0, 200)
+        code, told = program.run()
+        assert code == 1 and f"is in use by process {first.pid}" in told
+        assert " running " in program.streams("list").stdout
+        assert program.streams("rescale", "program.py", "--partitions", "3").returncode == 1
+        assert program.streams("stop", program.name).stdout == f"{program.name} has stopped\n"
+        assert first.wait(60) == 0
+    assert " stopped " in program.streams("list").stdout
+    code, told = program.run("--partitions", "3")
+    assert code == 1 and "has 2 partitions" in told
+    code, told = program.run()  # Ends a batch that was cut off.
+    assert code == 0, told
+    done = program.streams("rescale", "program.py", "--partitions", "3")
+    assert done.stdout == f"{program.name} has 3 partitions, before 2\n", done.stderr
+    program.send(b"a b c")
+    with program.start() as second:
+        wait_until(lambda: len(program.counts()) == 6, 200)
+        second.terminate()
+        assert second.wait(200) == 0
+    assert program.counts() == [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("b", "2"), ("c", "1")]
+
+
+def test_a_program_whose_java_dies_says_so(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    with program.start() as first:
+        wait_until(lambda: java_of(program.checkpoint) is not None, 200)
+        assert first.stderr is not None
+        assert any(line == f"{program.name} is running\n" for line in first.stderr)
+        os.kill(java_of(program.checkpoint) or 0, signal.SIGKILL)
+        assert first.wait(100) == 1
+        assert "Spark's Java has ended" in first.stderr.read()
+
+
+def java_of(checkpoint: Checkpoint) -> int | None:
+    try:
+        java = json.loads((checkpoint.directory / "lock").read_text())["java"]
+    except (FileNotFoundError, ValueError):
+        return None
+    return None if java is None else int(java[0])
+
+
+def test_a_program_that_is_reset_begins_where_it_is_told(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    program.send(b"a")
+    assert program.run()[0] == 0
+    refused = program.streams("reset", program.name, "--to", "yesterday", "--yes")
+    assert refused.returncode == 1 and "--to is 'yesterday'" in refused.stderr
+    done = program.streams("reset", program.name, "-b", program.bootstrap, "--to", "latest", "--yes")
+    assert done.stdout == f"{program.name} begins again from latest\n", done.stderr
+    program.send(b"b")
+    with program.start() as running:
+        wait_until(lambda: program.checkpoint.last_batches()[0] >= 0 or running.poll() is not None, 200)
+        program.send(b"c")
+        wait_until(lambda: len(program.counts()) >= 2, 200)
+        running.terminate()
+        running.wait(200)
+    assert program.counts() == [("a", "1"), ("c", "1")]

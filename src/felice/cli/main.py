@@ -88,6 +88,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Print a request or response of the protocol.",
     ),
     "run": ("felice.cli.run", "run", "Run a stream application on Spark."),
+    "streams": (
+        "felice.cli.streams",
+        "streams",
+        "List, describe, stop, reset and rescale stream applications.",
+    ),
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",

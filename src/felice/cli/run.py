@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,13 @@ import click
 from felice.cli.faults import Fault
 
 if TYPE_CHECKING:
+    from felice.pipelines.streams.on_spark.directory import Checkpoint
+    from felice.pipelines.streams.on_spark.lock import RunLock
     from felice.streams import App
 
 POLL_S = 1.0
 STOP_WITHIN_S = 120.0
+TELLING = ("CheckpointError", "TopologyError", "StateError", "FormatError")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|TornBatch)): (.+)$", re.MULTILINE)
 
 
@@ -34,22 +39,37 @@ def app_in(path: Path) -> App:
     return next(iter(apps.values()))
 
 
+def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:
+    """The checkpoint of an application: the directory, or the default one."""
+    from felice.pipelines.streams.on_spark.directory import Checkpoint
+
+    return Checkpoint((directory or Path(f"{application}-checkpoint")).absolute())
+
+
+@contextmanager
+def locked(checkpoint: Checkpoint, application: str, cluster: str | None = None) -> Iterator[RunLock]:
+    """Hold the lock of an application."""
+    from felice.pipelines.streams.on_spark.lock import RunLock
+
+    with RunLock(checkpoint, application, cluster) as lock:
+        yield lock
+
+
+@contextmanager
+def plain_faults() -> Iterator[None]:
+    """What is wrong with an application or its checkpoint becomes one line."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ in TELLING:
+            raise Fault(str(error)) from None
+        raise
+
+
 def reason_of(text: str) -> str:
     """What stopped a query: the last error in Spark's account of it, which is the one of our code or the user's."""
     errors = _ERROR_LINE.findall(text)
     return f"{errors[-1][0]}: {errors[-1][1]}" if errors else text.strip().splitlines()[0]
-
-
-def describe_progress(progress: Any) -> str | None:
-    """One line on a batch; None for one without rows."""
-    from felice.spark import offsets_behind
-
-    rows = int(progress["numInputRows"])
-    if not rows:
-        return None
-    took_ms = max(1, int(progress["durationMs"].get("triggerExecution", 1)))
-    behind = int(offsets_behind(progress).get("offsetsBehindLatest", 0))
-    return f"batch {progress['batchId']}: {rows} rows in {took_ms} ms, {rows * 1000 // took_ms} rows/s, {behind} behind"
 
 
 @click.command()
@@ -96,60 +116,96 @@ def run(
     if describe:
         click.echo(app.describe())
         return
-    query = _started(
-        app,
-        master,
-        bootstrap_server,
-        checkpoint or Path(f"{app.name}-checkpoint"),
-        {"partitions": partitions, "until_caught_up": until_caught_up, "trigger_ms": trigger_ms},
-    )
-    click.echo(f"{app.name} is running", err=True)
-    _follow(query)
+    checkpoint_of_app = checkpoint_at(app.name, checkpoint)
+    options = {"partitions": partitions, "until_caught_up": until_caught_up, "trigger_ms": trigger_ms}
+    with plain_faults(), locked(checkpoint_of_app, app.name, bootstrap_server) as lock:
+        query = _started(app, master, bootstrap_server, checkpoint_of_app, lock, options)
+        click.echo(f"{app.name} is running", err=True)
+        _Run(query, checkpoint_of_app).follow()
 
 
-def _started(app: App, master: str, bootstrap: str, checkpoint: Path, options: dict[str, Any]) -> Any:
+def _started(
+    app: App, master: str, bootstrap: str, checkpoint: Checkpoint, lock: RunLock, options: dict[str, Any]
+) -> Any:
     from felice.pipelines.streams.on_spark.runner import SPARK_CONFIG, start
     from felice.spark import session
-    from felice.streams import TopologyError
 
+    for path in (checkpoint.stop_path, checkpoint.progress_path):  # Of the run before.
+        path.unlink(missing_ok=True)
     spark = session(app.name, master, config=SPARK_CONFIG)
-    try:
-        return start(app, spark, bootstrap, checkpoint, **options)
-    except TopologyError as error:
-        raise Fault(str(error)) from None
+    lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
+    return start(app, spark, bootstrap, checkpoint.path, **options)
 
 
-def _follow(query: Any) -> None:
-    """Print progress until the query ends; stop it when asked to."""
-    told = -1
-    try:
-        while query.isActive:
-            told = _tell(query, told)
-            query.awaitTermination(POLL_S)
-    except KeyboardInterrupt:
-        _stop(query)
-    except Exception:
-        # The failure of the query. What is no failure of the query is raised again.
-        if query.exception() is None:
-            raise
-    _tell(query, told)
-    if (error := query.exception()) is not None:
-        raise Fault(reason_of(str(error)))
+class _Run:
+    """A query that is followed to its end."""
 
+    def __init__(self, query: Any, checkpoint: Checkpoint) -> None:
+        self._query, self._checkpoint = query, checkpoint
+        description = checkpoint.description()
+        assert description is not None, "starting wrote it"
+        self._state = checkpoint.state_path(description)
+        self._told = -1
 
-def _tell(query: Any, told: int) -> int:
-    """Print the batches after `told`, and return the last."""
-    for progress in query.recentProgress:
-        if progress["batchId"] > told and (line := describe_progress(progress)):
-            click.echo(line, err=True)
-            told = progress["batchId"]
-    return told
+    def follow(self) -> None:
+        """Print progress until the query ends; stop it when asked to. Raises a `Fault` if the query fails."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+        try:
+            self._follow()
+        except (Py4JError, ConnectionError, EOFError) as error:
+            raise self._failed(f"Spark's Java has ended ({type(error).__name__})") from None
 
-def _stop(query: Any) -> None:
-    """After the running batch, as far as that can be waited for: a batch that is cut off runs again."""
-    click.echo("stopping after this batch", err=True)
-    deadline = time.monotonic() + STOP_WITHIN_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    query.stop()
+    def _follow(self) -> None:
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            self._stop()
+        except Exception:
+            # The failure of the query. What is no failure of the query is raised again.
+            if self._query.exception() is None:
+                raise
+        self._tell()
+        if (error := self._query.exception()) is not None:
+            raise self._failed(reason_of(str(error)))
+
+    def _wait(self) -> None:
+        while self._query.isActive:
+            self._tell()
+            if self._checkpoint.stop_path.exists():
+                self._stop()
+                self._checkpoint.stop_path.unlink(missing_ok=True)
+                return
+            self._query.awaitTermination(POLL_S)
+
+    def _failed(self, reason: str) -> Fault:
+        self._checkpoint.report(self._checkpoint.progress() | {"failure": reason})
+        return Fault(reason)
+
+    def _tell(self) -> None:
+        """Print the batches that have not been told, and report the last."""
+        from felice.pipelines.streams.on_spark.progress import report_of
+
+        report = None
+        for progress in self._query.recentProgress:
+            if progress["batchId"] > self._told and (report := report_of(progress, self._state)):
+                click.echo(report.line(), err=True)
+                self._told = report.batch
+        if report is not None:
+            self._checkpoint.report(report.document())
+
+    def _stop(self) -> None:
+        """After the running batch, as far as that can be waited for: a batch that is cut off runs again."""
+        click.echo("stopping after this batch", err=True)
+        running = self._last_batch()
+        deadline = time.monotonic() + STOP_WITHIN_S
+        while self._is_busy() and self._last_batch() == running and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._query.stop()
+
+    def _is_busy(self) -> bool:
+        return bool(self._query.isActive and self._query.status["isTriggerActive"])
+
+    def _last_batch(self) -> int:
+        progress = self._query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])

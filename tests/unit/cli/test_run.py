@@ -10,7 +10,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from felice.cli.faults import Fault
-from felice.cli.run import app_in, describe_progress, reason_of, run
+from felice.cli.run import app_in, reason_of, run
 
 ONE = "from felice.streams import App\nfirst = App('first')\nfirst.stream('in').to('out')\n"
 
@@ -46,14 +46,3 @@ def test_the_reason_of_a_failure_is_the_last_error() -> None:
     )
     assert reason_of(text) == "StreamsError: a record of topic 'in' cannot be processed (at in-0, offset 5)"
     assert reason_of("something else\nmore") == "something else"
-
-
-def test_progress_tells_rows_speed_and_lag() -> None:
-    progress = {
-        "batchId": 3,
-        "numInputRows": 500,
-        "durationMs": {"triggerExecution": 250},
-        "sources": [{"latestOffset": '{"a":{"0":12}}', "endOffset": '{"a":{"0":5}}'}],
-    }
-    assert describe_progress(progress) == "batch 3: 500 rows in 250 ms, 2000 rows/s, 7 behind"
-    assert describe_progress(progress | {"numInputRows": 0}) is None

@@ -48,6 +48,10 @@ class Format:
         """The value of a packed form."""
         return packed
 
+    def placed_by(self, value: Any) -> bytes | None:
+        """The bytes that chose the partition of a record with this key; None if the value does not tell them."""
+        return self.encode(value)
+
     def encode(self, value: Any) -> bytes | None:
         """`write`, with None for null, and a `FormatError` that names the value."""
         if value is None:
@@ -107,6 +111,9 @@ class _Json(Format):
     def unpack(self, packed: Any) -> Any:
         return json.loads(packed) if isinstance(packed, bytes) else packed
 
+    def placed_by(self, value: Any) -> bytes | None:
+        return None  # Other writers put spaces elsewhere.
+
 
 @dataclass(frozen=True, slots=True)
 class _Number(Format):
@@ -134,6 +141,9 @@ class _Windowed(Format):
 
     def pack(self, value: Windowed) -> Any:
         return self.key.pack(value.key), value.window.start, value.window.end
+
+    def placed_by(self, value: Windowed) -> bytes | None:
+        return self.key.placed_by(value.key)  # Windows are made where the records are.
 
     def unpack(self, packed: Any) -> Windowed:
         key, start, end = packed

@@ -19,7 +19,7 @@ class RecentRecords(Store):
         self._key, self._value = key, value
         self._retention_ms = retention_ms
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
-        self._oldest: list[tuple[int, int, Any]] = []
+        self._oldest: list[tuple[int, int, str, Any]] = []
         self._count = 0
 
     def _apply(self, key: Any, row: Any) -> None:
@@ -34,8 +34,12 @@ class RecentRecords(Store):
             return
         self._count = max(self._count, number + 1)
         insort(self._of_key.setdefault(packed, []), (timestamp, number))
-        # The number differs, so keys are never compared.
-        heappush(self._oldest, (timestamp, number, packed))
+        # Records of several partitions may have one number, and keys of one store may differ in type.
+        heappush(self._oldest, (timestamp, number, repr(packed), packed))
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the record's key."""
+        return self._key.placed_by(self._key.unpack(row_key[0]))
 
     def put(self, key: Any, value: Any, timestamp: int) -> None:
         """Keep a record."""
@@ -53,7 +57,7 @@ class RecentRecords(Store):
     def expire(self, time: int) -> None:
         """Remove records whose retention has passed."""
         while self._oldest and self._oldest[0][0] <= time - self._retention_ms:
-            timestamp, number, packed = heappop(self._oldest)
+            timestamp, number, _, packed = heappop(self._oldest)
             self._set((packed, timestamp, number), None)
 
 
@@ -86,6 +90,10 @@ class UnjoinedRecords(Store):
         elif row is not None and not was_there:
             # Keys of one store may differ in type; what counts is that the order is always the same.
             insort(self._places, key, key=lambda place: (place[0], place[1], repr(place[2])))
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the records' key."""
+        return self._key.placed_by(self._key.unpack(row_key[2]))
 
     def add(self, is_left: bool, key: Any, value: Any, timestamp: int) -> None:
         """Keep a record that has no partner yet."""

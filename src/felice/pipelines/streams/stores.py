@@ -40,6 +40,13 @@ class Store:
         for key, row in changes:
             self._apply(key, row)
 
+    def owner(self, row_key: Any) -> bytes | None:
+        """The bytes of the record key whose partition a row belongs to; None if that is not known.
+
+        Only stores whose rows follow the records' keys answer. The partitions of others cannot be changed.
+        """
+        return None
+
     def _apply(self, key: Any, row: Any) -> None:
         if row is None:
             self.rows.pop(key, None)
@@ -80,6 +87,10 @@ class KeyValueStore(Store):
         super().__init__(name)
         self._key, self._value = key, value
 
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(self._key.unpack(row_key))
+
     def get(self, key: Any) -> Timestamped | None:
         """The row of a key."""
         row = self.rows.get(self._key.pack(key))
@@ -114,6 +125,10 @@ class WindowStore(Store):
                 self._by_start[start] = set()
                 heappush(self._starts, start)
             self._by_start[start].add(packed)
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(self._key.unpack(row_key[0]))
 
     def fetch(self, key: Any, start: int) -> Timestamped | None:
         """The value of a key in the window that begins then."""
@@ -207,6 +222,10 @@ class SessionStore(Store):
             heappush(self._ends, end)
         self._by_end[end].add((packed, window))
 
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(self._key.unpack(row_key[0]))
+
     def find(self, key: Any, earliest_end: int, latest_start: int, time: int) -> list[tuple[Windowed, Any]]:
         """The sessions of a key that overlap a span and are within retention, by end and then start."""
         packed = self._key.pack(key)
@@ -269,6 +288,10 @@ class ChangeBuffer(Store):
             self._places.pop(bisect_left(self._places, (before[0], repr(key))))
         if row is not None:
             insort(self._places, (row[0], repr(key), key))
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(self._key.unpack(row_key))
 
     def put(self, due: int, record: Record) -> None:
         """Hold a change in place of the key's change before; that one's time stays."""

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from felice.pipelines.streams.on_spark import stage
 from felice.pipelines.streams.on_spark.stage import OUT, SCHEMA, HeldTask, Plan, _order, address, run_part
 from felice.pipelines.streams.on_spark.state import StateFiles
-from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.streams import App, TestDriver
 
 SOURCE = pa.schema(
@@ -45,8 +45,8 @@ def app_of() -> App:
 class Spark:
     """The batches of one query, with a worker that may forget what it knows."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pickled = cloudpickle.dumps(app_of().topology)  # type: ignore[no-untyped-call]
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, app: App | None = None) -> None:
+        pickled = cloudpickle.dumps((app or app_of()).topology)  # type: ignore[no-untyped-call]
         self.plan = Plan(pickled, PLACES, str(directory))
         self.monkeypatch = monkeypatch
         self.offsets: defaultdict[str, int] = defaultdict(int)
@@ -126,6 +126,38 @@ def test_a_worker_that_missed_batches_catches_up(tmp_path: Path, monkeypatch: py
     told = [spark.batch(number, sources[number]) for number in range(1, 8)]
     monkeypatch.setattr(stage, "_held_task", mine)
     assert spark.batch(7, sources[7]) == told[-1]
+
+
+def failing(key: str, value: object, so_far: object) -> object:
+    raise KeyError(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("by key", "at lines-0, offset 1"),
+        ("by word", "made of lines-0, offset 1"),
+        ("after a count", r"sent by partition \d of sub-topology \d"),
+    ],
+)
+def test_a_failure_names_the_record_and_where_it_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: str
+) -> None:
+    app = App("work", value="string")
+    lines = app.stream("lines")
+    if name == "by key":
+        lines.group_by_key().aggregate(list, failing).to("out")
+    if name == "by word":
+        lines.group_by(lambda key, line: line[:2]).aggregate(list, failing).to("out")
+    if name == "after a count":
+        counts = lines.group_by_key().count().to_stream()
+        counts.group_by(lambda key, count: str(count)).aggregate(list, failing).to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    value = "1" if name == "after a count" else "'x1'"
+    with pytest.raises(
+        StreamsError, match=rf"value {value} cannot be processed: KeyError: {value} \({where}\)"
+    ):
+        spark.batch(0, spark.source([("lines", "k", "x1", 5)]))
 
 
 def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:

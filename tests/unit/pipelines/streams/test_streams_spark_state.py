@@ -20,7 +20,7 @@ from felice.pipelines.streams.on_spark.state import (
     StateError,
     StateFiles,
 )
-from felice.pipelines.streams.stores import KeyValueStore, Store
+from felice.pipelines.streams.stores import Clocks, KeyValueStore, Store
 
 
 def stores() -> dict[str, Store]:
@@ -93,16 +93,15 @@ def test_a_missing_version_is_told(tmp_path: Path) -> None:
     assert batches.loaded(2) == batches.after[2]
 
 
-@pytest.mark.parametrize("place", [0, 10, 14, 18, 40, -1])
+@pytest.mark.parametrize("place", [0, 6, 10, 18, 26, 40, -1])
 def test_a_damaged_file_is_told(tmp_path: Path, place: int) -> None:
     batches = Batches(tmp_path)
     batches.run(1)
     data = bytearray((tmp_path / "0.delta").read_bytes())
     data[place] ^= 1
     (tmp_path / "0.delta").write_bytes(data)
-    if place != 10:  # Within the identity, which any value may be.
-        with pytest.raises(StateError, match="is damaged"):
-            batches.loaded(0)
+    with pytest.raises(StateError, match="is damaged"):
+        batches.loaded(0)
     (tmp_path / "0.delta").write_bytes(data[:5])
     with pytest.raises(StateError, match="is damaged"):
         batches.loaded(0)
@@ -112,11 +111,51 @@ def test_a_format_of_another_release_is_told(tmp_path: Path) -> None:
     batches = Batches(tmp_path)
     batches.run(1)
     data = (tmp_path / "0.delta").read_bytes()
-    _, _, identity, checksum = _HEADER.unpack_from(data)
-    header = _HEADER.pack(MAGIC, FORMAT_VERSION + 1, identity, checksum)
+    _, _, checksum = _HEADER.unpack_from(data)
+    header = _HEADER.pack(MAGIC, FORMAT_VERSION + 1, checksum)
     (tmp_path / "0.delta").write_bytes(header + data[_HEADER.size :])
     with pytest.raises(StateError, match=f"has format {FORMAT_VERSION + 1}"):
         batches.loaded(0)
+
+
+def test_a_version_says_how_large_it_is(tmp_path: Path) -> None:
+    batches = Batches(tmp_path)
+    batches.run(BATCHES_PER_BASE + 2)
+    size = batches.files.size()
+    assert size.rows == sum(len(rows) for rows in batches.after[-1].values())
+    assert size.stream_time == -1
+    newest = ["9.base", "10.delta", "11.delta"]
+    assert size.size_bytes == sum((tmp_path / name).stat().st_size for name in newest)
+
+
+def test_stream_time_is_the_latest_of_the_clocks(tmp_path: Path) -> None:
+    clocks = Clocks("clocks")
+    clocks.advance("one", 7)
+    clocks.advance("other", 9)
+    files = StateFiles(tmp_path)
+    files.write(0, {}, {"clocks": clocks})
+    assert files.size().stream_time == 9
+
+
+def test_what_killed_processes_wrote_aside_is_removed(tmp_path: Path) -> None:
+    batches = Batches(tmp_path)
+    (tmp_path / ".3.delta.abc").write_bytes(b"half")
+    batches.run(4 * BATCHES_PER_BASE)
+    (tmp_path / ".45.delta.abc").write_bytes(b"half")
+    batches.run(BATCHES_PER_BASE)
+    assert [path.name for path in tmp_path.glob(".*")] == [".45.delta.abc"]
+
+
+def test_a_first_version_needs_none_before_it(tmp_path: Path) -> None:
+    batches = Batches(tmp_path / "old")
+    batches.run(5)
+    StateFiles(tmp_path / "new").write_first(4, batches.stores)
+    found = stores()
+    files = StateFiles(tmp_path / "new")
+    assert files.load(4, found).identity == files.identity(4)
+    assert {name: store.rows for name, store in found.items()} == batches.after[4]
+    files.write(5, {}, found)
+    assert files.load(5, stores()).number == 5
 
 
 def test_a_file_can_hold_plain_values_only(tmp_path: Path) -> None:

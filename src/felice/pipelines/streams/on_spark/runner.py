@@ -10,7 +10,6 @@ How:        The source's rows are addressed (`stage.address`); then each part wi
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.stage import OUT, SPARK_SCHEMA, Plan, address, run_part
 from felice.pipelines.streams.topology import TopologyError
 
-DESCRIPTION = "application.json"
-DESCRIPTION_FORMAT = 1
-STATE = "felice-streams"
+EARLIEST = {"startingOffsets": "earliest"}
 SPARK_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -44,16 +42,17 @@ def start(
 ) -> StreamingQuery:
     """Start the App; with `until_caught_up`, it ends when it has processed what is there now.
 
-    `partitions` is the number of tasks of each part with state. It is fixed by the first start.
+    `partitions` is the number of tasks of each part with state: the number of cores, unless the first start says
+    another. A `lock.RunLock` must be held.
     """
     # Spark must not change the number of tasks by itself: each has the state of one partition.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
-    directory = checkpoint.absolute() / STATE
-    places = _described(app, directory, partitions or int(spark.sparkContext.defaultParallelism))
+    kept = Checkpoint(checkpoint.absolute())
+    description = described(app, kept, int(spark.sparkContext.defaultParallelism), partitions)
     plan = Plan(
         cloudpickle.dumps(app.topology),  # type: ignore[no-untyped-call]
-        places,
-        str(directory),
+        description.partitions,
+        str(kept.state_path(description)),
     )
     topics = sorted(
         one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition
@@ -62,10 +61,10 @@ def start(
     source = spark.readStream.format("felice").options(
         **connected,
         subscribe=",".join(topics),
-        startingOffsets="earliest",
         includeHeaders="true",
         groupId=app.name,
         **{"kafka.isolation.level": "read_committed"},
+        **(description.starting or EARLIEST),
     )
     writer = _results(app, source.load(), plan).writeStream.format("felice").options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.name)
@@ -83,30 +82,37 @@ def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
     return results.selectExpr("topic", "key", "value", "timestamp_millis(timestamp) as timestamp", "headers")
 
 
-def _described(app: App, directory: Path, partitions: int) -> int:
-    """Check that the state in the directory is this App's, or say in it that it is; the number of partitions."""
-    _check(app)
-    path = directory / DESCRIPTION
-    mine = {"format": DESCRIPTION_FORMAT, "application": app.name, "topology": app.describe()}
-    if not path.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(mine | {"partitions": partitions}, indent=1))
-        return partitions
-    found = json.loads(path.read_text())
-    for what, text in (
-        ("format", "was written by another release of Felice"),
-        ("application", f"belongs to the application {found.get('application')!r}"),
-        ("topology", "belongs to an earlier topology of this application"),
+def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | None = None) -> Description:
+    """Check that a checkpoint is this App's, or make it this App's, with `partitions` or the default number.
+
+    Raises `CheckpointError` if it is not, or if it has another number of partitions.
+    """
+    check(app)
+    found = checkpoint.description()
+    if found is None:
+        description = Description(
+            app.name, app.describe(), partitions or default, starting=checkpoint.starting()
+        )
+        checkpoint.describe(description)
+        return description
+    for text, mine, its in (
+        (f"belongs to the application {found.application!r}", app.name, found.application),
+        ("belongs to an earlier topology of this application", app.describe(), found.topology),
     ):
-        if found.get(what) != mine[what]:
-            raise TopologyError(
-                f"the state in {directory} {text}; use another checkpoint, or remove this one"
+        if mine != its:
+            raise CheckpointError(
+                f"the state in {checkpoint.path} {text}; use another checkpoint, or remove this one"
             )
-    kept: int = found["partitions"]
-    return kept
+    if partitions is not None and partitions != found.partitions:
+        raise CheckpointError(
+            f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
+            f"felice streams rescale FILE --partitions {partitions}"
+        )
+    return found
 
 
-def _check(app: App) -> None:
+def check(app: App) -> None:
+    """Raise `TopologyError` if the App cannot run."""
     parts = app.topology.parts()
     if not any(one for part in parts for one in part.sinks if not one.is_repartition):
         raise TopologyError(f"{app.name} writes no topic")

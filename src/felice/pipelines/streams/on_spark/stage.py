@@ -33,6 +33,8 @@ OUT = -1
 # A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
 SUB_BITS = 20
 CACHED_TASKS = 64
+# Between a sub-topology's number and its partition. No topic's name contains it.
+INNER = "/"
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -87,7 +89,16 @@ class Application:
         try:
             return with_event_time(record, formats)
         except StreamsError as error:
-            raise _placed(error, origin, offset) from error
+            raise StreamsError(f"{error} ({self.where(record.topic, origin, offset)})") from error
+
+    def where(self, topic: str, origin: str, seq: int) -> str:
+        """Where a record comes from, in words."""
+        if topic not in self._inner:
+            return f"at {origin}, offset {seq}"
+        if INNER in origin:
+            number, place = origin.split(INNER)
+            return f"sent by partition {place} of sub-topology {number}"
+        return f"made of {origin}, offset {seq >> SUB_BITS}"
 
     def reader_of(self, record: TopicRecord) -> int:
         """The part that a record goes to within the batch; OUT for a result."""
@@ -139,7 +150,8 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
             if part not in stateless:
                 rows.add(part, _place(record.key, plan.places, offset), origin, offset, record)
                 continue
-            for sub, result in enumerate(_processed(stateless[part], record, origin, offset)):
+            where = application.where(record.topic, origin, offset)
+            for sub, result in enumerate(_processed(stateless[part], record, where)):
                 # Several Spark tasks may share a topic partition: the offset orders what they send.
                 seq = offset << SUB_BITS | sub
                 rows.add(
@@ -171,9 +183,9 @@ def _run_rows(table: pa.Table, plan: Plan, number: int, place: int, task: Task) 
             rows.add(part, row_place, origin, seq, record)
             continue
         assert row_place == place, f"a row for partition {row_place} came to {place}"
-        for result in _processed(task, record, origin, seq):
+        for result in _processed(task, record, application.where(topic, origin, seq)):
             to = application.reader_of(result)
-            rows.add(to, _place(result.key, plan.places, sent), f"{number}/{place}", sent, result)
+            rows.add(to, _place(result.key, plan.places, sent), f"{number}{INNER}{place}", sent, result)
             sent += 1
     return rows.batch()
 
@@ -190,15 +202,11 @@ def garbage_left() -> Iterator[None]:
             gc.enable()
 
 
-def _processed(task: Task, record: TopicRecord, origin: str, seq: int) -> list[TopicRecord]:
+def _processed(task: Task, record: TopicRecord, where: str) -> list[TopicRecord]:
     try:
         return task.process(record)
     except StreamsError as error:
-        raise _placed(error, origin, seq) from error
-
-
-def _placed(error: StreamsError, origin: str, offset: int) -> StreamsError:
-    return StreamsError(f"{error} (at {origin}, offset {offset})")
+        raise StreamsError(f"{error} ({where})") from error
 
 
 class HeldTask:

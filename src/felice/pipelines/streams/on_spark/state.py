@@ -5,7 +5,8 @@ Keeps true: version n is the state after batch n. It is read from the newest bas
             A version is whole or absent: files are written aside, synced and renamed. Spark's own logs decide which
             version counts: a batch that runs again starts from the version before it and replaces its file.
 Where:      `N.delta` and `N.base` in a directory of the task, on a file system that all workers share. A file is a
-            header (magic, format version, identity, CRC-32C) and the compressed changes of each store.
+            header (magic, format version, CRC-32C of the rest, identity, number of rows, stream time) and the
+            compressed changes of each store.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ import os
 import pickle
 import secrets
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import lz4.frame
 from crc32c import crc32c
 
-from felice.pipelines.streams.stores import Row, Store
+from felice.pipelines.streams.on_spark.directory import sync_directory
+from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
 
 MAGIC = b"FLST"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BATCHES_PER_BASE = 10
 KEPT_BASES = 2
-_HEADER = struct.Struct(">4sBQI")
+_HEADER = struct.Struct(">4sBI")
+_ABOUT = struct.Struct(">QQq")
 NOTHING = -1
 
 Changes = dict[str, list[Row]]
@@ -47,6 +51,14 @@ class Version(NamedTuple):
 EMPTY = Version(NOTHING, 0)
 
 
+class Size(NamedTuple):
+    """What a task keeps: rows of all its stores, bytes on disk, and its stream time (-1 without windows)."""
+
+    rows: int
+    size_bytes: int
+    stream_time: int
+
+
 class _Plain(pickle.Unpickler):
     """Reads values only: nothing that a file contains is called."""
 
@@ -60,16 +72,30 @@ class StateFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, number: int, changes: Changes, stores: dict[str, Store]) -> Version:
+    def write(self, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         """Write the version that a batch made. Every few batches a base follows, and what is older is removed."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        version = self._write(f"{number}.delta", number, changes)
+        self._make_directory()
+        version = self._write(f"{number}.delta", number, changes, stores)
         if number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
-            self._write(
-                f"{number}.base", number, {name: list(store.rows.items()) for name, store in stores.items()}
-            )
+            self._write(f"{number}.base", number, _all_rows(stores), stores)
             self._remove_older()
         return version
+
+    def write_first(self, number: int, stores: Mapping[str, Store]) -> None:
+        """Write a version that no version of this directory comes before."""
+        self._make_directory()
+        self._write(f"{number}.base", number, _all_rows(stores), stores)
+        self._write(f"{number}.delta", number, {}, stores)
+
+    def size(self) -> Size:
+        """The size of the newest version."""
+        newest, base = max(self._numbers("delta")), max(self._numbers("base"), default=NOTHING)
+        kept = [self._directory / f"{number}.delta" for number in range(base + 1, newest + 1)]
+        kept += [self._directory / f"{base}.base"] if base != NOTHING else []
+        with (self._directory / f"{newest}.delta").open("rb") as file:
+            file.seek(_HEADER.size)
+            _, rows, stream_time = _ABOUT.unpack(file.read(_ABOUT.size))
+        return Size(rows, sum(path.stat().st_size for path in kept), stream_time)
 
     def identity(self, number: int) -> int | None:
         """The identity of the delta of a version; None if it was removed."""
@@ -105,37 +131,41 @@ class StateFiles:
                 f"{path} is missing. If the checkpoint was copied, copy it whole; else reset the application, which "
                 "then begins again from the start of its topics"
             ) from None
-        magic, version, identity, checksum = (
-            _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"",) * 4
-        )
-        body = data[_HEADER.size :]
-        if magic != MAGIC or crc32c(body) != checksum:
+        if len(data) < _HEADER.size:
             raise StateError(f"{path} is damaged")
-        if version != FORMAT_VERSION:
+        magic, version, checksum = _HEADER.unpack_from(data)
+        if magic == MAGIC and version != FORMAT_VERSION:
             raise StateError(
                 f"{path} has format {version}; this release of Felice reads format {FORMAT_VERSION}"
             )
-        changes: Changes = _Plain(io.BytesIO(lz4.frame.decompress(body))).load()
+        rest = memoryview(data)[_HEADER.size :]
+        if magic != MAGIC or crc32c(rest) != checksum:
+            raise StateError(f"{path} is damaged")
+        identity, _, _ = _ABOUT.unpack_from(rest)
+        changes: Changes = _Plain(io.BytesIO(lz4.frame.decompress(rest[_ABOUT.size :]))).load()
         return identity, changes
 
-    def _write(self, name: str, number: int, changes: Changes) -> Version:
+    def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         identity = secrets.randbits(63) + 1
-        body = lz4.frame.compress(pickle.dumps(changes, protocol=5))
+        rows = sum(len(store.rows) for store in stores.values())
+        rest = _ABOUT.pack(identity, rows, _stream_time(stores))
+        rest += lz4.frame.compress(pickle.dumps(changes, protocol=5))
         aside = self._directory / f".{name}.{identity:x}"
         with aside.open("wb") as file:
-            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, identity, crc32c(body)) + body)
+            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, crc32c(rest)) + rest)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self._directory / name)
-        self._sync_directory()
+        sync_directory(self._directory)
         return Version(number, identity)
 
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def _make_directory(self) -> None:
+        if self._directory.exists():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # The directories of this task's part and of the state may be new, too.
+        for path in (self._directory.parent, self._directory.parent.parent):
+            sync_directory(path)
 
     def _numbers(self, kind: str) -> list[int]:
         return sorted(int(path.stem) for path in self._directory.glob(f"[0-9]*.{kind}"))
@@ -149,3 +179,16 @@ class StateFiles:
             for number in self._numbers(kind):
                 if number < oldest:
                     (self._directory / f"{number}.{kind}").unlink(missing_ok=True)
+        # A process that was killed left what it had written aside.
+        for path in self._directory.glob(".[0-9]*"):
+            if int(path.name.split(".")[1]) < oldest:
+                path.unlink(missing_ok=True)
+
+
+def _all_rows(stores: Mapping[str, Store]) -> Changes:
+    return {name: list(store.rows.items()) for name, store in stores.items()}
+
+
+def _stream_time(stores: Mapping[str, Store]) -> int:
+    times = [time for store in stores.values() if isinstance(store, Clocks) for time in store.rows.values()]
+    return max(times, default=NEVER)

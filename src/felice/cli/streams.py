@@ -1,0 +1,276 @@
+"""Stream applications by their checkpoints: list, describe, stop, reset, and another number of partitions."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.command_group import CommandGroup
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option
+from felice.cli.output import show, show_json
+from felice.cli.run import app_in, checkpoint_at, locked, plain_faults
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+    from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+
+POLL_S = 0.2
+_SHOWN = {"batch": None, "rows": None, "rows_per_s": None, "batch_ms": None, "behind": None}
+
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="The application's checkpoint. Without it: NAME-checkpoint in the current directory.",
+)
+
+
+@click.group(cls=CommandGroup)
+def streams() -> None:
+    """List, describe, stop, reset and rescale stream applications.
+
+    They are found by their checkpoints, so the commands need the directory that `felice run` uses.
+
+    \b
+    felice streams list
+    felice streams describe wordcount
+    felice streams stop wordcount
+    """
+
+
+@streams.command("list")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@json_option
+def list_command(directory: Path, as_json: bool) -> None:
+    """List the applications whose checkpoints are in a directory, with state and speed.
+
+    \b
+    felice streams list
+    felice streams list /srv/checkpoints --json
+    """
+    from felice.pipelines.streams.on_spark.directory import checkpoints_below
+
+    rows = [_listed(checkpoint) for checkpoint in checkpoints_below(directory)]
+    show(rows, as_json, empty=f"there is no checkpoint of a stream application in {directory}")
+
+
+@streams.command("describe")
+@click.argument("application")
+@checkpoint_option
+@json_option
+def describe_command(application: str, checkpoint: Path | None, as_json: bool) -> None:
+    """Print an application's topology, partitions, last batch, state and failure.
+
+    \b
+    felice streams describe wordcount
+    """
+    with plain_faults():
+        found = _existing(application, checkpoint)
+        rows = _described(found, _description(found))
+    if as_json:
+        show_json(rows)
+        return
+    topology = rows.pop("topology")
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        click.echo(f"{name.replace('_', ' '):{width}}  {value}")
+    click.echo(f"\n{topology}")
+
+
+@streams.command("stop")
+@click.argument("application")
+@checkpoint_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    default=180.0,
+    show_default=True,
+    help="Seconds to wait for its end.",
+)
+def stop_command(application: str, checkpoint: Path | None, timeout: float) -> None:
+    """Stop an application after its running batch, and wait for its end.
+
+    \b
+    felice streams stop wordcount
+    """
+    from felice.pipelines.streams.on_spark.lock import holder_of, is_running
+
+    found = _existing(application, checkpoint)
+    if not is_running(found):
+        raise Fault(f"{application} is not running")
+    found.stop_path.touch()
+    until = time.monotonic() + timeout
+    while is_running(found):
+        if time.monotonic() > until:
+            raise Fault(f"{application} is still running after {timeout:g} s, in {holder_of(found)}")
+        time.sleep(POLL_S)
+    click.echo(f"{application} has stopped")
+
+
+@streams.command("reset")
+@click.argument("application")
+@checkpoint_option
+@connection_options
+@click.option(
+    "--to",
+    default="earliest",
+    show_default=True,
+    help="Where the next start begins: earliest, latest, a time such as 2026-11-22T10:00:00Z, or a JSON of offsets.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset_command(
+    application: str, checkpoint: Path | None, bootstrap: str, command_config: Path | None, to: str, yes: bool
+) -> None:
+    """Remove an application's state and offsets, so that it begins again.
+
+    The application must be stopped. Its checkpoint and its consumer group are removed. What it wrote stays in its
+    topics: it will be written again.
+
+    \b
+    felice streams reset wordcount --yes
+    felice streams reset wordcount --to 2026-11-22T10:00:00Z
+    """
+    starting = starting_options(to)
+    found = _existing(application, checkpoint)
+    with plain_faults(), locked(found, application, bootstrap):
+        _check_owner(found, application)
+        if not yes:
+            click.confirm(f"Remove the state in {found.path} and the group {application}?", abort=True)
+        _delete_group(admin_client(bootstrap, command_config), application)
+        # Renamed first: a crash must not leave a part of a checkpoint.
+        aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
+        found.path.rename(aside)
+        found.start_from(starting)
+        shutil.rmtree(aside)
+    click.echo(f"{application} begins again from {to}")
+
+
+@streams.command("rescale")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
+@checkpoint_option
+def rescale_command(file: Path, partitions: int, checkpoint: Path | None) -> None:
+    """Deal an application's state out to another number of partitions.
+
+    The application must be stopped; FILE is its program. Topics keep their partitions.
+
+    \b
+    felice streams rescale wordcount.py --partitions 8
+    """
+    from felice.pipelines.streams.on_spark.rescale import rescale
+    from felice.pipelines.streams.on_spark.runner import described
+
+    app = app_in(file)
+    found = _existing(app.name, checkpoint)
+    with plain_faults(), locked(found, app.name):
+        before = described(app, found, partitions)
+        if before.partitions != partitions:
+            rescale(app, found, before, partitions)
+    click.echo(f"{app.name} has {partitions} partitions, before {before.partitions}")
+
+
+def starting_options(to: str) -> dict[str, str]:
+    """The source's options for a place to begin."""
+    if to in ("earliest", "latest") or to.startswith("{"):
+        return {"startingOffsets": to}
+    try:
+        moment = datetime.fromisoformat(to)
+    except ValueError:
+        raise Fault(
+            f"--to is {to!r}; it is earliest, latest, a time such as 2026-11-22T10:00:00Z, or JSON"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return {"startingTimestamp": str(round(moment.timestamp() * 1000))}
+
+
+def _existing(application: str, directory: Path | None) -> Checkpoint:
+    found = checkpoint_at(application, directory)
+    if not found.directory.is_dir():
+        raise Fault(f"{found.path} is no checkpoint of a stream application; name it with --checkpoint")
+    return found
+
+
+def _check_owner(checkpoint: Checkpoint, application: str) -> None:
+    """Refuse to remove what is not this application's. What another release wrote may be removed."""
+    from felice.pipelines.streams.on_spark.directory import CheckpointError
+
+    try:
+        kept = checkpoint.description()
+    except CheckpointError:
+        if checkpoint.is_used:
+            return
+        raise
+    if kept is not None and kept.application != application:
+        raise Fault(f"{checkpoint.path} belongs to the application {kept.application!r}")
+
+
+def _description(checkpoint: Checkpoint) -> Description:
+    found = checkpoint.description()
+    if found is None:
+        raise Fault(f"{checkpoint.path} has not been used by an application yet")
+    return found
+
+
+def _listed(checkpoint: Checkpoint) -> dict[str, Any]:
+    from felice.pipelines.streams.on_spark.directory import CheckpointError
+
+    progress = checkpoint.progress()
+    try:
+        description = _description(checkpoint)
+        name, partitions = description.application, description.partitions
+    except CheckpointError:
+        name, partitions = "?", 0
+    found = {key: progress.get(key) for key in _SHOWN}
+    return (
+        {"application": name, "state": _state(checkpoint), "partitions": partitions}
+        | found
+        | {"checkpoint": str(checkpoint.path)}
+    )
+
+
+def _described(checkpoint: Checkpoint, description: Description) -> dict[str, Any]:
+    from felice.pipelines.streams.on_spark.lock import holder_of
+    from felice.pipelines.streams.on_spark.progress import in_time, size_of
+    from felice.pipelines.streams.stores import NEVER
+
+    size = size_of(checkpoint.state_path(description))
+    progress = checkpoint.progress()
+    reported = progress.pop("reported_at", None)
+    return {
+        "application": description.application,
+        "checkpoint": str(checkpoint.path),
+        "state": _state(checkpoint),
+        "run_by": holder_of(checkpoint),
+        "partitions": description.partitions,
+        **{name: progress.get(name) for name in (*_SHOWN, "failure")},
+        "reported_at": None if reported is None else in_time(reported),
+        "state_rows": size.rows,
+        "state_bytes": size.size_bytes,
+        "stream_time": None if size.stream_time == NEVER else in_time(size.stream_time),
+        "topology": description.topology,
+    }
+
+
+def _state(checkpoint: Checkpoint) -> str:
+    from felice.pipelines.streams.on_spark.lock import is_running
+
+    if is_running(checkpoint):
+        return "running"
+    return "failed" if "failure" in checkpoint.progress() else "stopped"
+
+
+def _delete_group(admin: AdminClient, group: str) -> None:
+    from felice.client import KafkaError, KafkaException
+
+    try:
+        admin.delete_consumer_groups([group])[group].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise

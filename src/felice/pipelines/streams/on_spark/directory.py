@@ -1,0 +1,168 @@
+"""What a checkpoint says about its application: whose it is, in how many partitions, who runs it, how far it is.
+
+Keeps true: a directory belongs to one application with one topology, and one process runs it at a time. Its description
+            is whole or absent: it is written aside, synced and renamed. The description names the directory of the
+            state, so replacing the description also replaces the state.
+Where:      CHECKPOINT/felice-streams/application.json; `progress.json` after each batch; `stop` while a stop is asked
+            for; `lock` (see `lock`); and the state of tasks in STATE/PART/PLACE (see `state`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "felice-streams"
+FORMAT = 2
+FIRST_STATE = "state-0"
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An application, as its checkpoint knows it. `starting` are the source's options for the first batch."""
+
+    application: str
+    topology: str
+    partitions: int
+    starting: dict[str, str]
+    state: str = FIRST_STATE
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint directory. It need not exist."""
+
+    path: Path
+
+    @property
+    def directory(self) -> Path:
+        """What Felice keeps beside Spark's own files."""
+        return self.path / NAME
+
+    @property
+    def progress_path(self) -> Path:
+        """Where a running application reports its last batch."""
+        return self.directory / "progress.json"
+
+    @property
+    def stop_path(self) -> Path:
+        """A file that asks the application to stop."""
+        return self.directory / "stop"
+
+    def state_path(self, description: Description) -> Path:
+        """Where the tasks keep their stores."""
+        return self.directory / description.state
+
+    @property
+    def is_used(self) -> bool:
+        """Whether an application has used it."""
+        return (self.directory / "application.json").exists()
+
+    def description(self) -> Description | None:
+        """Whose checkpoint this is; None if no application has used it.
+
+        Raises `CheckpointError` if another release of Felice, or another query, wrote it.
+        """
+        try:
+            found = json.loads((self.directory / "application.json").read_text())
+        except FileNotFoundError:
+            if (self.path / "metadata").exists():
+                raise CheckpointError(
+                    f"{self.path} is the checkpoint of another query of Spark; use another directory"
+                ) from None
+            return None
+        except ValueError as error:
+            raise CheckpointError(f"{self.directory}/application.json is damaged: {error}") from None
+        if found.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{self.path} was written by another release of Felice (format {found.get('format')}; this release "
+                f"reads format {FORMAT}); use that release, or another checkpoint"
+            )
+        return Description(**found)
+
+    def describe(self, description: Description) -> None:
+        """Replace the description."""
+        _write_durably(self.directory / "application.json", json.dumps(asdict(description), indent=1))
+
+    def start_from(self, options: dict[str, str]) -> None:
+        """Let the next start, which finds an empty checkpoint, begin there in place of the topics' beginning."""
+        _write_durably(self._starting_path, json.dumps(options))
+
+    def starting(self) -> dict[str, str]:
+        """The source's options for a first start; empty unless `start_from` gave some."""
+        try:
+            found: dict[str, str] = json.loads(self._starting_path.read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    @property
+    def _starting_path(self) -> Path:
+        return self.directory / "starting.json"
+
+    def progress(self) -> dict[str, Any]:
+        """The last report; empty if there is none."""
+        try:
+            found: dict[str, Any] = json.loads(self.progress_path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found
+
+    def report(self, progress: dict[str, Any]) -> None:
+        """Replace the last report."""
+        _write_aside(self.progress_path, json.dumps(progress))
+
+    def last_batches(self) -> tuple[int, int]:
+        """The last batch that Spark has planned, and the last that is done; -1 if there is none."""
+        return _last_number(self.path / "offsets"), _last_number(self.path / "commits")
+
+
+def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
+    """The checkpoints of applications in a directory, and the directory itself if it is one."""
+    found = (
+        {directory, *(path for path in directory.iterdir() if path.is_dir())} if directory.is_dir() else ()
+    )
+    return (checkpoint for checkpoint in map(Checkpoint, sorted(found)) if checkpoint.is_used)
+
+
+def _last_number(directory: Path) -> int:
+    numbers = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
+    return max(numbers, default=-1)
+
+
+def _write_aside(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    aside.write_text(text)
+    aside.replace(path)
+    return path
+
+
+def _write_durably(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with aside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""One process runs an application: locks on its checkpoint and, on this machine, on its name and cluster.
+
+Keeps true: the operating system holds the locks (flock), so they end with the process, also by kill -9.
+            Spark's Java may outlive a killed driver for a moment. Its process id is in the lock file, and who takes the
+            lock next waits until that Java has ended.
+Not detected: two checkpoints of one application on two machines.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
+
+JAVA_ENDS_WITHIN_S = 60.0
+_POLL_S = 0.1
+
+
+class RunLock:
+    """Held while an application runs, or while a command changes its checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint, application: str, cluster: str | None = None) -> None:
+        self._paths = [checkpoint.directory / "lock"]
+        if cluster is not None:
+            self._paths.append(_machine_path(application, cluster))
+        self._application = application
+        self._files: list[IO[str]] = []
+
+    def __enter__(self) -> RunLock:
+        """Take both locks. Raises `CheckpointError` that names the holder."""
+        try:
+            for path in self._paths:
+                self._take(path)
+        except BaseException:
+            self._release()
+            raise
+        self.note_java(None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release both."""
+        self._release()
+
+    def note_java(self, process_id: int | None) -> None:
+        """Say who holds the lock, and which Java works for it."""
+        java = None if process_id is None else [process_id, _started(process_id)]
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "java": java}
+        for file in self._files:
+            file.seek(0)
+            file.truncate()
+            file.write(json.dumps(holder))
+            file.flush()
+
+    def _take(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+        self._files.append(file)
+        file.seek(0)
+        holder = _holder(file.read())
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"{self._application} is in use by process {holder.get('process', '?')} on {holder.get('host', '?')} "
+                f"({path} is locked); stop it first, for instance with: felice streams stop {self._application}"
+            ) from None
+        _wait_for_end_of(holder)
+
+    def _release(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+
+def is_running(checkpoint: Checkpoint) -> bool:
+    """Whether a process holds the lock of a checkpoint."""
+    try:
+        file = (checkpoint.directory / "lock").open("a+")
+    except FileNotFoundError:
+        return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def holder_of(checkpoint: Checkpoint) -> str:
+    """The process that holds the lock, or held it last, in words."""
+    try:
+        holder = _holder((checkpoint.directory / "lock").read_text())
+    except FileNotFoundError:
+        return ""
+    return f"process {holder['process']} on {holder['host']}" if holder else ""
+
+
+def _machine_path(application: str, cluster: str) -> Path:
+    name = hashlib.sha256(f"{application}\n{cluster}".encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"felice-streams-{os.getuid()}" / f"{name}.lock"
+
+
+def _holder(text: str) -> dict[str, object]:
+    try:
+        found: dict[str, object] = json.loads(text)
+    except ValueError:
+        return {}
+    return found
+
+
+def _wait_for_end_of(holder: dict[str, object]) -> None:
+    java = holder.get("java")
+    if not isinstance(java, list) or holder.get("host") != socket.gethostname():
+        return
+    process_id, started = java
+    until = time.monotonic() + JAVA_ENDS_WITHIN_S
+    while started is not None and _started(process_id) == started:
+        if time.monotonic() > until:
+            raise CheckpointError(
+                f"process {process_id}, Spark's Java of the run before, has not ended; end it first"
+            )
+        time.sleep(_POLL_S)
+
+
+def _started(process_id: int) -> str | None:
+    """When a process began, so that another process with the same number is told apart; None if there is none."""
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    # A zombie has ended.
+    return None if fields[0] == "Z" else fields[19]

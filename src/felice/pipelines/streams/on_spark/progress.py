@@ -1,0 +1,95 @@
+"""What a running application says of each batch: rows, speed, lag, state, stream time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from felice.pipelines.spark.lag import offsets_behind
+from felice.pipelines.streams.on_spark.state import Size, StateFiles
+from felice.pipelines.streams.stores import NEVER
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds."""
+
+    batch: int
+    rows: int
+    batch_ms: int
+    rows_per_s: int
+    behind: int
+    state_rows: int
+    state_bytes: int
+    stream_time: int
+    reported_at: int
+
+    def line(self) -> str:
+        """In words."""
+        told = [
+            f"batch {self.batch}: {self.rows} rows in {self.batch_ms} ms",
+            f"{self.rows_per_s} rows/s",
+            f"{self.behind} behind",
+        ]
+        if self.state_bytes:
+            told.append(f"state {self.state_rows} rows, {in_bytes(self.state_bytes)}")
+        if self.stream_time != NEVER:
+            told.append(f"stream time {in_time(self.stream_time)}")
+        return ", ".join(told)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def report_of(progress: Mapping[str, Any], state: Path) -> BatchReport | None:
+    """The report on a batch of a query; None for one without rows."""
+    rows = int(progress["numInputRows"])
+    if not rows:
+        return None
+    took_ms = max(1, int(progress["durationMs"].get("triggerExecution", 1)))
+    behind = int(offsets_behind(progress).get("offsetsBehindLatest", 0))
+    size = size_of(state)
+    now = round(time.time() * 1000)
+    speed = rows * 1000 // took_ms
+    return BatchReport(int(progress["batchId"]), rows, took_ms, speed, behind, *size, now)
+
+
+def size_of(state: Path) -> Size:
+    """The size of the state of all tasks. Its stream time is that of the task that is furthest behind."""
+    sizes = [_task_size(path) for path in state.glob("[0-9]*/[0-9]*")]
+    known = [size for size in sizes if size is not None]
+    times = [size.stream_time for size in known if size.stream_time != NEVER]
+    return Size(
+        sum(size.rows for size in known), sum(size.size_bytes for size in known), min(times, default=NEVER)
+    )
+
+
+def _task_size(directory: Path) -> Size | None:
+    try:
+        return StateFiles(directory).size()
+    except (FileNotFoundError, ValueError):
+        return None  # A worker makes it, or removes older files, at this moment.
+
+
+def in_bytes(size: float) -> str:
+    """A size in the unit that suits it."""
+    for unit in _UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+def in_time(timestamp_ms: int) -> str:
+    """A timestamp in UTC; the number itself if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)

@@ -1,0 +1,93 @@
+"""Another number of partitions for an application that is stopped: its state is dealt out again.
+
+Keeps true: a row is in the partition that its record key chooses. The new state is complete and durable before the
+            description names it; the old one is removed after that. So a crash leaves one or the other.
+Refused:    stores whose rows do not follow record keys, keys whose bytes the stores do not know (JSON), and a last
+            batch that is planned but not done, since its results depend on the partitions.
+Changed:    a partition's stream times become the least of all partitions before. So no window closes earlier than it
+            would have, and records that were late in one partition may be taken now.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
+from felice.pipelines.streams.stores import Clocks, Store
+from felice.pipelines.streams.topology import SubTopology
+from felice.records.kernels import murmur2
+
+
+def rescale(app: App, checkpoint: Checkpoint, description: Description, partitions: int) -> Description:
+    """Deal the state out to `partitions`. The caller holds the lock. Raises `CheckpointError` if it cannot be done."""
+    planned, done = checkpoint.last_batches()
+    if planned > done:
+        raise CheckpointError(
+            f"batch {planned} of {app.name} is planned and not done; finish it first: felice run --until-caught-up"
+        )
+    changed = replace(description, partitions=partitions, state=_next(description.state))
+    target = checkpoint.state_path(changed)
+    shutil.rmtree(target, ignore_errors=True)  # What an attempt before this one left.
+    if done != NOTHING:
+        for part in app.topology.parts():
+            if part.stores:
+                _deal_out(app, part, checkpoint.state_path(description), target, done, (description, changed))
+    checkpoint.describe(changed)
+    shutil.rmtree(checkpoint.state_path(description), ignore_errors=True)
+    return changed
+
+
+def _next(state: str) -> str:
+    name, _, number = state.rpartition("-")
+    return f"{name}-{int(number) + 1}"
+
+
+def _deal_out(
+    app: App,
+    part: SubTopology,
+    source: Path,
+    target: Path,
+    version: int,
+    descriptions: tuple[Description, Description],
+) -> None:
+    before, after = (description.partitions for description in descriptions)
+    new = [app.topology.made_stores(part) for _ in range(after)]
+    for place, stores in _loaded(app, part, source, version, before):
+        for name, store in stores.items():
+            if isinstance(store, Clocks):
+                _set_back([made[name] for made in new], store)
+            else:
+                _move(store, place, before, [made[name] for made in new])
+    for place, stores in enumerate(new):
+        StateFiles(target / str(part.number) / str(place)).write_first(version, stores)
+
+
+def _loaded(
+    app: App, part: SubTopology, source: Path, version: int, partitions: int
+) -> Iterator[tuple[int, dict[str, Store]]]:
+    for place in range(partitions):
+        stores = app.topology.made_stores(part)
+        StateFiles(source / str(part.number) / str(place)).load(version, stores)
+        yield place, stores
+
+
+def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:
+    for key, row in store.rows.items():
+        owner = store.owner(key)
+        if owner is None or murmur2(owner) % places != place:
+            raise CheckpointError(
+                f"store {store.name!r} has a row {key!r} whose record key is not known, so its partitions cannot be "
+                "changed; reset the application, and start it with another number"
+            )
+        targets[murmur2(owner) % len(targets)].load([(key, row)])
+
+
+def _set_back(targets: list[Store], clocks: Clocks) -> None:
+    for name, time in clocks.rows.items():
+        for target in targets:
+            target.load([(name, min(time, target.rows.get(name, time)))])

@@ -1,0 +1,62 @@
+"""What is told of a batch, and the size of an application's state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from felice.pipelines.streams.formats import FORMATS
+from felice.pipelines.streams.on_spark.progress import in_bytes, in_time, report_of, size_of
+from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.stores import Clocks, KeyValueStore, Store
+
+PROGRESS = {
+    "batchId": 3,
+    "numInputRows": 500,
+    "durationMs": {"triggerExecution": 250},
+    "sources": [{"latestOffset": '{"a":{"0":12}}', "endOffset": '{"a":{"0":5}}'}],
+}
+
+
+def keep(directory: Path, rows: int, time: int) -> None:
+    table, clocks = KeyValueStore("t", FORMATS["string"], FORMATS["json"]), Clocks("clocks")
+    for number in range(rows):
+        table.put(f"k{number}", 1, 5)
+    if time >= 0:
+        clocks.advance("window", time)
+    stores: dict[str, Store] = {"t": table, "clocks": clocks}
+    StateFiles(directory).write(0, {name: store.take_changes() for name, store in stores.items()}, stores)
+
+
+def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
+    report = report_of(PROGRESS, tmp_path)
+    assert report is not None
+    assert report.line() == "batch 3: 500 rows in 250 ms, 2000 rows/s, 7 behind"
+    assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path) is None
+
+
+def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path: Path) -> None:
+    keep(tmp_path / "1" / "0", 3, 86_400_000)
+    keep(tmp_path / "1" / "1", 2, 1_000)
+    keep(tmp_path / "2" / "0", 1, -1)
+    (tmp_path / "2" / "1").mkdir()  # A task that has written nothing yet.
+    on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*.delta"))
+    assert size_of(tmp_path) == (8, on_disk, 1_000)
+    report = report_of(PROGRESS, tmp_path)
+    assert report is not None
+    told = f"7 behind, state 8 rows, {on_disk} B, stream time 1970-01-01T00:00:01.000+00:00"
+    assert report.line().endswith(told)
+
+
+def test_sizes_and_times_are_told_so_that_people_can_read_them() -> None:
+    assert [in_bytes(size) for size in (0, 999, 1000, 2_550_000, 10**15)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "2.5 MB",
+        "1000.0 TB",
+    ]
+    assert in_time(1 << 60) == str(1 << 60)
