@@ -101,9 +101,11 @@ class CoordinatorRuntime(Generic[S, R]):
         if not self._is_running:
             return
         for partition in sorted({*range(self._partition_count()), *self._hosted}):
-            # The return value does not matter here.
-            with contextlib.suppress(ApiError):
-                self._host(partition)
+            # Every new image of the cluster leads here, so the many partitions without a role here must cost little.
+            if partition in self._hosted or self._leads(partition):
+                # The return value does not matter here.
+                with contextlib.suppress(ApiError):
+                    self._host(partition)
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that holds a key, by Java's string hash."""
@@ -146,6 +148,10 @@ class CoordinatorRuntime(Generic[S, R]):
     def _check_running(self) -> None:
         if not self._is_running:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _leads(self, index: int) -> bool:
+        partition = self._partitions.get(self.topic, index)
+        return partition is not None and partition.is_leader
 
     def _host(self, index: int) -> HostedShard[S, R]:
         self._check_running()

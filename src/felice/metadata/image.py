@@ -155,6 +155,8 @@ class ImageBuilder:
         self._known_acls = image.acls
         self._changes: dict[str, object] = {}
         self._topics: dict[str, TopicImage] | None = None
+        # Whether a topic came, went or changed its node; the states of partitions leave the names as they are.
+        self._are_names_changed = is_complete
         # Partitions of topics whose states come one by one: copying a topic for each of thousands would be slow.
         self._partitions: dict[str, list[PartitionImage]] = {}
 
@@ -195,9 +197,9 @@ class ImageBuilder:
             for name, partitions in self._partitions.items():
                 self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))
             self._partitions.clear()
-            names = self._named()
+            if self._are_names_changed:
+                self._changes["topic_names"] = MappingProxyType(self._named())
             self._changes["topics"] = MappingProxyType(self._topics)
-            self._changes["topic_names"] = MappingProxyType(names)
         return replace(self._image, **self._changes) if self._changes else self._image  # type: ignore[arg-type]
 
     def _named(self) -> dict[UUID, str]:
@@ -243,6 +245,7 @@ class ImageBuilder:
     def _put_topic(self, name: str, node: Node | None) -> None:
         if node is not None and self._is_known(name, node):
             return
+        self._are_names_changed = True
         topics = self._writable_topics()
         for kind in ("pending_deletions", "topic_faults"):
             current = getattr(self._image, kind)

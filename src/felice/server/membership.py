@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
@@ -31,6 +32,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.protocol.topic_partition import PartitionKey
 from felice.replication.peers import NoSecurity, PeerSecurity
 from felice.server.listener import Listener
 from felice.server.own_address import why_not_reached
@@ -210,7 +212,7 @@ class Membership:
             _log.info("no in-sync replica can take over leaderships", extra={"partitions": len(stuck)})
             backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
             # A follower may catch up in the meantime.
-            await self._watcher.wait_until(self._can_be_replaced, backoff_s)
+            await self._watcher.wait_until(partial(self._can_be_replaced, stuck), backoff_s)
 
     async def _step_down(self, pending: set[tuple[str, int]]) -> None:
         broker_id = self._broker_id
@@ -230,21 +232,25 @@ class Membership:
             if broker_id in partition.isr
         }
 
-    def _led_with_live_replica(self) -> list[PartitionImage]:
+    def _led_with_live_replica(self) -> list[PartitionKey]:
         """Returns the partitions that this broker still leads although another replica is alive."""
         image, broker_id = self._watcher.image, self._broker_id
         others = _others(image, broker_id)
         return [
-            partition
+            (topic.name, partition.partition)
             for topic in image.topics.values()
             for partition in topic.partitions
-            if partition.leader == broker_id and any(replica in others for replica in partition.replicas)
+            if _is_led_beside(partition, broker_id, others)
         ]
 
-    def _can_be_replaced(self, image: ClusterImage) -> bool:
-        """Whether a retry makes sense: a replica can take over, or none is left, as when all brokers stop together."""
+    def _can_be_replaced(self, stuck: Sequence[PartitionKey], image: ClusterImage) -> bool:
+        """Whether a retry makes sense: a replica can take over, or none is left, as when all brokers stop together.
+
+        Every image is asked this, so only the partitions that wait are looked at.
+        """
         others = _others(image, self._broker_id)
-        led = self._led_with_live_replica()
+        found = (image.partition(*key) for key in stuck)
+        led = [one for one in found if one is not None and _is_led_beside(one, self._broker_id, others)]
         return not led or any(replica in others for partition in led for replica in partition.isr)
 
     async def _write_states(
@@ -314,6 +320,11 @@ class Membership:
 
 def _address(endpoint: Endpoint) -> tuple[str, int]:
     return endpoint.host, endpoint.port
+
+
+def _is_led_beside(partition: PartitionImage, broker_id: int, others: set[int]) -> bool:
+    """Whether the broker leads the partition although another broker with a replica is alive."""
+    return partition.leader == broker_id and any(replica in others for replica in partition.replicas)
 
 
 def _others(image: ClusterImage, broker_id: int) -> set[int]:

@@ -276,3 +276,67 @@ def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(at: int)
 
     asyncio.run(scenario())
     assert leaders == {(UUID(int=1), 4), (UUID(int=2), 2)}
+
+
+def _states(topic: str, count: int) -> list[Operation]:
+    replicas = dict.fromkeys(range(count), (1,))
+    node = layout.encode_topic(TopicNode(UUID(int=1), replicas, {}, {}))
+    creates = [Create(layout.topic_path(topic), node), Create(layout.partitions_path(topic))]
+    state = layout.encode_state(StateNode(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1))
+    for index in range(count):
+        creates += [
+            Create(layout.partition_path(topic, index)),
+            Create(layout.state_path(topic, index), state),
+        ]
+    return list(creates)
+
+
+def test_other_work_runs_while_a_large_cluster_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    put, puts_a_turn = watcher_module._put, [0]
+
+    def counted(builder: ImageBuilder, path: str, node: Node | None) -> None:
+        puts_a_turn[-1] += 1
+        put(builder, path, node)
+
+    async def note_turns() -> None:
+        while True:
+            await asyncio.sleep(0)
+            puts_a_turn.append(0)
+
+    async def scenario() -> ClusterImage:
+        store = MemoryEnsemble().connect()
+        await store.multi([*(Create(path) for path in layout.PERSISTENT_PATHS), *_states("large", 1500)])
+        watcher = Watcher(store, lambda old, new: None)
+        turns = asyncio.create_task(note_turns())
+        await watcher.start()
+        turns.cancel()
+        await watcher.stop()
+        return watcher.image
+
+    monkeypatch.setattr(watcher_module, "_put", counted)
+    image = asyncio.run(scenario())
+    assert len(image.topics["large"].partitions) == 1500
+    assert sum(puts_a_turn) > 3000
+    assert max(puts_a_turn) <= watcher_module.NODES_A_TURN
+
+
+def test_a_partitions_state_leaves_the_topics_names_as_they_are() -> None:
+    async def scenario() -> tuple[ClusterImage, ClusterImage]:
+        store = MemoryEnsemble().connect()
+        await store.multi([*(Create(path) for path in layout.PERSISTENT_PATHS), *_states("topic", 2)])
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        before = watcher.image
+        await store.set(
+            layout.state_path("topic", 1),
+            layout.encode_state(StateNode(leader=-1, leader_epoch=1, isr=(1,), controller_epoch=1)),
+        )
+        assert await watcher.wait_until(lambda image: image is not before, 60)
+        await watcher.stop()
+        return before, watcher.image
+
+    before, after = asyncio.run(scenario())
+    # A cluster may have thousands of topics, and a change of a state must not cost work for each of them.
+    assert after.topic_names is before.topic_names
+    changed = after.partition("topic", 1)
+    assert changed is not None and changed.leader == -1
