@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import fetch_request
-from conformance.secured import Rule, Secured, describe_request
+from conformance.secured import ANONYMOUS, Rule, Secured, describe_request
 from conformance.topics import batch_of
 from conformance.wire import ConnectionClosed, Wire
 from felice.protocol.api import API, Api
@@ -26,6 +26,7 @@ from felice.protocol.messages import (
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -35,6 +36,7 @@ from felice.protocol.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -77,7 +79,9 @@ OF_TOPIC, OF_GROUP, OF_CLUSTER, OF_TRANSACTION = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-DENIED = {int(code) for code in (OF_TOPIC, OF_GROUP, OF_CLUSTER, OF_TRANSACTION)}
+OF_TOKEN = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+DENIED = {int(code) for code in (OF_TOPIC, OF_GROUP, OF_CLUSTER, OF_TRANSACTION, OF_TOKEN)}
+ALICE, BOB = "User:alice", "User:bob"
 LEFT_OUT = None
 """Instead of an error code: without the permission the response does not name the resource."""
 CLOSED = -1000
@@ -98,10 +102,11 @@ class Need:
     name: str
     operation: Operation
     denied: int | None
+    principal: str = ANONYMOUS
 
     @property
     def rule(self) -> Rule:
-        return Rule(self.kind, self.name, self.operation)
+        return Rule(self.kind, self.name, self.operation, principal=self.principal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,8 @@ class Case:
     build: Callable[[Names], Any]
     needs: tuple[Need, ...] = ()
     in_place_of: tuple[Need, ...] = ()
+    user: str | None = None
+    """The user that makes the request; None for the anonymous client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -796,15 +803,48 @@ CASES = (
         ),
         (cluster(ALTER),),
     ),
+    Case(
+        "create a token for another owner",
+        API.CREATE_DELEGATION_TOKEN,
+        3,
+        lambda names: create_delegation_token.CreateDelegationTokenRequest(
+            owner_principal_type="User", owner_principal_name="carol", max_lifetime_ms=-1
+        ),
+        (Need(ResourceType.USER, "User:carol", Operation.CREATE_TOKENS, OF_TOKEN, ALICE),),
+        user="alice",
+    ),
+    Case(
+        "describe another owner's tokens",
+        API.DESCRIBE_DELEGATION_TOKEN,
+        3,
+        lambda names: describe_delegation_token.DescribeDelegationTokenRequest(
+            owners=[
+                describe_delegation_token.DescribeDelegationTokenOwner(
+                    principal_type="User", principal_name="bob"
+                )
+            ]
+        ),
+        (Need(ResourceType.USER, BOB, Operation.DESCRIBE_TOKENS, LEFT_OUT, ALICE),),
+        (Need(ResourceType.DELEGATION_TOKEN, "*", DESCRIBE, LEFT_OUT, ALICE),),
+        user="alice",
+    ),
 )
 
-WITHOUT_NEEDS = {API.API_VERSIONS, API.DESCRIBE_CLUSTER, API.SASL_HANDSHAKE, API.SASL_AUTHENTICATE}
+WITHOUT_NEEDS = {
+    API.API_VERSIONS,
+    API.DESCRIBE_CLUSTER,
+    API.SASL_HANDSHAKE,
+    API.SASL_AUTHENTICATE,
+    # The owner and the renewers of a token, whatever ACLs say.
+    API.RENEW_DELEGATION_TOKEN,
+    API.EXPIRE_DELEGATION_TOKEN,
+}
 
 
 def ask(world: Secured, case: Case, names: Names) -> Outcome:
     """Returns the outcome of a case on a connection of its own."""
     request = case.build(names)
-    with Wire(world.bootstrap) as wire:
+    with Wire(world.bootstrap) if case.user is None else world.user(case.user) as wire:
         wire.send(request, case.version)
         if getattr(request, "acks", 1) == 0:
             request, case = describe_cluster.DescribeClusterRequest(), _AFTER_ACKS_0
@@ -855,6 +895,8 @@ def outcome_of(message: Any, path: str = "") -> Outcome:
 
 
 def _identity(row: Any, place: int) -> str:
+    if hasattr(row, "principal_name"):
+        return f"{row.principal_type}:{row.principal_name}"
     for name in _IDS:
         value = getattr(row, name, None)
         if value not in (None, "", uuid.UUID(int=0)):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from conformance.delegation_tokens import prepared_with_token, with_tokens
 from conformance.rights_matrix import (
     CASES,
     CLOSED,
@@ -23,7 +24,7 @@ from conformance.rights_matrix import (
     ask,
     tells_of,
 )
-from conformance.secured import Secured, prepared, secured
+from conformance.secured import Secured
 from felice.server.access.table import GUARDS
 from felice.server.handlers.table import MODULES
 
@@ -32,8 +33,8 @@ EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Secured, Names]]:
-    with secured(tmp_path_factory.mktemp("secured") / "data") as broker:
-        yield broker, Names(prepared(broker))
+    with with_tokens(tmp_path_factory.mktemp("secured") / "data") as broker:
+        yield broker, Names(prepared_with_token(broker))
 
 
 def is_denied(outcome: Outcome, need: Need) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from conformance.delegation_tokens import TOKEN_SETTINGS, prepared_with_token
 from conformance.rights_matrix import CASES, Case, Names, Outcome, ask
-from conformance.secured import Rule, Secured, prepared, secured_felice, secured_kafka
+from conformance.secured import Rule, Secured, secured_felice, secured_kafka
 
 Side = tuple[Secured, Names]
 
@@ -15,8 +16,11 @@ Side = tuple[Secured, Names]
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     directory = tmp_path_factory.mktemp("rights")
-    with secured_felice(directory / "felice") as ours, secured_kafka(directory / "kafka") as theirs:
-        yield (ours, Names(prepared(ours))), (theirs, Names(prepared(theirs)))
+    with (
+        secured_felice(directory / "felice", TOKEN_SETTINGS) as ours,
+        secured_kafka(directory / "kafka", TOKEN_SETTINGS) as theirs,
+    ):
+        yield (ours, Names(prepared_with_token(ours))), (theirs, Names(prepared_with_token(theirs)))
 
 
 def variants(case: Case) -> Iterator[tuple[str, list[Rule]]]:

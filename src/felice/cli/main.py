@@ -82,6 +82,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "scram",
         "Set, list and delete the SCRAM users of a cluster, without a running broker.",
     ),
+    "tokens": (
+        "felice.cli.tokens",
+        "tokens",
+        "Create, list, renew and delete delegation tokens.",
+    ),
     "decode-frame": (
         "felice.cli.decode_frame",
         "decode_frame",

@@ -137,7 +137,8 @@ def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
             f'"sasl.username" and "sasl.password" (or "sasl.jaas.config") are required for {mechanism}'
         )
     if mechanism in HASHES:
-        return lambda: ScramClient(mechanism, user, password, secrets.token_hex(20))
+        is_token = _is_token(settings)
+        return lambda: ScramClient(mechanism, user, password, secrets.token_hex(20), is_token=is_token)
     return lambda: PlainClient(user, password)
 
 
@@ -201,6 +202,12 @@ def _credentials(settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
         return settings["sasl.username"], settings["sasl.password"]
     options = _jaas_options(text)
     return options.get("username"), options.get("password")
+
+
+def _is_token(settings: Mapping[str, Any]) -> bool:
+    """Whether user and password are those of a delegation token: `tokenauth="true"` in the JAAS text."""
+    text = settings["sasl.jaas.config"]
+    return text is not None and _jaas_options(text).get("tokenauth", "").lower() == "true"
 
 
 def _jaas_options(text: str) -> Mapping[str, str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from felice.config.authorizer_options import AuthorizerOptions
 from felice.config.option import ConfigError, Kind, option
+from felice.config.token_options import TokenOptions
 
 DEFAULT_PORT = 2181
 _TO_PEM = (
@@ -22,10 +22,10 @@ _TO_PEM = (
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperOptions(AuthorizerOptions):
+class ZooKeeperOptions(TokenOptions):
     """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set.
 
-    Inherits `AuthorizerOptions` because Python cannot combine two base classes with slots.
+    Inherits `TokenOptions` because Python cannot combine two base classes with slots.
     """
 
     zookeeper_connect: str | None = option(

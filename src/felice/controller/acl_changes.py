@@ -3,26 +3,22 @@
 Keeps true: C1 the rules of a resource change by compare-and-set of their node; after a version conflict the change is
             made again on the newer rules. The node of a resource without rules is deleted.
             The image of this broker shows a change when the call returns; other brokers watch the store.
-How:        each change also writes a notification node, as Kafka does for its own brokers and tools. The newest
-            `_KEPT_NOTIFICATIONS` of them stay.
+How:        each change also writes a notification node, as Kafka does for its own brokers and tools.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
+from felice.controller.notifications import write_with_notification
 from felice.controller.writing import FOLLOW_TIMEOUT_S, LOST_RACE, answering
-from felice.metadata import Create, Delete, MetadataStore, NodeExists, NoNode, SetData, layout
-from felice.metadata.store import Operation, parent_of
+from felice.metadata import Create, Delete, MetadataStore, SetData, layout
+from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.security.acl import Acl, AclBinding, AclFilter, ResourcePattern
 
 _MAX_ATTEMPTS = 20
-_KEPT_NOTIFICATIONS = 1000
-# Old notifications are deleted at each write whose number is a multiple of this.
-_NOTIFICATIONS_BETWEEN_DELETIONS = 100
 
 Rules = tuple[Acl, ...]
 Outcomes = dict[ResourcePattern, ApiError | None]
@@ -107,29 +103,10 @@ class AclChanges:
         """Returns False after a version conflict, or if the parent nodes had to be created first."""
         prefix = layout.acl_change_prefix(resource)
         try:
-            results = await self._store.multi(
-                [write, Create(prefix, layout.encode_acl_change(resource), sequential=True)]
-            )
-        except LOST_RACE as error:
-            if isinstance(error, NoNode):
-                await self._create_parents([write.path, prefix])
+            await write_with_notification(self._store, write, prefix, layout.encode_acl_change(resource))
+        except LOST_RACE:
             return False
-        await self._delete_old_notifications(parent_of(prefix), str(results[1]))
         return True
-
-    async def _create_parents(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            names = parent_of(path).split("/")[1:]
-            for end in range(1, len(names) + 1):
-                with contextlib.suppress(NodeExists):
-                    await self._store.create("/" + "/".join(names[:end]))
-
-    async def _delete_old_notifications(self, directory: str, newest: str) -> None:
-        if int(newest[-10:]) % _NOTIFICATIONS_BETWEEN_DELETIONS:
-            return
-        for name in (await self._store.children(directory))[:-_KEPT_NOTIFICATIONS]:
-            with contextlib.suppress(NoNode):
-                await self._store.delete(f"{directory}/{name}")
 
 
 def _decoded(data: bytes) -> Rules:

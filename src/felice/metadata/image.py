@@ -22,14 +22,16 @@ from felice.metadata import layout
 from felice.metadata.client_entity import ClientEntity
 from felice.metadata.layout import Endpoint, TopicIdNode
 from felice.metadata.store import Node
+from felice.metadata.token_nodes import decode_token
 from felice.security.acl import AclsByResource
+from felice.security.delegation_tokens import DelegationToken
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
 class _Meaningless(ValueError):
-    """A topic's node that can be parsed, but that neither Felice nor Kafka would have written."""
+    """A node that can be parsed, but that neither Felice nor Kafka would have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
     acls: AclsByResource = field(default_factory=dict)
+    # Delegation tokens by id, also those that have expired and were not deleted yet.
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         """The partition, or None if topic or partition do not exist."""
@@ -180,6 +184,8 @@ class ImageBuilder:
                 self._put_config("broker_configs", layout.entity_of(path), node)
             case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
                 self._put_acls(path, node)
+            case ["delegation_token", "tokens", token_id]:
+                self._put_token(token_id, node)
             case ["cluster", "id"]:
                 self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
             case ["controller"]:
@@ -383,6 +389,15 @@ class ImageBuilder:
         # Without any ACL the resource is closed: `allow.everyone.if.no.acl.found` must not open it.
         acls[resource] = self._known_acls.get(resource, ())
         acls[resource] = layout.decode_acls(node.data)
+
+    def _put_token(self, token_id: str, node: Node | None) -> None:
+        tokens = self._writable("tokens", self._image.tokens)
+        tokens.pop(token_id, None)
+        if node is not None:
+            token = decode_token(node.data)
+            if token.token_id != token_id:
+                raise _Meaningless(f"it has the id {token.token_id}")
+            tokens[token_id] = token
 
     def _writable_topics(self) -> dict[str, TopicImage]:
         if self._topics is None:

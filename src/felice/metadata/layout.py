@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from felice.metadata.client_entity import ClientEntity
+from felice.metadata.token_nodes import TOKENS
 from felice.protocol.uuids import format_uuid, parse_uuid
 from felice.security.acl import Acl, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
@@ -74,6 +75,7 @@ IMAGE_ROOTS = (
     IP_CONFIGS,
     LITERAL_ACLS,
     PREFIXED_ACLS,
+    TOKENS,
 )
 
 NO_LEADER = -1

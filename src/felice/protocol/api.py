@@ -20,6 +20,7 @@ from felice.protocol.messages import (
     alter_user_scram_credentials,
     api_versions,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -30,6 +31,7 @@ from felice.protocol.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -38,8 +40,10 @@ from felice.protocol.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -56,6 +60,8 @@ from felice.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -220,6 +226,27 @@ class API:
         alter_user_scram_credentials.AlterUserScramCredentialsRequest,
         alter_user_scram_credentials.AlterUserScramCredentialsResponse,
     )
+    CREATE_DELEGATION_TOKEN = _api(
+        create_delegation_token.CreateDelegationTokenRequest,
+        create_delegation_token.CreateDelegationTokenResponse,
+    )
+    RENEW_DELEGATION_TOKEN = _api(
+        renew_delegation_token.RenewDelegationTokenRequest,
+        renew_delegation_token.RenewDelegationTokenResponse,
+    )
+    EXPIRE_DELEGATION_TOKEN = _api(
+        expire_delegation_token.ExpireDelegationTokenRequest,
+        expire_delegation_token.ExpireDelegationTokenResponse,
+    )
+    DESCRIBE_DELEGATION_TOKEN = _api(
+        describe_delegation_token.DescribeDelegationTokenRequest,
+        describe_delegation_token.DescribeDelegationTokenResponse,
+    )
+    GET_TELEMETRY_SUBSCRIPTIONS = _api(
+        get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest,
+        get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse,
+    )
+    PUSH_TELEMETRY = _api(push_telemetry.PushTelemetryRequest, push_telemetry.PushTelemetryResponse)
     UPDATE_FEATURES = _api(update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse)
     DESCRIBE_ACLS = _api(describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse)
     CREATE_ACLS = _api(create_acls.CreateAclsRequest, create_acls.CreateAclsResponse)

@@ -25,6 +25,7 @@ from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.leaderships import Leaderships
 from felice.controller.producer_id_blocks import ProducerIdBlocks
+from felice.controller.token_changes import TokenChanges
 from felice.controller.topic_plans import new_topic_id
 from felice.env import Environment
 from felice.env.key_stores import TlsError
@@ -40,6 +41,7 @@ from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
 from felice.server.closings import Closings
 from felice.server.coordinators import Coordinators
+from felice.server.delegation_tokens import DelegationTokens
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.group_lookups import GroupLookups
 from felice.server.handlers.table import OFFERED, Handle, Handlers
@@ -307,6 +309,7 @@ class Broker:
             broker_id, settings, lifecycle, store, watcher, replication, coordinators, controller, metrics
         )
         cleaner, replica_moves = self._compose_directory_work(partitions)
+        tokens = DelegationTokens(settings.static, env, lambda: watcher.image, TokenChanges(store, watcher))
         settings.on_change += [self._tls.follow, directories.reconfigure, cleaner.reconfigure]
         services = Services(
             broker_id=broker_id,
@@ -343,7 +346,8 @@ class Broker:
             metrics=metrics,
             topic_rows=TopicRows(),
             tls=self._tls,
-            logins=Logins(settings, lambda: watcher.image, env.random),
+            logins=Logins(settings, lambda: watcher.image, tokens, env.random),
+            tokens=tokens,
         )
         return self._compose_shells(store, replication, controller, cleaner, services)
 

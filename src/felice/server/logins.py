@@ -17,13 +17,15 @@ from felice.config.security import ListenerSecurity
 from felice.env import Random
 from felice.metadata import ClusterImage
 from felice.metadata.client_entity import ClientEntity
+from felice.security.principal import USER, Principal
 from felice.security.sasl import plain
 from felice.security.sasl.exchange import Offered
 from felice.security.sasl.mechanism import ServerMechanism
 from felice.security.sasl.oauthbearer import NAME as OAUTHBEARER
 from felice.security.sasl.oauthbearer import OAuthServer, UnsecuredTokens, Validate
 from felice.security.sasl.plain import PlainServer
-from felice.security.sasl.scram import HASHES, ScramCredential, ScramServer
+from felice.security.sasl.scram import HASHES, ScramCredential, ScramServer, ScramUser
+from felice.server.delegation_tokens import DelegationTokens
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 
@@ -38,13 +40,20 @@ _NONCE_BITS = 160
 class Logins:
     """The logins of one broker's listeners."""
 
-    def __init__(self, settings: Settings, image: Callable[[], ClusterImage], random: Random) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        image: Callable[[], ClusterImage],
+        tokens: DelegationTokens,
+        random: Random,
+    ) -> None:
         self.failures = 0
         """How many logins have failed since the broker started."""
         self.successes = 0
         """How many have succeeded, also of clients that logged in again."""
         self._settings = settings
         self._image = image
+        self._tokens = tokens
         self._random = random
         self._keys: dict[str, TokenKeys] = {}
         self._config: BrokerConfig | None = None
@@ -79,7 +88,10 @@ class Logins:
     def _starter(self, mechanism: str, security: ListenerSecurity) -> Callable[[], ServerMechanism]:
         if mechanism in HASHES:
             return lambda: ScramServer(
-                mechanism, lambda user: self._credential(user, mechanism), self._nonce()
+                mechanism,
+                lambda name: self._scram_user(name, mechanism),
+                lambda token_id: self._tokens.user(token_id, mechanism),
+                self._nonce(),
             )
         module = security.jaas(mechanism)
         if mechanism == OAUTHBEARER:
@@ -127,6 +139,10 @@ class Logins:
     def _nonce(self) -> str:
         random_bytes = self._random.getrandbits(_NONCE_BITS).to_bytes(_NONCE_BITS // 8, "big")
         return base64.b64encode(random_bytes).decode().rstrip("=").replace("/", "-").replace("+", "_")
+
+    def _scram_user(self, name: str, mechanism: str) -> ScramUser | None:
+        credential = self._credential(name, mechanism)
+        return None if credential is None else ScramUser(credential, Principal(USER, name))
 
     def _credential(self, user: str, mechanism: str) -> ScramCredential | None:
         # An empty name means the default of all users.

@@ -41,6 +41,9 @@ class Maintenance:
         self._frame_memory = services.frame_memory
         self._offline_logs = services.offline_logs
         self._listeners = listeners
+        self._tokens = services.tokens
+        self._watcher = services.watcher
+        self._broker_id = services.broker_id
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -70,6 +73,11 @@ class Maintenance:
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
             ("logs on full disks", _RETRY_LOGS_MS, self._offline_logs.retry),
+            (
+                "delegation token expiry",
+                config.delegation_token_expiry_check_interval_ms,
+                self._delete_expired_tokens,
+            ),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
         for name, interval_ms, task in periodic:
@@ -165,6 +173,10 @@ class Maintenance:
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.expire_producers(now_ms)
+
+    async def _delete_expired_tokens(self) -> None:
+        if self._watcher.image.controller_id == self._broker_id:
+            await self._tokens.delete_expired()
 
     async def _forget_frame_memory(self) -> None:
         self._frame_memory.forget_unused()

@@ -22,6 +22,7 @@ from felice.server.batch_validation import BatchValidation
 from felice.server.closings import Closings
 from felice.server.config_entries import BrokerLayers
 from felice.server.coordinators import Coordinators
+from felice.server.delegation_tokens import DelegationTokens
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.group_lookups import GroupLookups
 from felice.server.image_follower import ImageFollower
@@ -81,6 +82,7 @@ class Services:
     topic_rows: TopicRows
     tls: TlsListeners
     logins: Logins
+    tokens: DelegationTokens
 
     @property
     def image(self) -> ClusterImage:

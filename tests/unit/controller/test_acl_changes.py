@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from felice.controller import acl_changes
+from felice.controller import notifications
 from felice.controller.acl_changes import AclChanges
 from felice.metadata import Create, layout
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
@@ -167,8 +167,8 @@ def test_unreadable_acls_leave_the_acls_known_before_and_never_none(data: bytes)
 
 
 def test_old_notifications_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acl_changes, "_KEPT_NOTIFICATIONS", 20)
-    monkeypatch.setattr(acl_changes, "_NOTIFICATIONS_BETWEEN_DELETIONS", 10)
+    monkeypatch.setattr(notifications, "_KEPT_NOTIFICATIONS", 20)
+    monkeypatch.setattr(notifications, "_NOTIFICATIONS_BETWEEN_DELETIONS", 10)
 
     async def scenario(f: Fixture) -> None:
         for _ in range(30):

@@ -80,6 +80,7 @@ from felice.client.admin.scram import (
     UserScramCredentialsDescription,
     UserScramCredentialUpsertion,
 )
+from felice.client.admin.tokens import DelegationToken
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import (
     OFFSET_INVALID,
@@ -126,6 +127,7 @@ __all__ = [
     "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
     "ConsumerGroupType",
+    "DelegationToken",
     "DeletedRecords",
     "DescribeClusterResult",
     "ElectionType",

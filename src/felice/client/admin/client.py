@@ -12,14 +12,12 @@ from typing import overload
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.arguments import distinct, distinct_rules
-from felice.client.admin.core import DEFAULT_TIMEOUT_S
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
     ConsumerGroupType,
     ElectionType,
     IsolationLevel,
 )
-from felice.client.admin.futures import FutureCalls
 from felice.client.admin.model import (
     AbortTransactionSpec,
     ApiVersionRange,
@@ -49,17 +47,19 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.scram import (
     UserScramCredentialAlteration,
     UserScramCredentialsDescription,
     check_alterations,
 )
+from felice.client.admin.token_futures import TokenFutures
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 
-class AdminClient(FutureCalls):
+class AdminClient(TokenFutures):
     """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
 
     Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the

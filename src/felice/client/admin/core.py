@@ -48,8 +48,9 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
-from felice.client.admin.retries import RetryingCalls
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
+from felice.client.admin.tokens import TokenCalls
 from felice.client.admin.topics import Results
 from felice.client.error import KafkaException
 from felice.client.group.requests import CommittedOffset
@@ -60,10 +61,8 @@ from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 K = TypeVar("K")
 T = TypeVar("T")
 
-DEFAULT_TIMEOUT_S = 60.0
 
-
-class Admin(RetryingCalls):
+class Admin(TokenCalls):
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
     # Topics

@@ -22,6 +22,8 @@ from felice.protocol.errors import ErrorCode
 K = TypeVar("K")
 T = TypeVar("T")
 
+DEFAULT_TIMEOUT_S = 60.0
+
 _PASSING = {
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.LEADER_NOT_AVAILABLE,

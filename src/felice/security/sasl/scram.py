@@ -2,7 +2,7 @@
 
 Keeps true: the server never learns a password, and stores none: a credential holds a salt and two keys derived from the
             password. A client proves that it knows the password, and checks that the server knows the credential.
-Leaves:     channel binding, which Kafka does not have; users logged in by delegation tokens.
+Leaves:     channel binding, which Kafka does not have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from felice.security.principal import USER, Principal
+from felice.security.principal import Principal
 from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, MalformedToken, Success
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -30,6 +30,7 @@ _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
     rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+){_EXTENSIONS})"
 )
+_TOKEN_EXTENSION = ",tokenauth=true"
 _SERVER_FIRST = re.compile(
     rf"(?:m={_VALUE},)?r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>{_VALUE}),i=(?P<iterations>[0-9]{{1,10}}){_EXTENSIONS}"
 )
@@ -86,25 +87,40 @@ class ScramCredential:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ScramUser:
+    """The identity that a login proves, and its credential."""
+
+    credential: ScramCredential
+    principal: Principal
+    expires_ms: int | None = None
+    """When the credential expires, in milliseconds since 1970."""
+
+
+UserOf = Callable[[str], ScramUser | None]
+"""Finds a user by the name in the client's first message."""
+
+
 def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """The salted password."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 class ScramServer:
-    """The server's side of one login. `nonce` must be random and is used once."""
+    """The server's side of one login. `nonce` must be random and is used once.
 
-    def __init__(
-        self, mechanism: str, credential_of: Callable[[str], ScramCredential | None], nonce: str
-    ) -> None:
+    With the extension `tokenauth=true` the client's name is the id of a delegation token (KIP-48).
+    """
+
+    def __init__(self, mechanism: str, user_of: UserOf, user_of_token: UserOf, nonce: str) -> None:
         self.name = mechanism
-        self._credential_of = credential_of
+        self._user_of = user_of
+        self._user_of_token = user_of_token
         self._server_nonce = nonce
         self._first: re.Match[str] | None = None
         self._server_first = ""
         self._nonce = ""
-        self._user = ""
-        self._credential: ScramCredential | None = None
+        self._user: ScramUser | None = None
 
     def respond(self, token: bytes, now_ms: int) -> Challenge | Success:
         """Takes the client's first message, and then its proof."""
@@ -112,33 +128,33 @@ class ScramServer:
 
     def _on_first(self, text: str) -> Challenge:
         found = self._first = _matched(_CLIENT_FIRST, text)
-        self._user = _unescape(found["user"])
-        if _is_by_token(found["extensions"]):
-            raise MalformedToken("delegation tokens are not supported")
+        name = _unescape(found["user"])
         authorization = found["authzid"]
-        if authorization is not None and _unescape(authorization) != self._user:
+        if authorization is not None and _unescape(authorization) != name:
             raise AuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential = self._credential = self._credential_of(self._user)
-        if credential is None or credential.iterations < MIN_ITERATIONS:
+        find = self._user_of_token if _is_by_token(found["extensions"]) else self._user_of
+        user = self._user = find(name)
+        if user is None or user.credential.iterations < MIN_ITERATIONS:
             raise MalformedToken("no usable credential")
+        credential = user.credential
         self._nonce = found["nonce"] + self._server_nonce
         self._server_first = f"r={self._nonce},s={_encode(credential.salt)},i={credential.iterations}"
         return Challenge(self._server_first.encode())
 
     def _on_final(self, text: str) -> Success:
         assert self._first is not None
-        found, credential = _matched(_CLIENT_FINAL, text), self._credential
-        if credential is None or found["nonce"] != self._nonce:
+        found, user = _matched(_CLIENT_FINAL, text), self._user
+        if user is None or found["nonce"] != self._nonce:
             raise MalformedToken("another nonce")
         if found["binding"] != _encode(self._first["header"].encode()):
             raise MalformedToken("another header")
         messages = f"{self._first['bare']},{self._server_first},{found['without_proof']}".encode()
-        if not self._is_proof(_decoded(found["proof"]), credential, messages):
+        if not self._is_proof(_decoded(found["proof"]), user.credential, messages):
             raise MalformedToken("wrong proof")
-        signature = _hmac(self.name, credential.server_key, messages)
-        return Success(Principal(USER, self._user), f"v={_encode(signature)}".encode())
+        signature = _hmac(self.name, user.credential.server_key, messages)
+        return Success(user.principal, f"v={_encode(signature)}".encode(), user.expires_ms)
 
     def _is_proof(self, proof: bytes, credential: ScramCredential, messages: bytes) -> bool:
         signature = _hmac(self.name, credential.stored_key, messages)
@@ -150,13 +166,18 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side of one login. `nonce` must be random and is used once."""
+    """The client's side of one login. `nonce` must be random and is used once.
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
+    With `is_token` user and password are the id and the HMAC (in base64) of a delegation token.
+    """
+
+    def __init__(
+        self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self.name = mechanism
         self._password = password
         self._nonce = nonce
-        self._bare = f"n={_escape(user)},r={nonce}"
+        self._bare = f"n={_escape(user)},r={nonce}{_TOKEN_EXTENSION if is_token else ''}"
         self._expected: bytes | None = None
 
     def first(self) -> bytes:

@@ -136,6 +136,11 @@ GUARDS: Mapping[Api, Guard] = {
     API.DELETE_ACLS: whole(cluster(_ALTER), refuse.delete_acls),
     API.DESCRIBE_CLIENT_QUOTAS: whole(cluster(_DESCRIBE_CONFIGS), refuse.describe_client_quotas),
     API.ALTER_CLIENT_QUOTAS: whole(cluster(_ALTER_CONFIGS), refuse.alter_client_quotas),
+    # Delegation tokens
+    API.CREATE_DELEGATION_TOKEN: in_handler,  # CREATE_TOKENS of the owner, if it is not the client
+    API.RENEW_DELEGATION_TOKEN: in_handler,  # the token's owner and renewers
+    API.EXPIRE_DELEGATION_TOKEN: in_handler,  # the token's owner and renewers
+    API.DESCRIBE_DELEGATION_TOKEN: in_handler,  # DESCRIBE of the token, or DESCRIBE_TOKENS of its owner
     # Groups
     API.FIND_COORDINATOR: special.find_coordinator,
     API.JOIN_GROUP: special.join_group,

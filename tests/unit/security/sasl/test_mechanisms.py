@@ -9,7 +9,7 @@ import pytest
 from felice.security.principal import Principal
 from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, MalformedToken, Success
 from felice.security.sasl.plain import PlainClient, PlainServer, users_of
-from felice.security.sasl.scram import HASHES, ScramClient, ScramCredential, ScramServer
+from felice.security.sasl.scram import HASHES, ScramClient, ScramCredential, ScramServer, ScramUser
 
 USERS = {"alice": "secret", "ä": "ö,="}
 
@@ -57,15 +57,24 @@ def test_plain_users_are_options_of_the_login_module() -> None:
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 
 
-def credentials(mechanism: str, iterations: int = 4096) -> dict[str, ScramCredential]:
+def users(mechanism: str, iterations: int = 4096) -> dict[str, ScramUser]:
     return {
-        user: ScramCredential.of_password(mechanism, password, SALT, iterations)
-        for user, password in (("user", "pencil"), ("a,b=c", "ö"))
+        name: ScramUser(
+            ScramCredential.of_password(mechanism, password, SALT, iterations), Principal("User", name)
+        )
+        for name, password in (("user", "pencil"), ("a,b=c", "ö"))
     }
 
 
 def server(mechanism: str = "SCRAM-SHA-256", nonce: str = "server", iterations: int = 4096) -> ScramServer:
-    return ScramServer(mechanism, credentials(mechanism, iterations).get, nonce)
+    tokens = {
+        "token": ScramUser(
+            ScramCredential.of_password(mechanism, "aG1hYw==", SALT, iterations),
+            Principal("User", "owner", token_authenticated=True),
+            expires_ms=77,
+        )
+    }
+    return ScramServer(mechanism, users(mechanism, iterations).get, tokens.get, nonce)
 
 
 def test_scram_exchanges_the_messages_of_rfc_7677() -> None:
@@ -112,7 +121,9 @@ def test_scram_refuses_a_wrong_password(mechanism: str) -> None:
         b"n,,n=nobody,r=c",  # unknown user
         b"y,,n=user,r=c",  # the client supports channel binding
         b"p=tls-unique,,n=user,r=c",
-        b"n,,n=user,r=c,tokenauth=true",  # no delegation tokens
+        b"n,,n=user,r=c,tokenauth=true",  # the name of a user instead of a token's id
+        b"n,,n=token,r=c",  # the id of a token instead of a user's name
+        b"n,,n=token,r=c,tokenauth=false",
         b"n,,n=us=er,r=c",
         b"n,,n=user",
         b"n,,n=user,r=",
@@ -124,6 +135,20 @@ def test_scram_refuses_a_wrong_password(mechanism: str) -> None:
 def test_scram_refuses_a_first_message(first: bytes) -> None:
     with pytest.raises(MalformedToken):
         server().respond(first, 0)
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_scram_logs_in_the_owner_of_a_token(mechanism: str) -> None:
+    client, end = ScramClient(mechanism, "token", "aG1hYw==", "client", is_token=True), server(mechanism)
+    assert client.first() == b"n,,n=token,r=client,tokenauth=true"
+    proof = client.respond(end.respond(client.first(), 0).token)
+    assert proof is not None
+    success = end.respond(proof, 0)
+    assert isinstance(success, Success)
+    assert (success.principal, success.expires_ms) == (
+        Principal("User", "owner", token_authenticated=True),
+        77,
+    )
 
 
 def test_scram_accepts_only_the_users_own_authorization_id() -> None:
@@ -179,7 +204,7 @@ def test_a_scram_client_refuses_a_server_without_the_credential() -> None:
 
 
 def test_a_credential_is_stored_in_kafkas_form() -> None:
-    found = credentials("SCRAM-SHA-256")["user"]
+    found = users("SCRAM-SHA-256")["user"].credential
     text = found.format()
     assert text.startswith("salt=W22ZaJ0SNY7soEsUEjb6gQ==,stored_key=")
     assert text.endswith(",iterations=4096")

@@ -1,0 +1,56 @@
+"""Options of delegation tokens, under Kafka's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.config.authorizer_options import AuthorizerOptions
+from felice.config.option import Kind, option
+
+_DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOptions(AuthorizerOptions):
+    """Options of delegation tokens. All others have an effect only if there is a secret key.
+
+    Inherits `AuthorizerOptions` because Python cannot combine two base classes with slots.
+    """
+
+    delegation_token_secret_key: str | None = option(
+        "delegation.token.secret.key",
+        Kind.PASSWORD,
+        None,
+        "The key from which brokers derive the secrets of delegation tokens, the same on every broker. Not set or "
+        "empty: there are no delegation tokens.",
+        synonyms=(("delegation.token.master.key", 1),),
+    )
+    delegation_token_max_lifetime_ms: int = option(
+        "delegation.token.max.lifetime.ms",
+        Kind.LONG,
+        7 * _DAY_MS,
+        "How long a delegation token can be renewed after its creation.",
+        minimum=1,
+    )
+    delegation_token_expiry_time_ms: int = option(
+        "delegation.token.expiry.time.ms",
+        Kind.LONG,
+        _DAY_MS,
+        "How long a delegation token is valid after its creation, and after each renewal.",
+        minimum=1,
+    )
+    delegation_token_expiry_check_interval_ms: int = option(
+        "delegation.token.expiry.check.interval.ms",
+        Kind.LONG,
+        3_600_000,
+        "How often the controller deletes delegation tokens that have expired.",
+        minimum=1,
+    )
+    felice_delegation_tokens_max: int = option(
+        "felice.delegation.tokens.max",
+        Kind.INT,
+        10_000,
+        "Delegation tokens that may exist in the cluster at the same time; every client that has logged in may "
+        "create some. A further token is refused with POLICY_VIOLATION.",
+        minimum=1,
+    )

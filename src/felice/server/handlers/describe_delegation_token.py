@@ -1,0 +1,81 @@
+"""DescribeDelegationToken (key 41): the tokens of the client, and those that it may describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from felice.security.acl import Operation, ResourceType
+from felice.security.delegation_tokens import DelegationToken
+from felice.security.principal import Principal
+from felice.server.access.control import Access
+from felice.server.pace import paced
+from felice.server.token_requests import check_connection
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+_REQUESTER_SINCE = 3
+
+
+async def handle(
+    request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    """Describes the tokens of the requested owners that the client may see."""
+    tokens = context.services.tokens
+    try:
+        check_connection(context)
+        if not tokens.is_enabled:
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    except ApiError as error:
+        return DescribeDelegationTokenResponse(error_code=error.code)
+    wanted = None
+    if request.owners is not None:
+        wanted = {Principal(one.principal_type, one.principal_name) for one in request.owners}
+    access = context.access
+    rows = []
+    async for token in paced(list(tokens.all), context.services.env.clock):
+        if _is_wanted(token, wanted) and _is_visible(token, context.principal, access):
+            row = _row(token, tokens.secret(token))
+            if context.version >= _REQUESTER_SINCE:
+                row.token_requester_principal_type = token.requester.kind
+                row.token_requester_principal_name = token.requester.name
+            rows.append(row)
+    return DescribeDelegationTokenResponse(tokens=rows)
+
+
+def _is_wanted(token: DelegationToken, wanted: set[Principal] | None) -> bool:
+    if wanted is None:
+        return True
+    return not wanted.isdisjoint((token.owner, token.requester, *token.renewers))
+
+
+def _is_visible(token: DelegationToken, client: Principal, access: Access) -> bool:
+    return (
+        token.concerns(client)
+        or access.shows(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or access.shows(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+    )
+
+
+def _row(token: DelegationToken, secret: bytes) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.kind,
+        principal_name=token.owner.name,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expires_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=secret,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=one.kind, principal_name=one.name)
+            for one in token.renewers
+        ],
+    )

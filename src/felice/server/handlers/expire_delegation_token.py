@@ -1,0 +1,29 @@
+"""ExpireDelegationToken (key 40): the token's owner or a renewer lets it expire sooner or later, or deletes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from felice.server.token_requests import check_connection
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(
+    request: ExpireDelegationTokenRequest, context: RequestContext
+) -> ExpireDelegationTokenResponse:
+    """Changes or deletes the token, and tells when it expires."""
+    try:
+        check_connection(context)
+        expires_ms = await context.services.tokens.expire(
+            bytes(request.hmac), context.principal, request.expiry_time_period_ms
+        )
+    except ApiError as error:
+        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

@@ -1,0 +1,29 @@
+"""RenewDelegationToken (key 39): the token's owner or a renewer lets it expire later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from felice.server.token_requests import check_connection
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(
+    request: RenewDelegationTokenRequest, context: RequestContext
+) -> RenewDelegationTokenResponse:
+    """Renews the token, and tells when it expires."""
+    try:
+        check_connection(context)
+        expires_ms = await context.services.tokens.renew(
+            bytes(request.hmac), context.principal, request.renew_period_ms
+        )
+    except ApiError as error:
+        return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

@@ -1,0 +1,21 @@
+"""What the requests about delegation tokens have in common: which connections may make them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.security.principal import ANONYMOUS
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def check_connection(context: RequestContext) -> None:
+    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for a client that has not proved its identity, or logged in with a
+    token: a token must not create the tokens that follow it.
+    """
+    protocol = context.services.config.security_of(context.listener_name).protocol
+    is_anonymous = protocol == "SSL" and context.principal.is_same_as(ANONYMOUS)
+    if protocol == "PLAINTEXT" or is_anonymous or context.principal.token_authenticated:
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

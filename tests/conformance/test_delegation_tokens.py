@@ -1,0 +1,273 @@
+"""Delegation tokens: who may create, renew, expire and see them, and logins with them.
+
+Apache Kafka passes this module, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac as hmac_of
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.delegation_tokens import (
+    EXPIRY_MS,
+    MAX_LIFETIME_MS,
+    SECRET,
+    authenticate,
+    create,
+    created,
+    describe,
+    expire,
+    ids,
+    log_in_with,
+    renew,
+    token_client,
+    with_tokens,
+)
+from conformance.secured import Rule, Secured, secured
+from conformance.targets import IS_APACHE
+from conformance.topics import wait_until
+from conformance.wire import Wire
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.security.acl import Operation, ResourceType
+
+DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+NOT_FOUND = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+MISMATCH = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+UNAUTHORISED = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+EXPIRED = ErrorCode.DELEGATION_TOKEN_EXPIRED
+FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
+SOON_MS = 5_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with with_tokens(tmp_path_factory.mktemp("tokens") / "data") as found:
+        yield found
+
+
+@pytest.fixture
+def alice(broker: Secured) -> Iterator[Wire]:
+    broker.clear()
+    with broker.user("alice") as wire:
+        yield wire
+
+
+@pytest.fixture
+def bob(broker: Secured) -> Iterator[Wire]:
+    with broker.user("bob") as wire:
+        yield wire
+
+
+def test_a_token_is_the_hmac_of_its_id_and_has_kafkas_times(alice: Wire) -> None:
+    token = create(alice, "bob")
+    assert token.error_code == 0
+    assert bytes(token.hmac) == hmac_of.digest(SECRET.encode(), token.token_id.encode(), hashlib.sha512)
+    assert (token.principal_type, token.principal_name) == ("User", "alice")
+    assert (token.token_requester_principal_type, token.token_requester_principal_name) == ("User", "alice")
+    assert token.max_timestamp_ms - token.issue_timestamp_ms == MAX_LIFETIME_MS
+    assert token.expiry_timestamp_ms - token.issue_timestamp_ms == EXPIRY_MS
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "lifetime_ms"),
+    [(1000, 1000), (MAX_LIFETIME_MS + 1, MAX_LIFETIME_MS), (0, MAX_LIFETIME_MS), (-7, MAX_LIFETIME_MS)],
+)
+def test_a_lifetime_may_be_shorter_than_the_greatest(alice: Wire, asked_ms: int, lifetime_ms: int) -> None:
+    token = create(alice, max_lifetime_ms=asked_ms)
+    assert token.max_timestamp_ms - token.issue_timestamp_ms == lifetime_ms
+    assert token.expiry_timestamp_ms - token.issue_timestamp_ms == min(lifetime_ms, EXPIRY_MS)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_token_logs_its_owner_in_until_it_expires(broker: Secured, alice: Wire, mechanism: str) -> None:
+    """With `tokenauth=true`; the session ends with the token."""
+    broker.grant(Rule(ResourceType.TOPIC, "t", Operation.CREATE, principal="User:alice"))
+    token = created(alice)
+    wire, answer = log_in_with(broker, token, mechanism)
+    with wire:
+        assert answer.error_code == 0
+        assert 0 < answer.session_lifetime_ms <= EXPIRY_MS
+        assert wire.ask(MetadataRequest(topics=[])).brokers
+
+
+def test_a_client_with_a_token_may_not_touch_tokens(broker: Secured, alice: Wire) -> None:
+    """Otherwise a token would never end."""
+    token = created(alice)
+    wire, _ = log_in_with(broker, token)
+    with wire:
+        assert create(wire).error_code == NOT_ALLOWED
+        assert renew(wire, bytes(token.hmac)).error_code == NOT_ALLOWED
+        assert expire(wire, bytes(token.hmac)).error_code == NOT_ALLOWED
+        assert describe(wire).error_code == NOT_ALLOWED
+
+
+def test_a_client_without_a_login_may_not_touch_tokens(broker: Secured) -> None:
+    refused = create(broker.client)
+    assert (refused.error_code, bytes(refused.hmac), refused.token_id) == (NOT_ALLOWED, b"", "")
+    assert refused.principal_name == "ANONYMOUS"
+    assert renew(broker.client, b"x").error_code == NOT_ALLOWED
+    assert expire(broker.client, b"x").error_code == NOT_ALLOWED
+    assert describe(broker.client).error_code == NOT_ALLOWED
+
+
+@pytest.mark.parametrize("what", ["another hmac", "another id", "no token"])
+def test_wrong_tokens_are_refused_with_one_text(broker: Secured, alice: Wire, what: str) -> None:
+    token = created(alice)
+    client = {
+        "another hmac": lambda: token_client(token.token_id, b"x" * 64),
+        "another id": lambda: token_client("x" + token.token_id, bytes(token.hmac)),
+        "no token": lambda: token_client("alice", b"secret"),
+    }[what]()
+    with Wire(broker.admin_address) as wire:
+        answer = authenticate(wire, client)
+    assert answer.error_code == FAILED
+    assert answer.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+
+
+def test_the_id_of_a_token_is_no_user(broker: Secured, alice: Wire) -> None:
+    token = created(alice)
+    client = token_client(token.token_id, bytes(token.hmac))
+    client._bare = client._bare.replace(",tokenauth=true", "")
+    with Wire(broker.admin_address) as wire:
+        assert authenticate(wire, client).error_code == FAILED
+
+
+def test_renewers_must_be_users(alice: Wire) -> None:
+    assert create(alice, "bob", kind="Group").error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+def test_owner_and_renewers_renew_a_token(alice: Wire, bob: Wire) -> None:
+    token = created(alice, "bob")
+    hmac = bytes(token.hmac)
+    for wire in (alice, bob):
+        shorter = renew(wire, hmac, 1000)
+        assert shorter.error_code == 0
+        longer = renew(wire, hmac, EXPIRY_MS * 2)
+        assert longer.error_code == 0
+        assert longer.expiry_timestamp_ms - shorter.expiry_timestamp_ms >= EXPIRY_MS - 1000 - 60_000
+        again = renew(wire, hmac, -1)
+        assert longer.expiry_timestamp_ms <= again.expiry_timestamp_ms <= token.max_timestamp_ms
+
+
+def test_a_token_is_not_renewed_beyond_its_lifetime(alice: Wire) -> None:
+    token = created(alice, max_lifetime_ms=EXPIRY_MS // 2)
+    answer = renew(alice, bytes(token.hmac))
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (0, token.max_timestamp_ms)
+
+
+def test_others_neither_renew_nor_expire_a_token(alice: Wire, bob: Wire) -> None:
+    hmac = bytes(created(alice).hmac)
+    assert renew(bob, hmac).error_code == MISMATCH
+    assert expire(bob, hmac).error_code == MISMATCH
+
+
+def test_an_unknown_token_is_not_found(alice: Wire) -> None:
+    assert renew(alice, b"unknown").error_code == NOT_FOUND
+    assert expire(alice, b"unknown").error_code == NOT_FOUND
+
+
+def test_a_deleted_token_is_gone(broker: Secured, alice: Wire) -> None:
+    token = created(alice)
+    assert expire(alice, bytes(token.hmac)).error_code == 0
+    wait_until(lambda: token.token_id not in ids(describe(alice)))
+    wire, answer = log_in_with(broker, token)
+    wire.close()
+    assert answer.error_code == FAILED
+    assert expire(alice, bytes(token.hmac)).error_code == NOT_FOUND
+
+
+def test_a_token_can_expire_later(alice: Wire) -> None:
+    token = created(alice)
+    answer = expire(alice, bytes(token.hmac), MAX_LIFETIME_MS * 2)
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (0, token.max_timestamp_ms)
+
+
+def test_an_expired_token_logs_nobody_in_and_is_not_renewed(broker: Secured, alice: Wire) -> None:
+    token = created(alice)
+    assert expire(alice, bytes(token.hmac), 0).error_code == 0
+    wait_until(lambda: renew(alice, bytes(token.hmac), 1).error_code == EXPIRED)
+    assert expire(alice, bytes(token.hmac), 1000).error_code == EXPIRED
+    wire, answer = log_in_with(broker, token)
+    wire.close()
+    # Kafka accepts an expired token, and a session without limit, until its controller deletes the token.
+    assert answer.error_code == (0 if IS_APACHE else FAILED)
+    assert expire(alice, bytes(token.hmac), -1).error_code == 0
+
+
+def test_a_token_for_another_owner_needs_a_permission(broker: Secured, alice: Wire, bob: Wire) -> None:
+    refused = create(alice, owner="bob")
+    assert (refused.error_code, refused.principal_name) == (UNAUTHORISED, "bob")
+    assert refused.token_requester_principal_name == "alice"
+    broker.grant(Rule(ResourceType.USER, "User:bob", Operation.CREATE_TOKENS, principal="User:alice"))
+    token = created(alice, owner="bob")
+    assert (token.principal_name, token.token_requester_principal_name) == ("bob", "alice")
+    # The requester sees the token, and does not own it.
+    assert renew(alice, bytes(token.hmac)).error_code == MISMATCH
+    assert renew(bob, bytes(token.hmac)).error_code == 0
+    wire, answer = log_in_with(broker, token)
+    wire.close()
+    assert answer.error_code == 0
+    (row,) = [one for one in describe(bob).tokens if one.token_id == token.token_id]
+    assert (row.principal_name, row.token_requester_principal_name) == ("bob", "alice")
+
+
+def test_tokens_are_seen_by_those_whom_they_concern(broker: Secured, alice: Wire, bob: Wire) -> None:
+    own, shared = created(alice).token_id, created(alice, "bob").token_id
+    assert {own, shared} <= ids(describe(alice))
+    assert ids(describe(bob)) & {own, shared} == {shared}
+    assert {own, shared} <= ids(describe(broker.admin))
+
+
+def test_tokens_are_selected_by_owner(alice: Wire, bob: Wire) -> None:
+    own, shared, bobs = created(alice).token_id, created(alice, "bob").token_id, created(bob).token_id
+    assert ids(describe(alice, nobody=True)) == set()
+    assert ids(describe(alice, "carol")) == set()
+    assert {own, shared} <= ids(describe(alice, "alice"))
+    assert ids(describe(bob, "alice", "bob")) & {own, shared, bobs} == {shared, bobs}
+    assert ids(describe(bob, "alice")) & {own, shared, bobs} == {shared}
+
+
+def test_a_described_token_is_complete(alice: Wire) -> None:
+    token = created(alice, "bob", "carol")
+    (row,) = [one for one in describe(alice).tokens if one.token_id == token.token_id]
+    assert bytes(row.hmac) == bytes(token.hmac)
+    assert [renewer.principal_name for renewer in row.renewers] == ["bob", "carol"]
+    assert (row.issue_timestamp, row.expiry_timestamp, row.max_timestamp) == (
+        token.issue_timestamp_ms,
+        token.expiry_timestamp_ms,
+        token.max_timestamp_ms,
+    )
+
+
+def test_every_version_is_answered(alice: Wire) -> None:
+    from conformance.wire import api_of
+    from felice.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+    from felice.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+    from felice.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+    from felice.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+
+    for version in (1, 2, 3):
+        token = alice.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+        wait_until(lambda token=token: token.token_id in ids(describe(alice)))
+        assert token.token_id in ids(alice.ask(DescribeDelegationTokenRequest(owners=None), version))
+        later = min(version, api_of(RenewDelegationTokenRequest()).versions.max)
+        request = RenewDelegationTokenRequest(hmac=bytes(token.hmac), renew_period_ms=-1)
+        assert alice.ask(request, later).error_code == 0
+        ending = ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=-1)
+        assert alice.ask(ending, later).error_code == 0
+
+
+def test_without_a_key_there_are_no_tokens(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with secured(tmp_path_factory.mktemp("no-tokens") / "data") as broker, broker.user("alice") as alice:
+        assert create(alice).error_code == DISABLED
+        assert renew(alice, b"x").error_code == DISABLED
+        assert expire(alice, b"x").error_code == DISABLED
+        assert describe(alice).error_code == DISABLED
+        assert create(broker.client).error_code == NOT_ALLOWED
