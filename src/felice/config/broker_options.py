@@ -151,6 +151,13 @@ class BrokerOptions(CoordinatorOptions):
         "The largest request; a larger one closes its connection.",
         minimum=1,
     )
+    socket_send_buffer_bytes: int = option(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        102_400,
+        "The send buffer of a connection's socket; -1: the operating system decides.",
+        minimum=-1,
+    )
     socket_listen_backlog_size: int = option(
         "socket.listen.backlog.size", Kind.INT, 50, "Connections that may wait to be accepted.", minimum=1
     )

@@ -101,7 +101,7 @@ share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune
 share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
 share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.receive.buffer.bytes
-socket.send.buffer.bytes ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
+ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
 ssl.secure.random.implementation ssl.trustmanager.algorithm telemetry.max.bytes
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable

@@ -63,12 +63,6 @@ _FIXED = (
         "The receive buffer of sockets; -1: the operating system decides.",
     ),
     _fixed(
-        "socket.send.buffer.bytes",
-        Kind.INT,
-        -1,
-        "The send buffer of sockets; -1: the operating system decides.",
-    ),
-    _fixed(
         "transaction.two.phase.commit.enable",
         Kind.BOOLEAN,
         False,

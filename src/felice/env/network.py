@@ -210,6 +210,17 @@ def set_no_delay(transport: asyncio.BaseTransport) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+def set_send_buffer(transport: asyncio.BaseTransport, size_bytes: int) -> None:
+    """Sets the size of the socket's send buffer; -1 leaves it to the operating system, which lets it grow to megabytes.
+
+    A reader then gets them in bursts, and waits between: with 100 KB a consumer of 1 KB records took a fifth less
+    processor time, and was much faster on a busy machine.
+    """
+    sock = transport.get_extra_info("socket")
+    if size_bytes >= 0 and sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size_bytes)
+
+
 def hostname() -> str:
     """The machine's own name, which clients get as the broker's address by default."""
     return socket.gethostname()

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from felice.env.network import set_no_delay
+from felice.env.network import set_no_delay, set_send_buffer
 from felice.protocol.connection import Request, ServerConnection, encode_reply
 from felice.security.principal import ANONYMOUS
 from felice.server.closings import Closing
@@ -143,6 +143,7 @@ class Session(asyncio.BufferedProtocol):
             transport.abort()
             return
         set_no_delay(transport)
+        set_send_buffer(transport, self._services.config.socket_send_buffer_bytes)
         if not self.listener.is_open:
             transport.pause_reading()
             self._reading = False
