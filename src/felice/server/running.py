@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.env.descriptors import raise_limit
+from felice.env.malloc import keep_freed_memory
 from felice.env.service_manager import ServiceManager
 from felice.server.broker import Broker
 from felice.server.startup import BrokerFailed
@@ -82,6 +83,7 @@ async def _serve(
         broker.lifecycle.on_failure = stop_serving
         if broker.lifecycle.failure is not None:
             stopping.set()
+    keep_freed_memory()
     # The objects that exist now stay, so the garbage collector need not visit them again.
     gc.freeze()
     on_ready()
