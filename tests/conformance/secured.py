@@ -18,7 +18,7 @@ from conformance.group_calls import commit, find_coordinator
 from conformance.targets import IS_APACHE, SETTINGS
 from conformance.topics import create_topic_over, metadata_of, produce_values, wait_until
 from conformance.transaction_calls import WireProducer
-from conformance.wire import Wire, request_header
+from conformance.wire import DEFAULT_TIMEOUT_S, Wire, request_header
 from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.describe_acls import DescribeAclsRequest
@@ -233,9 +233,9 @@ def _serving(address: str) -> Wire:
         time.sleep(0.1)
 
 
-def log_in(address: str, user: str) -> Wire:
+def log_in(address: str, user: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wire:
     """A connection of a user, by SASL PLAIN."""
-    wire = Wire(address)
+    wire = Wire(address, timeout_s)
     wire.send_frame(request_header(17, 1, 1, "wire", 1) + _text(b"PLAIN"))
     error = struct.unpack_from(">h", wire.read_frame(), 4)[0]
     assert error == 0, error

@@ -6,15 +6,20 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import click
 
+from conformance.secured import secured_felice, secured_kafka
 from differential import accepted, brokers
+from differential.address import Address
 from differential.compare import Comparison, Divergence
 from differential.generator import random_operations
 from differential.operation import Operation
 from differential.plain import Plain
+from differential.rights import random_operations_of_users
 
 RUN_LENGTH = 40
 
@@ -22,6 +27,9 @@ RUN_LENGTH = 40
 @click.command()
 @click.option("--seed", default=1, show_default=True)
 @click.option("--operations", default=3000, show_default=True, help="How many are compared, about.")
+@click.option(
+    "--rights", is_flag=True, help="With an authorizer on both: several users, ACLs, quotas, SCRAM users."
+)
 @click.option("--kafka", "kafka_address", help="A running Apache Kafka with the settings of `brokers.py`.")
 @click.option("--felice", "felice_address", help="A running Felice with the same.")
 @click.option(
@@ -33,33 +41,54 @@ RUN_LENGTH = 40
 def main(
     seed: int,
     operations: int,
+    rights: bool,
     kafka_address: str | None,
     felice_address: str | None,
     replay: Path | None,
     minimise: bool,
 ) -> None:
     """Compare Felice with Apache Kafka over random operations."""
-    if kafka_address is None:
-        with brokers.apache_kafka() as address:
-            return main.callback(seed, operations, address, felice_address, replay, minimise)  # type: ignore[misc]
-    if felice_address is None:
-        with brokers.felice() as address:
-            return main.callback(seed, operations, kafka_address, address, replay, minimise)  # type: ignore[misc]
-    comparison = Comparison(kafka_address, felice_address, accepted.load())
-    if replay is not None:
-        sent = [Operation.from_json(line) for line in replay.read_text().splitlines() if line.startswith("{")]
-        found = comparison.confirm(sent)
-        click.echo("no difference" if found is None else describe(found, sent))
-        sys.exit(found is not None)
-    sys.exit(run(comparison, seed, operations, minimise))
+    with ExitStack() as stack:
+        kafka, felice = (
+            [stack.enter_context(brokers.with_authorizer(start)) for start in (secured_kafka, secured_felice)]
+            if rights
+            else [
+                _address(stack, kafka_address, brokers.apache_kafka),
+                _address(stack, felice_address, brokers.felice),
+            ]
+        )
+        comparison = Comparison(kafka, felice, accepted.load())
+        if replay is not None:
+            sys.exit(repeat(comparison, replay))
+        generate = random_operations_of_users if rights else random_operations
+        sys.exit(run(comparison, seed, operations, minimise, generate))
 
 
-def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> int:
+def _address(
+    stack: ExitStack, running: str | None, start: Callable[[], AbstractContextManager[Address]]
+) -> Address:
+    return Address(running) if running is not None else stack.enter_context(start())
+
+
+def repeat(comparison: Comparison, replay: Path) -> int:
+    sent = [Operation.from_json(line) for line in replay.read_text().splitlines() if line.startswith("{")]
+    found = comparison.confirm(sent)
+    click.echo("no difference" if found is None else describe(found, sent))
+    return 0 if found is None else 1
+
+
+def run(
+    comparison: Comparison,
+    seed: int,
+    operations: int,
+    minimise: bool,
+    generate: Callable[[str, int], Iterable[Operation]],
+) -> int:
     begun, compared, runs = time.monotonic(), 0, 0
     found: dict[str, int] = {}
     accepted_count: Counter[str] = Counter()
     while compared < operations:
-        sent = list(random_operations(f"{seed}/{runs}", RUN_LENGTH))
+        sent = list(generate(f"{seed}/{runs}", RUN_LENGTH))
         runs += 1
         played = comparison.play(sent)
         compared += played.answered

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from conformance.group_calls import find_coordinator
+from conformance.secured import Secured
 from conformance.transaction_calls import find_transaction_coordinator, until_settled
-from conformance.wire import Wire
+from differential.address import Address
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from peers.apache_kafka import ApacheKafka
@@ -30,14 +32,30 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def apache_kafka() -> Iterator[str]:
+def apache_kafka() -> Iterator[Address]:
     with ApacheKafka(SETTINGS) as kafka:
-        make_ready(kafka.bootstrap)
-        yield kafka.bootstrap
+        address = Address(kafka.bootstrap)
+        make_ready(address)
+        yield address
 
 
 @contextlib.contextmanager
-def felice(log: Path | None = None) -> Iterator[str]:
+def with_authorizer(
+    start: Callable[[Path, Mapping[str, str]], AbstractContextManager[Secured]],
+) -> Iterator[Address]:
+    """A broker with an authorizer; `start` is `secured_kafka` or `secured_felice`."""
+    directory = Path(tempfile.mkdtemp(prefix="differential-"))
+    try:
+        with start(directory, SETTINGS) as broker:
+            address = Address(broker.bootstrap, broker.admin_address)
+            make_ready(address)
+            yield address
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def felice(log: Path | None = None) -> Iterator[Address]:
     directory = Path(tempfile.mkdtemp(prefix="differential-"))
     command = [str(Path(sys.executable).parent / "felice"), "start", "--port", "0"]
     command += ["--data-dir", str(directory / "data")]
@@ -52,8 +70,9 @@ def felice(log: Path | None = None) -> Iterator[str]:
         found = re.search(r"([\w.\[\]:]+:\d+)", line.replace("PLAINTEXT://", ""))
         if not found:
             raise RuntimeError(f"felice did not start: {line!r}")
-        make_ready(found[1])
-        yield found[1]
+        address = Address(found[1])
+        make_ready(address)
+        yield address
     finally:
         process.terminate()
         process.wait(30)
@@ -62,9 +81,9 @@ def felice(log: Path | None = None) -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def make_ready(bootstrap: str) -> None:
+def make_ready(address: Address) -> None:
     """Until the topics of the coordinators are there and every coordinator has read its log."""
-    with Wire(bootstrap) as wire:
+    with address.connect(address.administrator) as wire:
         for number in range(16):
             find_coordinator(wire, f"ready-{number}")
             find_transaction_coordinator(wire, f"ready-{number}")

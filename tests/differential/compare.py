@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from differential.accepted import Accepted, Difference, covering
+from differential.address import Address
+from differential.forgetting import forget
 from differential.normalise import differences
 from differential.operation import Operation
 from differential.plain import Plain
-from differential.side import Side, forget_topics
+from differential.side import Side
 
 SETTLE_S, PATIENT_SETTLE_S = 0.03, 0.3
 _names = itertools.count(int(time.time()) % 10**6 * 1000)
@@ -51,10 +53,8 @@ class Played:
 
 @dataclass
 class Comparison:
-    """`kafka` and `felice` are addresses."""
-
-    kafka: str
-    felice: str
+    kafka: Address
+    felice: Address
     table: list[Accepted]
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
 
@@ -83,7 +83,7 @@ class Comparison:
         finally:
             for side in sides:
                 side.close()
-            list(self.threads.map(forget_topics, sides))
+            list(self.threads.map(forget, sides))
         return played
 
     def confirm(self, operations: Sequence[Operation]) -> Divergence | None:

@@ -639,6 +639,13 @@ _MUTILATED: tuple[Callable[[OperationGenerator], Operation], ...] = (
 def random_operations(seed: str, length: int) -> Iterator[Operation]:
     """Creates the topics and the producers, then yields `length` random steps, each of one or a few operations."""
     generator = OperationGenerator(seed)
+    yield from prepare(generator)
+    for _ in range(length):
+        yield from random_step(generator)
+
+
+def prepare(generator: OperationGenerator) -> Iterator[Operation]:
+    """Creates the topics and the producers."""
     yield generator.operation(
         "CreateTopics",
         {
@@ -652,8 +659,11 @@ def random_operations(seed: str, length: int) -> Iterator[Operation]:
             {"transactional_id": PRODUCERS[slot], "transaction_timeout_ms": 60_000},
             slot=slot,
         )
+
+
+def random_step(generator: OperationGenerator) -> list[Operation]:
+    """One operation, or a few that belong together."""
     weights, steps = zip(*_STEPS, strict=True)
-    for _ in range(length):
-        (step,) = generator.random.choices(steps, weights)
-        made = step(generator)
-        yield from made if isinstance(made, list) else [made]
+    (step,) = generator.random.choices(steps, weights)
+    made = step(generator)
+    return made if isinstance(made, list) else [made]

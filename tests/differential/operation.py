@@ -23,7 +23,8 @@ class Operation:
     """`lane` is the connection that it goes over: a request that may be parked has one of its own.
 
     `slot` is the producer or member that learns from the answer. `cut` removes so many bytes from the end of the
-    request, or appends them if it is negative. `pause_s` is waited before.
+    request, or appends them if it is negative. `pause_s` is waited before. `user` has logged in on the connection; if
+    it is empty, the connection has no login.
     """
 
     api: str
@@ -33,9 +34,15 @@ class Operation:
     slot: str = ""
     cut: int = 0
     pause_s: float = 0.0
+    user: str = ""
+
+    @property
+    def connection(self) -> str:
+        """The name of the connection that it goes over."""
+        return f"{self.lane} of {self.user}" if self.user else self.lane
 
     def to_json(self) -> str:
-        defaults = {"lane": MAIN, "slot": "", "cut": 0, "pause_s": 0.0}
+        defaults = {"lane": MAIN, "slot": "", "cut": 0, "pause_s": 0.0, "user": ""}
         return json.dumps(
             {name: value for name, value in asdict(self).items() if defaults.get(name) != value}
         )

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from conformance.wire import ConnectionClosed, Wire, api_named
+from differential.address import Address
 from differential.batches import batch_of
 from differential.normalise import UNKNOWN_ID, Normaliser
 from differential.operation import Operation
@@ -40,6 +41,7 @@ CHANGES_METADATA = frozenset(
         "AlterPartitionReassignments",
     }
 )
+CHANGES_RIGHTS = frozenset({"CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
 DECIDES_TRANSACTIONS = frozenset({"EndTxn", "InitProducerId"})
 MAY_BE_PARKED = frozenset({"JoinGroup", "SyncGroup"})
 
@@ -61,7 +63,7 @@ class _Lane:
 @dataclass
 class Side:
     name: str
-    bootstrap: str
+    address: Address
     prefix: str
     now_ms: int
     settle_s: float
@@ -79,8 +81,8 @@ class Side:
     def carry_out(self, operation: Operation) -> dict[str, Plain]:
         """The answer, and those of earlier requests that came meanwhile, by lane."""
         time.sleep(operation.pause_s)
-        answers = {operation.lane: self._send(operation)}
-        self._settle(operation, answers[operation.lane])
+        answers = {operation.connection: self._send(operation)}
+        self._settle(operation, answers[operation.connection])
         for lane in list(self._lanes):
             late = self._late_answer(lane)
             if late is not None:
@@ -94,13 +96,17 @@ class Side:
 
     # Sending
 
-    def _lane(self, name: str) -> _Lane:
+    def _lane(self, name: str, user: str = "") -> _Lane:
         if name not in self._lanes:
-            self._lanes[name] = _Lane(Wire(self.bootstrap, ANSWER_TIMEOUT_S))
+            self._lanes[name] = _Lane(self.address.connect(user, ANSWER_TIMEOUT_S))
         return self._lanes[name]
 
+    def _settling(self) -> Wire:
+        """A connection that may ask for everything."""
+        return self._lane("settling", self.address.administrator).wire
+
     def _send(self, operation: Operation) -> Plain:
-        lane = self._lane(operation.lane)
+        lane = self._lane(operation.connection, operation.user)
         if lane.waiting is not None:
             return BUSY
         api = api_named(operation.api)
@@ -114,8 +120,8 @@ class Side:
         if operation.api in MAY_BE_PARKED and not self._is_readable(lane.wire, self.settle_s):
             return PARKED
         if operation.api == "Produce" and asked.acks == 0:
-            return self._after_silence(operation.lane)
-        return self._receive(operation.lane)
+            return self._after_silence(operation.connection)
+        return self._receive(operation.connection)
 
     def _send_payload(self, wire: Wire, api: Api, operation: Operation, payload: bytes) -> None:
         from conformance.wire import CLIENT_ID, request_header
@@ -280,8 +286,11 @@ class Side:
             self._wait_metadata()
         elif operation.api in DECIDES_TRANSACTIONS and operation.body.get("transactional_id"):
             self._wait_transaction(self.resolve(operation.body["transactional_id"]))
-        elif any(lane.waiting is not None for lane in self._lanes.values()):
+        elif operation.api in CHANGES_RIGHTS or self._has_waiting():
             time.sleep(self.settle_s)
+
+    def _has_waiting(self) -> bool:
+        return any(lane.waiting is not None for lane in self._lanes.values())
 
     @staticmethod
     def _changed(operation: Operation, answer: Plain) -> bool:
@@ -290,7 +299,7 @@ class Side:
     def _wait_metadata(self) -> None:
         """Waits until all topics of this run have leaders that answer."""
         time.sleep(self.settle_s)
-        wire = self._lane("settling").wire
+        wire = self._settling()
         with self._deadline() as is_over:
             while not is_over():
                 answer = wire.ask(MetadataRequest(topics=None), 12)
@@ -317,7 +326,7 @@ class Side:
         return all(row.error_code == 0 for row in rows)
 
     def _wait_transaction(self, transactional_id: str) -> None:
-        wire = self._lane("settling").wire
+        wire = self._settling()
         asked = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         with self._deadline() as is_over:
             while not is_over():
@@ -330,13 +339,3 @@ class Side:
     def _deadline(self) -> Iterator[Any]:
         deadline = time.monotonic() + READY_TIMEOUT_S
         yield lambda: time.monotonic() > deadline
-
-
-def forget_topics(side: Side) -> None:
-    """Deletes the topics of a run."""
-    from felice.protocol.messages.delete_topics import DeleteTopicsRequest
-
-    names = sorted(side.topic_ids)
-    if names:
-        with contextlib.suppress(OSError, AssertionError), Wire(side.bootstrap) as wire:
-            wire.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)

@@ -11,6 +11,7 @@ import pytest
 from conformance.wire import api_named
 from differential import accepted
 from differential.accepted import Accepted, covering
+from differential.address import Address
 from differential.batches import BREAKS, batch_of
 from differential.generator import PRODUCERS, random_operations
 from differential.normalise import UNKNOWN_ID, Normaliser, differences
@@ -35,7 +36,7 @@ METADATA = Operation("Metadata", 9, {"topics": None})
 
 
 def side() -> Side:
-    return Side("either", "nowhere:0", "run-1-", NOW_MS, 0.0)
+    return Side("either", Address("nowhere:0"), "run-1-", NOW_MS, 0.0)
 
 
 # Random operations

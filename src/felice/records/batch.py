@@ -73,8 +73,16 @@ _DELETE_HORIZON = 0x40
 
 
 def has_transactional_flag(records: Buffer) -> bool:
-    """Whether the first batch belongs to a transaction, as its header says; False for less than a header."""
-    return len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & _TRANSACTIONAL)
+    """Whether the first batch belongs to a transaction, as its header says; False for less than a whole batch.
+
+    Batches of older formats belong to none.
+    """
+    if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & _TRANSACTIONAL:
+        return False
+    if records[MAGIC_POSITION] != MAGIC:
+        return False
+    length: int = _OFFSET_AND_LENGTH.unpack_from(records, 0)[1]
+    return length + LOG_OVERHEAD <= len(records)
 
 
 class BatchHeader(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from felice.config import shortened
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_acls import AclCreation
+from felice.protocol.messages.describe_acls import DescribeAclsRequest
 from felice.security.acl import (
     CLUSTER_NAME,
     Acl,
@@ -51,6 +52,17 @@ def filter_of(row: _Filter, *, kind: int, name: str | None, pattern: int) -> Acl
         _known(Operation, row.operation),
         _known(Permission, row.permission_type),
     )
+
+
+def selects_nothing(row: DescribeAclsRequest) -> bool:
+    """Whether a filter has a value that no ACL has; a later Kafka may have it. DescribeAcls does not refuse it."""
+    values = (
+        (ResourceType, row.resource_type_filter),
+        (PatternType, row.pattern_type_filter),
+        (Operation, row.operation),
+        (Permission, row.permission_type),
+    )
+    return 0 not in [value for _, value in values] and any(value not in set(kind) for kind, value in values)
 
 
 def binding_of(row: AclCreation) -> AclBinding:

@@ -68,7 +68,10 @@ class SaslSession(Session):
         if isinstance(request.message, SaslHandshakeRequest):
             answer = self._exchange.on_handshake(request.message.mechanism, request.version, now_ms)
             self._sasl.takes_raw_frames = self._exchange.phase is Phase.RAW_TOKENS
-            response = SaslHandshakeResponse(error_code=answer.error, mechanisms=self._exchange.mechanisms)
+            # A client whose handshake comes at the wrong time is not told the mechanisms, as in Kafka.
+            is_due = answer.error != ErrorCode.ILLEGAL_SASL_STATE
+            mechanisms = self._exchange.mechanisms if is_due else []
+            response = SaslHandshakeResponse(error_code=answer.error, mechanisms=mechanisms)
             return self._ended(response, answer)
         if request.api is API.SASL_AUTHENTICATE:
             return self._on_token(request, now_ms)

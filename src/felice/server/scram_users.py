@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from felice.protocol.errors import ApiError, ErrorCode
@@ -17,20 +17,20 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-def check(user: str, changes: Sequence[Change]) -> None:
-    """Raises `ApiError` unless all changes of one user are acceptable, without looking at stored credentials."""
+def check_name(user: str) -> None:
+    """Raises `ApiError` for an empty name."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    for change in changes:
-        if change.mechanism not in MECHANISMS:
-            raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-        if isinstance(change, ScramCredentialUpsertion):
-            _check_upsertion(change)
-    if len({change.mechanism for change in changes}) < len(changes):
+
+
+def _check_mechanism(change: Change, earlier: Collection[int]) -> None:
+    if change.mechanism in earlier:
         raise ApiError(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
+    if change.mechanism not in MECHANISMS:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 
 
 def _check_upsertion(change: ScramCredentialUpsertion) -> None:
@@ -43,11 +43,15 @@ def _check_upsertion(change: ScramCredentialUpsertion) -> None:
 
 
 def changed(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """The user's configuration with the changes. Raises `ApiError` if a credential to delete does not exist."""
+    """The user's configuration with the changes. Raises `ApiError` for the first that Kafka would refuse."""
     config = dict(current)
+    earlier: set[int] = set()
     for change in changes:
+        _check_mechanism(change, earlier)
+        earlier.add(change.mechanism)
         mechanism = MECHANISMS[change.mechanism]
         if isinstance(change, ScramCredentialUpsertion):
+            _check_upsertion(change)
             config[mechanism] = ScramCredential.of_salted(
                 mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations
             ).format()

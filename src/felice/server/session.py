@@ -182,6 +182,10 @@ class Session(asyncio.BufferedProtocol):
         """Closes the connection after the replies that were made have left."""
         self._closing = True
         if self._transport is not None:
+            if not self._reading:
+                # If a TLS client has closed its side while reading was paused, asyncio closes the connection only when
+                # reading goes on.
+                self._transport.resume_reading()
             self._transport.close()
 
     def abort(self, reason: str, kind: Closing = Closing.OTHER) -> None:
@@ -196,6 +200,8 @@ class Session(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the transport after it received `nbytes`: handles the complete requests, or queues the session."""
+        if self._closing:
+            return
         self.last_active = self._arrived_s = self._clock.monotonic()
         connection = self._connection
         waits_already = bool(connection.frames)

@@ -95,11 +95,20 @@ def whole(needed: Need, refuse: Refuse) -> Guard:
     return guard
 
 
-def each(needed: Need, items: str, rows: str, refuse: Refuse, response: type) -> Guard:
+def each(
+    needed: Need,
+    items: str,
+    rows: str,
+    refuse: Refuse,
+    response: type,
+    *,
+    handles_none: bool = False,
+) -> Guard:
     """Takes the items without permission out of the request, and adds their rows to the response.
 
     `items` and `rows` are the attributes of the request and of the response. If every item is refused, the handler is
-    not called: an empty list often means all.
+    not called, because an empty list often means all; unless it `handles_none`, so that the response has the errors
+    of the whole request.
     """
 
     def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
@@ -130,7 +139,7 @@ def each(needed: Need, items: str, rows: str, refuse: Refuse, response: type) ->
             return handle(request, context)
         denied = [refuse(item, code, context) for item, code in zip(asked, codes, strict=True) if code != 0]
         allowed = [item for item, code in zip(asked, codes, strict=True) if code == 0]
-        if not allowed:
+        if not allowed and not handles_none:
             return response(**{rows: denied})
         setattr(request, items, allowed)
         return then(handle(request, context), lambda answer: _with_rows(answer, rows, denied))
@@ -139,6 +148,8 @@ def each(needed: Need, items: str, rows: str, refuse: Refuse, response: type) ->
 
 
 def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:
+    if getattr(answer, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+        return answer  # the whole request failed
     setattr(answer, rows, [*getattr(answer, rows), *denied])
     return answer
 

@@ -76,7 +76,12 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from felice.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from felice.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -451,10 +456,19 @@ def elect_leaders(
 
 
 def list_reassignments(
-    request: Any, code: ErrorCode, context: RequestContext
+    request: ListPartitionReassignmentsRequest, code: ErrorCode, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Refuses ListPartitionReassignments."""
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+    """Refuses ListPartitionReassignments. As in Kafka, each requested partition has a row without replicas."""
+    rows = [
+        OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[
+                OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message, topics=rows)
 
 
 def update_features(request: Any, code: ErrorCode, context: RequestContext) -> UpdateFeaturesResponse:

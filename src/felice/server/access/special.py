@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from felice.controller import topic_names
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from felice.protocol.messages.delete_topics import (
@@ -34,7 +35,9 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from felice.protocol.messages.produce import ProduceRequest, ProduceResponse
+from felice.protocol.messages.sync_group import SyncGroupRequest
 from felice.protocol.primitives import ZERO_UUID
+from felice.protocol.schema import schema_of
 from felice.records.batch import has_transactional_flag
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access import refusals
@@ -53,6 +56,7 @@ from felice.server.access.guards import (
     whole,
 )
 from felice.server.context import NO_REPLY, CloseConnection
+from felice.server.group_client import names_protocol
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -67,8 +71,20 @@ _NO_OFFSET = -1
 def topic_name(item: Any, context: RequestContext) -> str | None:
     """The name of an item that names its topic, or has its id. None for an unknown id, which the handler refuses."""
     if item.topic_id == ZERO_UUID:
-        return str(item.name)
+        return None if not item.name and _has_ids(item, context.version) else str(item.name)
     return context.services.image.topic_names.get(item.topic_id)
+
+
+def _has_ids(item: Any, version: int) -> bool:
+    """Whether requests of this version name topics by their ids."""
+    return any(
+        field.name == "topic_id" and version in field.versions for field in schema_of(type(item)).fields
+    )
+
+
+def valid_topic_name(item: Any, context: RequestContext) -> str | None:
+    """The name of an item's topic. None for an invalid name, which the handler refuses whatever the client may do."""
+    return None if topic_names.fault_of(item.name) is not None else str(item.name)
 
 
 # Produce
@@ -148,6 +164,11 @@ def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handl
 
 
 _join_group = whole(need(Operation.READ, ResourceType.GROUP, "group_id"), refusals.join_group)
+
+
+def group_to_sync(request: SyncGroupRequest, context: RequestContext) -> str | None:
+    """The group. None if the request does not name its protocol: the handler refuses that before, as Kafka does."""
+    return request.group_id if names_protocol(request, context.version) else None
 
 
 def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:
@@ -367,9 +388,20 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle:
 
 
 def _topic_to_delete(item: Any, context: RequestContext) -> str | None:
+    """The topic of an item. None if the handler refuses the item whatever the client may do."""
     if not isinstance(item, DeleteTopicState):
-        return str(item)
-    return item.name if item.name is not None else topic_name(item, context)
+        return _existing_or_hidden(str(item), context)
+    if item.name is None:
+        return topic_name(item, context)
+    return _existing_or_hidden(item.name, context) if item.topic_id == ZERO_UUID else None
+
+
+def _existing_or_hidden(name: str, context: RequestContext) -> str | None:
+    """None for a topic that does not exist, if the client may know that."""
+    is_known = name in context.services.image.topics
+    return (
+        name if is_known or not context.access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) else None
+    )
 
 
 def _undeleted(item: Any, code: ErrorCode, context: RequestContext) -> DeletableTopicResult:

@@ -76,7 +76,11 @@ GUARDS: Mapping[Api, Guard] = {
         need(_DELETE, _TOPIC, "name"), "topics", "topics", refuse.delete_records_topic, DeleteRecordsResponse
     ),
     API.DESCRIBE_PRODUCERS: each(
-        need(_READ, _TOPIC, "name"), "topics", "topics", refuse.producers_topic, DescribeProducersResponse
+        need(_READ, _TOPIC, special.valid_topic_name),
+        "topics",
+        "topics",
+        refuse.producers_topic,
+        DescribeProducersResponse,
     ),
     # Topics and the cluster
     API.METADATA: in_handler,  # DESCRIBE of each topic; CREATE for those that it creates
@@ -144,7 +148,7 @@ GUARDS: Mapping[Api, Guard] = {
     # Groups
     API.FIND_COORDINATOR: special.find_coordinator,
     API.JOIN_GROUP: special.join_group,
-    API.SYNC_GROUP: whole(_reads_group, refuse.with_code(SyncGroupResponse)),
+    API.SYNC_GROUP: whole(need(_READ, _GROUP, special.group_to_sync), refuse.with_code(SyncGroupResponse)),
     API.HEARTBEAT: whole(_reads_group, refuse.with_code(HeartbeatResponse)),
     API.LEAVE_GROUP: whole(_reads_group, refuse.with_code(LeaveGroupResponse)),
     API.OFFSET_COMMIT: both(
@@ -166,6 +170,7 @@ GUARDS: Mapping[Api, Guard] = {
             "topics",
             refuse.delete_offsets_topic,
             OffsetDeleteResponse,
+            handles_none=True,
         ),
     ),
     API.DESCRIBE_GROUPS: each(

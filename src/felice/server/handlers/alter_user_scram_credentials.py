@@ -41,7 +41,7 @@ async def _alter(
 ) -> AlterUserScramCredentialsResult:
     result = AlterUserScramCredentialsResult(user=user, error_message=None)
     try:
-        scram_users.check(user, changes)
+        scram_users.check_name(user)
         await context.services.cluster_admin.change_client_config(
             ClientEntity(user), lambda current: scram_users.changed(current, changes)
         )

@@ -13,7 +13,7 @@ from felice.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from felice.security.acl import Acl, ResourcePattern
-from felice.server.acl_requests import check_authorizer, filter_of
+from felice.server.acl_requests import check_authorizer, filter_of, selects_nothing
 from felice.server.pace import each
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def handle(
     """Returns the selected ACLs in the order of their resources."""
     try:
         check_authorizer(context, "No Authorizer is configured on the broker")
+        if selects_nothing(request):
+            return DescribeAclsResponse(error_message=None)
         selected = context.services.acl_changes.selected(
             filter_of(
                 request,

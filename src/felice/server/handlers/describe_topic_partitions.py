@@ -6,6 +6,8 @@ A page holds at most `response_partition_limit` partitions, and never more than
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterable
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
@@ -21,6 +23,7 @@ from felice.protocol.messages.describe_topic_partitions import (
 )
 from felice.security.acl import Operation, ResourceType
 from felice.server.handlers.metadata import leader_fault
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.access.control import Access
@@ -29,22 +32,37 @@ if TYPE_CHECKING:
 
 def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
     """One page of topics from the cursor on. INVALID_REQUEST for every topic if the cursor is not in the request."""
-    services = context.services
-    left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
-    cursor = request.cursor
+    cursor, access = request.cursor, context.access
     if cursor is not None and not _is_valid(cursor, request):
         return _refused(request)
-    access, lists_all = context.access, not request.topics
-    denied: list[str] = []
+    names = [name for name in _names(request, context) if cursor is None or name >= cursor.topic_name]
+    if not request.topics:
+        shown = (name for name in names if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name))
+        return _page(shown, request, context)
+
+    def answer(allowed: list[bool]) -> DescribeTopicPartitionsResponse:
+        response = _page(compress(names, allowed), request, context)
+        # As in Kafka these are on every page, also the names that come after its last topic.
+        response.topics += [
+            _denied(name) for name, is_allowed in zip(names, allowed, strict=True) if not is_allowed
+        ]
+        return response
+
+    def is_allowed(name: str) -> bool:
+        return access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    return each(names, is_allowed, answer, context.services.env.clock)
+
+
+def _page(
+    names: Iterable[str], request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    services, access, cursor = context.services, context.access, request.cursor
+    left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
-    for name in _names(request, context):
-        if cursor is not None and name < cursor.topic_name:
-            continue
-        if not _is_shown(name, access, lists_all):
-            denied.append(name)
-            continue
+    for name in names:
         topic = services.image.topics.get(name)
         if topic is None and left > 0:
             response.topics.append(_unknown(name, access))
@@ -59,14 +77,7 @@ def handle(
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
-    if not lists_all:
-        response.topics += [_denied(name) for name in denied]
     return response
-
-
-def _is_shown(name: str, access: Access, lists_all: bool) -> bool:
-    ask = access.shows if lists_all else access.allows
-    return ask(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from felice.server.group_client import client_of
+from felice.server.group_client import client_of, names_protocol
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
-
-_PROTOCOL_SENT_SINCE = 5  # KIP-559: the client must name the protocol from this version on
 
 
 def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """INCONSISTENT_GROUP_PROTOCOL if a client of version 5 or later does not name the protocol (KIP-559)."""
-    names_protocol = request.protocol_type is not None and request.protocol_name is not None
-    if context.version >= _PROTOCOL_SENT_SINCE and not names_protocol:
+    if not names_protocol(request, context.version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return context.services.coordinators.groups.sync(request, client_of(context))
