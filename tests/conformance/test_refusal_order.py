@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from conformance.secured import Rule, Secured, describe_request, prepared, rows_of, secured
-from conformance.topics import batch_of
+from conformance.topics import batch_of, create_topic_over
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.alter_user_scram_credentials import (
@@ -43,7 +43,7 @@ from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from felice.protocol.messages.sync_group import SyncGroupRequest
 from felice.protocol.primitives import ZERO_UUID
 from felice.records.batch import MAGIC_POSITION
-from felice.security.acl import Operation, ResourceType
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 UNKNOWN_KIND = 99
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -93,6 +93,15 @@ def test_a_client_that_may_describe_a_topic_learns_that_it_does_not_exist(
     assert client.ask(asked, 1).responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     exists = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
     assert client.ask(exists, 1).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_all_operations_of_the_cluster_include_the_deletion_of_topics(broker: Secured, client: Wire) -> None:
+    create_topic_over(broker.admin, "short-lived")
+    asked = DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=10_000)
+    broker.grant(Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER))
+    assert client.ask(asked, 5).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    broker.grant(Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL))
+    assert client.ask(asked, 5).responses[0].error_code == 0
 
 
 def test_a_missing_protocol_comes_before_the_permission_of_the_group(client: Wire) -> None:

@@ -47,6 +47,7 @@ from felice.server.access.guards import (
     Guard,
     Handle,
     Need,
+    any_of,
     both,
     cluster,
     each,
@@ -382,7 +383,7 @@ def configs_of_created_topics(request: Any, context: RequestContext, handle: Han
 
 
 def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle: Handle) -> Any:
-    """Each topic needs DELETE. A topic named by its id also needs DESCRIBE, or else its name is not told."""
+    """Each topic needs DELETE, which ALL of the cluster includes. To be told the name of an id needs DESCRIBE, too."""
     items = "topics" if request.topics else "topic_names"
     return _DELETE_TOPICS[items](request, context, handle)
 
@@ -417,7 +418,7 @@ def _undeleted(item: Any, code: ErrorCode, context: RequestContext) -> Deletable
 
 _DELETE_TOPICS = {
     items: each(
-        need(Operation.DELETE, ResourceType.TOPIC, _topic_to_delete),
+        any_of(Operation.DELETE, need(Operation.DELETE, ResourceType.TOPIC, _topic_to_delete)),
         items,
         "responses",
         _undeleted,
