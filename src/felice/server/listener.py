@@ -167,7 +167,7 @@ class Listener:
             session.abort(reason)
 
     async def drain(self, timeout_s: float) -> None:
-        """Lets requests under way finish, then closes every connection."""
+        """Lets requests under way finish, then closes every connection. Replies that clients do not read are lost."""
         deadline = self.loop.time() + timeout_s
         while any(not session.is_idle for session in self.sessions) and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -176,6 +176,8 @@ class Listener:
         # Connections report their end in a later turn of the loop.
         while self.sessions and self.loop.time() < deadline + 1:
             await asyncio.sleep(0.001)
+        self.abort("the broker stopped")
+        await asyncio.sleep(0)
 
 
 def _port_of(server: asyncio.AbstractServer) -> int:

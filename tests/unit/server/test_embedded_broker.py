@@ -40,6 +40,7 @@ from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.protocol.primitives import ZERO_UUID
 from felice.records.builder import BatchBuilder
+from felice.server import broker as broker_module
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from waiting import wait_until
@@ -496,6 +497,24 @@ def test_a_request_for_thousands_of_groups_is_answered_whole_and_in_order(wire: 
     assert [row.group_id for row in wire.ask(DescribeGroupsRequest(groups=names)).groups] == names
     asked = [offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
     assert [row.group_id for row in wire.ask(offset_fetch.OffsetFetchRequest(groups=asked)).groups] == names
+
+
+def test_a_stop_closes_the_connection_of_a_client_that_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "_DRAIN_TIMEOUT_S", 0.1)
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a")
+        for _ in range(10):
+            produce(wire, "a", bytes(900_000))
+        with Wire(broker.bootstrap) as silent:
+            partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50_000_000)
+            topics = [FetchTopic(topic="a", partitions=[partition])]
+            silent.send(FetchRequest(min_bytes=1, max_bytes=50_000_000, topics=topics), 12)
+            (listener,) = broker.broker.listeners
+            wait_until(lambda: any(session.unsent_bytes for session in listener.sessions))
+            broker.stop()
+            gc.collect()  # a socket that nothing closed makes its collection a warning, and so an error
 
 
 def test_connections_accepted_while_the_broker_stops_are_closed(tmp_path: Path) -> None:
