@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from felice.records.batch import BatchHeader, verify_crc
 from felice.records.builder import build_batch
 from felice.records.compression import Codec
 from felice.records.reader import read_records
+from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
@@ -67,10 +67,7 @@ def unharmed(process: LiveProcess) -> Iterator[LiveProcess]:
     with process.wire() as wire:
         assert produce_values(wire, topic, [b"still here"]) == 0
     assert process.memory_bytes() - weight < MEMORY_GROWTH_BYTES
-    deadline = time.monotonic() + 5
-    while process.open_files() > files + 12 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert process.open_files() <= files + 12
+    wait_until(lambda: process.open_files() <= files + 12)
 
 
 def frame_of(message: Any, version: int) -> bytes:

@@ -61,7 +61,7 @@ class Group:
         )
         return member
 
-    def spin(self, until: Any, timeout: float = 20.0) -> None:
+    def spin(self, until: Any, timeout: float = 60.0) -> None:
         deadline = time.monotonic() + timeout
         while not until():
             assert time.monotonic() < deadline, (self.shares(), self.events, self.errors, len(self.read))

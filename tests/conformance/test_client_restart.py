@@ -9,6 +9,7 @@ import pytest
 
 from felice.client import AdminClient, Consumer, KafkaError, NewTopic, Producer
 from felice.server.embedded import EmbeddedBroker
+from waiting import LIMIT_S
 
 pytestmark = pytest.mark.felice_only
 
@@ -38,22 +39,22 @@ def test_producer_and_consumer_outlive_a_restart(tmp_path: Path) -> None:
                 **config,
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 100,
             }
         )
         consumer.subscribe(["t"])
         for number in range(50):
             producer.produce("t", b"%d" % number)
-        assert producer.flush(30) == 0
-        read = [message for message in consumer.consume(50, 20) if message.error() is None]
+        assert producer.flush(LIMIT_S) == 0
+        read = [message for message in consumer.consume(50, LIMIT_S) if message.error() is None]
         assert len(read) == 50
     for number in range(50, 100):
         producer.produce("t", b"%d" % number)
     assert producer.flush(0.3) == 50
     with EmbeddedBroker(tmp_path, port):
-        assert producer.flush(30) == 0
-        deadline = time.monotonic() + 30
+        assert producer.flush(LIMIT_S) == 0
+        deadline = time.monotonic() + LIMIT_S
         while len(read) < 100 and time.monotonic() < deadline:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:

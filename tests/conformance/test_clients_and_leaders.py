@@ -45,7 +45,7 @@ class LibrdkafkaReader:
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 60
         while not found or found[-1][1] != last_value:
             assert time.monotonic() < deadline, f"the last of {len(found)} is {found[-1:]}"
             message = self._consumer.poll(0.2)
@@ -72,7 +72,7 @@ class JavaReader:
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 60
         while not found or found[-1][1] != last_value:
             assert time.monotonic() < deadline, f"the last of {len(found)} is {found[-1:]}"
             for row in self._peer.call("poll", member="m", count=1, timeout_ms=200):

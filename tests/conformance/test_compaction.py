@@ -51,13 +51,13 @@ def on_loop(broker: EmbeddedBroker, act: Callable[[], Any]) -> Any:
     async def run() -> Any:
         return act()
 
-    return asyncio.run_coroutine_threadsafe(run(), broker._loop).result(10)
+    return asyncio.run_coroutine_threadsafe(run(), broker._loop).result(60)
 
 
 def create(broker: EmbeddedBroker, name: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = COMPACTED | {key.replace("_", "."): value for key, value in configs.items()}
-    admin.create_topics([NewTopic(name, 1, 1, config=wanted)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1, config=wanted)])[name].result(60)
 
 
 def produce(broker: EmbeddedBroker, topic: str, pairs: list[tuple[str, str | None]], **options: Any) -> None:
@@ -90,10 +90,10 @@ def clean(broker: EmbeddedBroker, topic: str) -> None:
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:
     """Reads from `offset` to the end; the position decides, not the number of messages."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "check.crcs": True})
-    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
+    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1]
     consumer.assign([TopicPartition(topic, 0, offset)])
     found: list[tuple[int, str, str | None]] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not found or found[-1][0] < end - 1):
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
@@ -128,7 +128,7 @@ def test_our_own_client_reads_over_gaps(broker: EmbeddedBroker) -> None:
     consumer = OwnConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "own"})
     consumer.assign([OwnTopicPartition("t", 0, 3)])
     found = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(found) < 21:
         message = consumer.poll(0.2)
         if message is not None:
@@ -161,7 +161,7 @@ def test_a_topic_is_cleaned_after_its_policy_became_compact(broker: EmbeddedBrok
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[change])
-    admin.incremental_alter_configs([wanted])[wanted].result(10)
+    admin.incremental_alter_configs([wanted])[wanted].result(60)
     wait_until(lambda: broker.broker.cleaner.status.passes == 1)
     assert consumed(broker, "t") == [(1, "a", "2")]
 
@@ -172,7 +172,7 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     def alter(name: str, value: str) -> None:
         change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         wanted = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[change])
-        admin.incremental_alter_configs([wanted])[wanted].result(10)
+        admin.incremental_alter_configs([wanted])[wanted].result(60)
 
     cleaner = broker.broker.cleaner
     assert len(cleaner._workers) == 1
@@ -189,13 +189,13 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     roll(broker, "t")
     wait_until(lambda: "t-0" in cleaner.status.running)
     # A topic under a slow cleaner is deleted at once, and a broker with one stops at once.
-    admin.delete_topics(["t"])["t"].result(10)
+    admin.delete_topics(["t"])["t"].result(60)
     create(broker, "u")
     produce(broker, "u", [("a", "x" * 10_000)])
     roll(broker, "u")
     begun = time.monotonic()
     broker.stop()
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 30
 
 
 def test_a_damaged_log_is_reported_once_and_not_cleaned(
@@ -212,7 +212,7 @@ def test_a_damaged_log_is_reported_once_and_not_cleaned(
     roll(broker, "bad")
     change = ConfigEntry("min.cleanable.dirty.ratio", "0", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ResourceType.TOPIC, "bad", incremental_configs=[change])
-    admin.incremental_alter_configs([wanted])[wanted].result(10)
+    admin.incremental_alter_configs([wanted])[wanted].result(60)
     status = broker.broker.cleaner.status
     wait_until(lambda: "bad-0" in status.uncleanable)
     assert "CRC" in status.uncleanable["bad-0"]
@@ -224,7 +224,7 @@ def test_a_damaged_log_is_reported_once_and_not_cleaned(
     produce(broker, "good", [("a", "1"), ("a", "2")])
     clean(broker, "good")
     assert path.read_bytes() == data
-    admin.delete_topics(["bad"])["bad"].result(10)
+    admin.delete_topics(["bad"])["bad"].result(60)
     wait_until(lambda: not status.uncleanable)
 
 
@@ -274,7 +274,7 @@ def test_appends_reads_and_deletions_go_on_while_the_cleaner_works(broker: Embed
         produce(broker, "t", [(f"k{n % 50}", f"{turn:03d}" + "x" * 2000) for n in range(600)])
         if turn == 6:
             target = TopicPartition("t", 0, 600)
-            admin.delete_records([target])[target].result(10)
+            admin.delete_records([target])[target].result(60)
         assert consumed(broker, "t", 600 * turn + 590)[-1][0] == 600 * turn + 599
     wait_until(lambda: broker.broker.cleaner.status.passes > 1)
     clean(broker, "t")

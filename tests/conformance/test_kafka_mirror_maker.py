@@ -88,7 +88,7 @@ def consume_some(broker: Target, group: str, topic: str, count: int) -> list[byt
 
 def read_partition(broker: Target, topic: str, partition: int) -> list[tuple[bytes, bytes, object, int]]:
     consumer = group_consumer(broker, "reader")
-    end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+    end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)[1]
     consumer.assign([TopicPartition(topic, partition, 0)])
     found = []
     while len(found) < end:
@@ -142,7 +142,7 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
 def sizes(broker: Target, topic: str, partitions: int = PARTITIONS) -> list[int]:
     consumer = group_consumer(broker, "reader")
     places = [TopicPartition(topic, number) for number in range(partitions)]
-    found = [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
+    found = [consumer.get_watermark_offsets(place, timeout=60)[1] for place in places]
     consumer.close()
     return found
 

@@ -87,7 +87,7 @@ def values_of(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = confluent_kafka.Consumer(options)
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
     found: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         found += [message.value() for message in consumer.consume(1000, 0.5) if message.error() is None]
     consumer.close()
