@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from felice.env import Environment
-from felice.protocol.frames import encode_request
+from felice.protocol.api import API
+from felice.protocol.frames import decode_response, encode_request
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
 from felice.protocol.messages.delete_records import (
@@ -20,6 +21,12 @@ from felice.protocol.messages.delete_records import (
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -29,6 +36,7 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.server import pace
 from felice.server.broker import Broker
 from felice.server.embedded import embedded_config
+from felice.server.handlers import offset_commit
 from unit.server.test_costs import Line, produce
 
 COUNT = 3000
@@ -139,6 +147,59 @@ def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them
 ) -> None:
     async def scenario(broker: Broker, line: Line) -> None:
         assert await passes_until_answered(line, request_bytes) >= COUNT
+
+    with_broker(tmp_path, scenario)
+
+
+def commit_request(offset: int, *counts: int) -> OffsetCommitRequest:
+    """Commits the offsets from `offset` on, each to partition 0; `counts` has the number for each topic."""
+    offsets = iter(range(offset, offset + sum(counts)))
+    topics = [
+        OffsetCommitRequestTopic(
+            name="topic",
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=0, committed_offset=next(offsets), committed_metadata=""
+                )
+                for _ in range(count)
+            ],
+        )
+        for count in counts
+    ]
+    return OffsetCommitRequest(group_id="g", topics=topics)
+
+
+def commit(offset: int, *counts: int) -> bytes:
+    return encode_request(8, 8, 1, "c", commit_request(offset, *counts))
+
+
+def committed(answers: bytes) -> list[list[int]]:
+    """The error codes in the first response, by topic."""
+    size = int.from_bytes(answers[:4], "big")
+    response = decode_response(API.OFFSET_COMMIT, 8, answers[4 : 4 + size])
+    assert isinstance(response, OffsetCommitResponse)
+    return [[row.error_code for row in topic.partitions] for topic in response.topics]
+
+
+def test_a_commit_of_thousands_of_offsets_is_made_in_parts_and_no_later_commit_overtakes_it(
+    tmp_path: Path,
+) -> None:
+    counts = (1, 250, 0, 3, 2746)
+    parts = list(offset_commit._parts(commit_request(0, *counts)))
+    assert [sum(len(topic.partitions) for topic in part.topics) for part in parts] == [200] * 15
+
+    async def scenario(broker: Broker, line: Line) -> None:
+        groups = broker.services.coordinators.groups
+        async with asyncio.timeout(60):
+            while groups.leader_of("g") < 0 or committed(await line.ask(commit(0, 1))) != [[0]]:
+                await asyncio.sleep(0.01)
+        begin = len(line.transport.written)
+        passes = await passes_until_answered(line, commit(0, *counts) + commit(COUNT, 1))
+        assert passes >= len(parts)
+        answers = bytes(line.transport.written[begin:])
+        assert committed(answers) == [[0] * count for count in counts]
+        (shard,) = (found for found in groups.shards() if found.offsets.get("g", "topic", 0) is not None)
+        assert shard.offsets.get("g", "topic", 0).offset == COUNT
 
     with_broker(tmp_path, scenario)
 
