@@ -838,6 +838,8 @@ WITHOUT_NEEDS = {
     # The owner and the renewers of a token, whatever ACLs say.
     API.RENEW_DELEGATION_TOKEN,
     API.EXPIRE_DELEGATION_TOKEN,
+    API.GET_TELEMETRY_SUBSCRIPTIONS,
+    API.PUSH_TELEMETRY,
 }
 
 

@@ -102,7 +102,7 @@ share.coordinator.state.topic.replication.factor share.coordinator.state.topic.s
 share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.receive.buffer.bytes
 ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm telemetry.max.bytes
+ssl.secure.random.implementation ssl.trustmanager.algorithm
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.metadata.migration.enable

@@ -53,6 +53,13 @@ def listener_of(text: str, number: int) -> str:
 class MonitoringOptions(QuotaOptions):
     """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
 
+    telemetry_max_bytes: int = option(
+        "telemetry.max.bytes",
+        Kind.INT,
+        1024 * 1024,
+        "The largest push of metrics by a client (KIP-714), as it arrives.",
+        minimum=1,
+    )
     felice_slow_request_ms: int = option(
         "felice.slow.request.ms",
         Kind.LONG,

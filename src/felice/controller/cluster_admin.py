@@ -228,6 +228,17 @@ class ClusterAdmin:
             await self._create_parents(path)
         await self._change_config(path, edit, validate_only)
 
+    @answering
+    async def change_client_metrics(
+        self,
+        name: str,
+        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replaces the configuration of a client metrics resource; an empty one deletes it."""
+        await self._change_config(layout.client_metrics_path(name), edit, validate_only)
+
     async def _create_parents(self, path: str) -> None:
         """Creates the nodes between the roots of configurations and `path`."""
         parent = path.rpartition("/")[0]
@@ -301,6 +312,8 @@ class ClusterAdmin:
             await self._follow(lambda image: image.topic_configs.get(entity) == config)
         elif path.startswith(layout.BROKER_CONFIGS):
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
+        elif path.startswith(layout.CLIENT_METRICS_CONFIGS):
+            await self._follow(lambda image: image.client_metrics.get(entity, {}) == config)
         else:
             client = ClientEntity.of_path(path.removeprefix(f"{layout.CONFIG}/"))
             assert client is not None

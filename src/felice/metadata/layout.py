@@ -29,6 +29,8 @@ BROKER_CONFIGS = "/config/brokers"
 CLIENT_CONFIGS = "/config/clients"
 USER_CONFIGS = "/config/users"
 IP_CONFIGS = "/config/ips"
+# Kafka has client metrics only with KRaft, where this is the name of the entity type.
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -53,6 +55,7 @@ PERSISTENT_PATHS = (
     CLIENT_CONFIGS,
     USER_CONFIGS,
     IP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
@@ -73,6 +76,7 @@ IMAGE_ROOTS = (
     CLIENT_CONFIGS,
     USER_CONFIGS,
     IP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     LITERAL_ACLS,
     PREFIXED_ACLS,
     TOKENS,
@@ -212,6 +216,11 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(entity: str) -> str:
     """The node of a broker's dynamic configuration. `entity` is a broker id, or `DEFAULT_ENTITY`."""
     return f"{BROKER_CONFIGS}/{_sanitize(entity)}"
+
+
+def client_metrics_path(name: str) -> str:
+    """The node of a client metrics resource (KIP-714)."""
+    return f"{CLIENT_METRICS_CONFIGS}/{_sanitize(name)}"
 
 
 def client_config_path(entity: ClientEntity) -> str:

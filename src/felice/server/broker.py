@@ -71,6 +71,7 @@ from felice.server.session import Session
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
+from felice.server.telemetry.clients import ClientTelemetry
 from felice.server.tls import TlsListeners
 from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
@@ -348,6 +349,9 @@ class Broker:
             tls=self._tls,
             logins=Logins(settings, lambda: watcher.image, tokens, env.random),
             tokens=tokens,
+            telemetry=ClientTelemetry(
+                env.clock, env.random, lambda: watcher.image, self.config.telemetry_max_bytes
+            ),
         )
         return self._compose_shells(store, replication, controller, cleaner, services)
 

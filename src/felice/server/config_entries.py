@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope, find_option
+from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.without_effect import FIXED, SETTABLE
 from felice.protocol.messages.describe_configs import ConfigSource
 
@@ -106,6 +107,18 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
         ConfigEntry(Option(name, Kind.STRING, None, ""), level, source, read_only=False, synonyms=())
         for name, level in levels.items()
     ]
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Returns every configuration of a client metrics resource."""
+    return [_client_metrics_entry(option, overrides) for option in CLIENT_METRICS_OPTIONS.values()]
+
+
+def _client_metrics_entry(option: Option, overrides: Mapping[str, str]) -> ConfigEntry:
+    found = _default_of(option)
+    if option.name in overrides:
+        found.insert(0, (option.name, overrides[option.name], ConfigSource.CLIENT_METRICS_CONFIG))
+    return _entry(option, found, read_only=False)
 
 
 def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:

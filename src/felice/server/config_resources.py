@@ -19,6 +19,7 @@ from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.server.dynamic_config import check_dynamic, without_effect
 from felice.server.pace import paced
+from felice.server.telemetry.subscriptions import parse_resource
 from felice.server.tls import SecuredListener
 
 if TYPE_CHECKING:
@@ -104,6 +105,17 @@ async def change_broker(
         _warn_of(idle, name)
 
 
+async def change_client_metrics(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    """Edits a client metrics resource. Raises `ApiError`."""
+
+    def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+        changed = edit(current)
+        parse_resource(name, changed)
+        return changed
+
+    await context.services.cluster_admin.change_client_metrics(name, checked, validate_only=validate_only)
+
+
 async def _prepare_tls(
     checked: Edit, named: Iterable[str], broker: str, context: RequestContext
 ) -> dict[str, SecuredListener]:
@@ -139,6 +151,12 @@ def check_topic(name: str, context: RequestContext) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name not in context.services.image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def check_client_metrics(name: str) -> None:
+    """Raises `ApiError` for the empty name. Any other name may be described."""
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
 
 
 def check_logger_broker(name: str, context: RequestContext) -> None:

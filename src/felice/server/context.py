@@ -25,6 +25,7 @@ class Connection(Protocol):
     """The connection on which a request arrived."""
 
     peer: str
+    address: str
     client_software: str
     principal: Principal
 

@@ -24,6 +24,7 @@ _MAX_FLUSH_CHECK_MS = 1_000
 _FILE_REMOVAL_MS = 5_000
 _IDLE_CHECK_MS = 5_000
 _FRAME_MEMORY_MS = 10_000
+_TELEMETRY_MS = 10_000
 _RETRY_LOGS_MS = 10_000
 _MAX_SLEEP_MS = 24 * 3_600_000
 
@@ -42,6 +43,7 @@ class Maintenance:
         self._offline_logs = services.offline_logs
         self._listeners = listeners
         self._tokens = services.tokens
+        self._telemetry = services.telemetry
         self._watcher = services.watcher
         self._broker_id = services.broker_id
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,6 +75,7 @@ class Maintenance:
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
             ("logs on full disks", _RETRY_LOGS_MS, self._offline_logs.retry),
+            ("client telemetry", _TELEMETRY_MS, self._forget_silent_clients),
             (
                 "delegation token expiry",
                 config.delegation_token_expiry_check_interval_ms,
@@ -173,6 +176,9 @@ class Maintenance:
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.expire_producers(now_ms)
+
+    async def _forget_silent_clients(self) -> None:
+        self._telemetry.forget_silent()
 
     async def _delete_expired_tokens(self) -> None:
         if self._watcher.image.controller_id == self._broker_id:

@@ -2,7 +2,8 @@
 
 | path              | answer                                                                                      |
 |-------------------|---------------------------------------------------------------------------------------------|
-| /metrics          | Prometheus' text format                                                                     |
+| /metrics          | the broker's metrics, in Prometheus' text format                                            |
+| /metrics/clients  | the metrics that clients pushed (KIP-714)                                                   |
 | /health           | 200 while the event loop runs; says nothing of ZooKeeper or other brokers                    |
 | /ready            | 200 while the broker is registered and serves, else 503 with the reason                     |
 | /v1/ready         | 204 or 503, as Strimzi's agent answers                                                      |
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from felice.config import BrokerConfig
@@ -25,7 +27,7 @@ from felice.server.http import Answer, HttpServer, text_answer
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.metrics.exposition import CONTENT_TYPE
 from felice.server.metrics.loop_watch import LoopWatch
-from felice.server.metrics.page import MetricsPage
+from felice.server.metrics.page import MetricsPages, Page
 from felice.server.metrics.process import BROKER_STATES
 from felice.server.metrics.sources import Sources
 from felice.server.startup import StartupError
@@ -42,7 +44,7 @@ class Monitoring:
         self._network = env.network
         self._config = config
         self._lifecycle = lifecycle
-        self._page = MetricsPage(env.clock, config, lifecycle, self.watch)
+        self._pages = MetricsPages(env.clock, config, lifecycle, self.watch)
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
@@ -53,7 +55,8 @@ class Monitoring:
         host, port = address
         server = HttpServer(
             {
-                "/metrics": self._metrics,
+                "/metrics": partial(_page, self._pages.broker),
+                "/metrics/clients": partial(_page, self._pages.clients),
                 "/health": self._health,
                 "/ready": self._ready,
                 "/v1/ready": self._agent_ready,
@@ -71,7 +74,7 @@ class Monitoring:
 
     def follow(self, sources: Sources) -> None:
         """From now on the metrics of all components are served."""
-        self._page.sources = sources
+        self._pages.sources = sources
         listeners = sources.listeners
 
         def connections() -> tuple[int, int]:
@@ -82,8 +85,8 @@ class Monitoring:
 
     async def leave(self) -> None:
         """The components stop: only the metrics of the process are served from now on."""
-        sources, self._page.sources = self._page.sources, None
-        await self._page.finish()
+        sources, self._pages.sources = self._pages.sources, None
+        await self._pages.finish()
         if sources is not None:
             await sources.remote_offsets.stop()
 
@@ -101,13 +104,10 @@ class Monitoring:
             return self._lifecycle.failure
         if self._lifecycle.state is not State.RUNNING:
             return f"the broker is {self._lifecycle.state.value}"
-        sources = self._page.sources
+        sources = self._pages.sources
         if sources is None or not sources.services.image_follower.is_following:
             return "the broker is not registered"
         return None
-
-    async def _metrics(self) -> Answer:
-        return Answer(HTTPStatus.OK, await self._page.pieces(), CONTENT_TYPE)
 
     async def _health(self) -> Answer:
         return text_answer(HTTPStatus.OK)
@@ -125,3 +125,7 @@ class Monitoring:
     async def _broker_state(self) -> Answer:
         state = json.dumps({"brokerState": BROKER_STATES[self._lifecycle.state]})
         return Answer(HTTPStatus.OK, [state.encode()], "application/json")
+
+
+async def _page(page: Page) -> Answer:
+    return Answer(HTTPStatus.OK, await page.pieces(), CONTENT_TYPE)

@@ -38,6 +38,7 @@ from felice.server.replica_moves import ReplicaMoves
 from felice.server.request_log import RequestLog
 from felice.server.request_memory import RequestMemory
 from felice.server.settings import Settings
+from felice.server.telemetry.clients import ClientTelemetry
 from felice.server.tls import TlsListeners
 from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
@@ -83,6 +84,7 @@ class Services:
     tls: TlsListeners
     logins: Logins
     tokens: DelegationTokens
+    telemetry: ClientTelemetry
 
     @property
     def image(self) -> ClusterImage:

@@ -48,7 +48,7 @@ def get_from(port: int, path: str) -> tuple[int, str]:
 
 
 def series(broker: EmbeddedBroker) -> dict[str, float]:
-    broker.broker.monitoring._page._made_s = float("-inf")  # do not wait for the page to age
+    broker.broker.monitoring._pages.broker._made_s = float("-inf")  # do not wait for the page to age
     return dict(samples(get(broker)[1].splitlines()))
 
 
@@ -198,7 +198,7 @@ def test_an_address_in_use_fails_the_start_in_one_line(tmp_path: Path) -> None:
 def test_a_page_is_computed_once_a_second_for_all_clients(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker:
         first = get(broker)[1]
-        page = broker.broker.monitoring._page
+        page = broker.broker.monitoring._pages.broker
         page._made_s = broker.broker.env.clock.monotonic() + 3600
         assert get(broker)[1] == first
         page._made_s = float("-inf")

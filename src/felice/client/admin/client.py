@@ -12,6 +12,7 @@ from typing import overload
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.arguments import distinct, distinct_rules
+from felice.client.admin.client_metrics_futures import ClientMetricsFutures
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
     ConsumerGroupType,
@@ -59,7 +60,7 @@ from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 
-class AdminClient(TokenFutures):
+class AdminClient(TokenFutures, ClientMetricsFutures):
     """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
 
     Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the

@@ -22,6 +22,7 @@ from felice.client.admin import (
     transactions,
 )
 from felice.client.admin.acls import AclBinding, AclBindingFilter
+from felice.client.admin.client_metrics import ClientMetricsCalls
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
     ConsumerGroupType,
@@ -62,7 +63,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Admin(TokenCalls):
+class Admin(TokenCalls, ClientMetricsCalls):
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
     # Topics

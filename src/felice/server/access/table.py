@@ -89,6 +89,8 @@ GUARDS: Mapping[Api, Guard] = {
     API.API_VERSIONS: open_to_all,
     API.SASL_HANDSHAKE: open_to_all,
     API.SASL_AUTHENTICATE: open_to_all,
+    API.GET_TELEMETRY_SUBSCRIPTIONS: open_to_all,
+    API.PUSH_TELEMETRY: open_to_all,
     API.CREATE_TOPICS: both(
         each(
             any_of(_CREATE, need(_CREATE, _TOPIC, "name")),

@@ -20,7 +20,13 @@ from felice.protocol.messages.alter_configs import (
 )
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.server.config_entries import broker_entries
-from felice.server.config_resources import change_broker, change_each, change_topic, unsupported
+from felice.server.config_resources import (
+    change_broker,
+    change_client_metrics,
+    change_each,
+    change_topic,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -44,6 +50,8 @@ async def _replace(resource: AlterConfigsResource, validate_only: bool, context:
         in_force = {entry.name: entry.value for entry in broker_entries(context.services.config_layers)}
         new = {key: value for key, value in wanted.items() if not _is_value_in_force(key, value, in_force)}
         await change_broker(name, lambda _: new, wanted, validate_only, context)
+    elif resource.resource_type == ResourceType.CLIENT_METRICS:
+        await change_client_metrics(name, lambda _: wanted, validate_only, context)
     else:
         raise unsupported(resource.resource_type)
 

@@ -22,11 +22,18 @@ from felice.server import loggers
 from felice.server.config_entries import (
     ConfigEntry,
     broker_entries,
+    client_metrics_entries,
     dynamic_default_entries,
     logger_entries,
     topic_entries,
 )
-from felice.server.config_resources import check_broker, check_logger_broker, check_topic, unsupported
+from felice.server.config_resources import (
+    check_broker,
+    check_client_metrics,
+    check_logger_broker,
+    check_topic,
+    unsupported,
+)
 from felice.server.pace import paced
 
 if TYPE_CHECKING:
@@ -71,6 +78,9 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list
             return dynamic_default_entries(services.config_layers)
         check_broker(name, context)
         return broker_entries(services.config_layers)
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        check_client_metrics(name)
+        return client_metrics_entries(services.image.client_metrics.get(name, {}))
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_broker(name, context)
         return logger_entries(loggers.levels())

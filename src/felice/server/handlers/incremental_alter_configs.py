@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Option
+from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.security import prefixed_option
 from felice.controller.config_changes import ConfigChange, apply_changes
 from felice.protocol.messages.describe_configs import ResourceType
@@ -16,10 +17,16 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from felice.server import loggers
-from felice.server.config_entries import ConfigEntry, broker_entries, topic_entries
+from felice.server.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    client_metrics_entries,
+    topic_entries,
+)
 from felice.server.config_resources import (
     Edit,
     change_broker,
+    change_client_metrics,
     change_each,
     change_topic,
     check_logger_broker,
@@ -52,6 +59,10 @@ async def _alter(resource: AlterConfigsResource, validate_only: bool, context: R
         prefixed = {key: option for key in named if (option := prefixed_option(key)) is not None}
         edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS | prefixed)
         await change_broker(name, edit, named, validate_only, context)
+    elif resource.resource_type == ResourceType.CLIENT_METRICS:
+        entries = client_metrics_entries(context.services.image.client_metrics.get(name, {}))
+        edit = _edit(resource, entries, CLIENT_METRICS_OPTIONS)
+        await change_client_metrics(name, edit, validate_only, context)
     elif resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_broker(name, context)
         loggers.change_levels(_changes(resource), validate_only=validate_only)

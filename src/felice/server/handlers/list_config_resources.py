@@ -1,7 +1,6 @@
-"""ListConfigResources (key 74): the topics and brokers, which are the resources with configurations.
+"""ListConfigResources (key 74): topics, brokers and client metrics, which are the resources with configurations.
 
-Version 0 requests the subscriptions of client metrics. There are none, because Felice does not collect telemetry.
-Groups and loggers of brokers have no configurations either.
+Version 0 requests the client metrics only. Groups have no configurations.
 """
 
 from __future__ import annotations
@@ -41,4 +40,6 @@ def _names(kind: int, context: RequestContext) -> list[str]:
         return sorted(image.topics)
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.brokers)]
+    if kind == ResourceType.CLIENT_METRICS:
+        return sorted(image.client_metrics)
     return []

@@ -67,6 +67,8 @@ MODULES: dict[Api, str] = {
     API.RENEW_DELEGATION_TOKEN: "renew_delegation_token",
     API.EXPIRE_DELEGATION_TOKEN: "expire_delegation_token",
     API.DESCRIBE_DELEGATION_TOKEN: "describe_delegation_token",
+    API.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
+    API.PUSH_TELEMETRY: "push_telemetry",
     API.UPDATE_FEATURES: "update_features",
     API.DESCRIBE_CLUSTER: "describe_cluster",
     API.LIST_CONFIG_RESOURCES: "list_config_resources",

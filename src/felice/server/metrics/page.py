@@ -1,6 +1,6 @@
-"""The page that Prometheus reads.
+"""The pages that Prometheus reads.
 
-Keeps true: the page is computed at most once a second, and once at a time, however many clients ask for it: later
+Keeps true: each page is computed at most once a second, and once at a time, however many clients ask for it: later
             ones get the same page. So no client can make the broker spend much on it.
 """
 
@@ -43,17 +43,15 @@ COLLECTORS: dict[str, Callable[[Sources], Families]] = {
 """By their names in `felice.metrics.families`. The long ones come last."""
 
 
-class MetricsPage:
-    """Without `sources`, while the broker recovers its logs, the page has the metrics of the process only."""
+class Page:
+    """A page of one collector."""
 
     def __init__(
-        self, clock: Clock, config: Callable[[], BrokerConfig], lifecycle: Lifecycle, watch: LoopWatch
+        self, clock: Clock, config: Callable[[], BrokerConfig], collect: Callable[[], Families]
     ) -> None:
-        self.sources: Sources | None = None
         self._clock = clock
         self._config = config
-        self._lifecycle = lifecycle
-        self._watch = watch
+        self._collect = collect
         self._pieces: list[bytes] = []
         self._made_s = float("-inf")
         self._making: asyncio.Task[None] | None = None
@@ -75,16 +73,43 @@ class MetricsPage:
     async def _make(self) -> None:
         try:
             dialect = Dialect(self._config().felice_metrics_names)
-            self._pieces = await render(self._families(), dialect, self._clock)
+            self._pieces = await render(self._collect(), dialect, self._clock)
             self._made_s = self._clock.monotonic()
-            if self.sources is not None:
-                self.sources.remote_offsets.refresh()
         finally:
             self._making = None
 
-    def _families(self) -> Families:
+
+class MetricsPages:
+    """The metrics of the broker, and those that clients pushed.
+
+    Without `sources`, while the broker recovers its logs, the first page has the metrics of the process only, and the
+    second one none.
+    """
+
+    def __init__(
+        self, clock: Clock, config: Callable[[], BrokerConfig], lifecycle: Lifecycle, watch: LoopWatch
+    ) -> None:
+        self.sources: Sources | None = None
+        self.broker = Page(clock, config, self._of_broker)
+        self.clients = Page(clock, config, self._of_clients)
+        self._config = config
+        self._lifecycle = lifecycle
+        self._watch = watch
+
+    async def finish(self) -> None:
+        """Returns when no computation reads the broker's components."""
+        await self.broker.finish()
+        await self.clients.finish()
+
+    def _of_broker(self) -> Families:
         yield from process(self._lifecycle, self._watch)
         for name, collect in COLLECTORS.items():
             # The components may have been stopped while the last collector paused.
             if self.sources is not None and name in self._config().felice_metrics_families:
                 yield from collect(self.sources)
+        if self.sources is not None:
+            self.sources.remote_offsets.refresh()
+
+    def _of_clients(self) -> Families:
+        if self.sources is not None:
+            yield from self.sources.services.telemetry.series.families()

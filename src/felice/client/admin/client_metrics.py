@@ -1,0 +1,74 @@
+"""Client metrics resources (KIP-714): list, describe and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.error import failure
+from felice.client.net.cluster import Cluster
+from felice.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from felice.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+_SET, _DELETE = 0, 1
+_CLIENT_METRICS = int(ResourceType.CLIENT_METRICS)
+
+
+class ClientMetricsCalls(RetryingCalls):
+    """Client metrics resources, as coroutines."""
+
+    async def list_client_metrics_resources(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
+        """Return the names of the client metrics resources."""
+        return await self._retrying(lambda: _list(self.cluster), timeout_s)
+
+    async def describe_client_metrics(
+        self, name: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, str | None]:
+        """Return the configurations of a client metrics resource; of an unknown one the defaults."""
+        return await self._retrying(lambda: _describe(self.cluster, name), timeout_s)
+
+    async def alter_client_metrics(
+        self, name: str, changes: Mapping[str, str | None], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Set configurations of a client metrics resource; None resets one. A resource without any is deleted."""
+        await self._retrying(lambda: _alter(self.cluster, name, changes), timeout_s)
+
+
+async def _list(cluster: Cluster) -> list[str]:
+    # Every version lists client metrics; version 0 lists nothing else.
+    response = await cluster.call_any(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
+    if response.error_code:
+        raise failure(response.error_code)
+    return sorted(row.resource_name for row in response.config_resources)
+
+
+async def _describe(cluster: Cluster, name: str) -> dict[str, str | None]:
+    resource = DescribeConfigsResource(
+        resource_type=_CLIENT_METRICS, resource_name=name, configuration_keys=None
+    )
+    response = await cluster.call_any(DescribeConfigsRequest(resources=[resource]))
+    (row,) = response.results
+    if row.error_code:
+        raise failure(row.error_code, row.error_message)
+    return {entry.name: entry.value for entry in row.configs}
+
+
+async def _alter(cluster: Cluster, name: str, changes: Mapping[str, str | None]) -> None:
+    configs = [
+        AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        for key, value in changes.items()
+    ]
+    resource = AlterConfigsResource(resource_type=_CLIENT_METRICS, resource_name=name, configs=configs)
+    response = await cluster.call_any(IncrementalAlterConfigsRequest(resources=[resource]))
+    (row,) = response.responses
+    if row.error_code:
+        raise failure(row.error_code, row.error_message)
