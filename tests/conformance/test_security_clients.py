@@ -1,4 +1,4 @@
-"""Other people's clients through TLS and every SASL mechanism that they support."""
+"""Other people's clients through every SASL mechanism that they support and with certificates, with TLS and without."""
 
 from __future__ import annotations
 
@@ -38,34 +38,63 @@ USER, PASSWORD = "alice", "alices-secret"
 CERTIFICATE = "a certificate"
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a client proves its identity."""
+
+    mechanism: str
+    has_tls: bool = True
+
+    @property
+    def protocol(self) -> str:
+        if self.mechanism == CERTIFICATE:
+            return "SSL"
+        return "SASL_SSL" if self.has_tls else "SASL_PLAINTEXT"
+
+    @property
+    def by_certificate(self) -> bool:
+        return self.mechanism == CERTIFICATE
+
+    def __str__(self) -> str:
+        return f"{self.mechanism}, {self.protocol}"
+
+
+LOGINS = [
+    Login(CERTIFICATE),
+    *(Login(mechanism, has_tls) for has_tls in (True, False) for mechanism in MECHANISMS),
+]
+every_login = pytest.mark.parametrize("login", LOGINS, ids=str)
+
+
 @dataclass(frozen=True)
 class Secured:
-    """A broker with a listener for logins and one for certificates, and the files of its clients."""
+    """A broker with two listeners for logins and one for certificates, and the files of its clients."""
 
     broker: EmbeddedBroker
     directory: Path
 
-    def address(self, mechanism: str) -> str:
-        listener = "SSL" if mechanism == CERTIFICATE else "SASL_SSL"
-        return f"localhost:{self.broker.broker.port(listener)}"
+    def address(self, login: Login) -> str:
+        return f"localhost:{self.broker.broker.port(login.protocol)}"
 
-    def asked(self, mechanism: str) -> str:
+    def asked(self, login: Login) -> str:
         """What the programs in JavaScript and Go get."""
         asked = {
-            "bootstrap": self.address(mechanism),
+            "bootstrap": self.address(login),
             "topic": unique_name("login"),
-            "ca": str(self.directory / "ca.pem"),
-            "mechanism": "" if mechanism == CERTIFICATE else mechanism,
+            "ca": str(self.directory / "ca.pem") if login.has_tls else "",
+            "mechanism": "" if login.by_certificate else login.mechanism,
             "user": USER,
             "password": PASSWORD,
             "token": token(),
-            "certificate": str(self.directory / "alice.pem") if mechanism == CERTIFICATE else "",
+            "certificate": str(self.directory / "alice.pem") if login.by_certificate else "",
         }
         return json.dumps(asked)
 
-    def tls(self, mechanism: str) -> ssl.SSLContext:
+    def tls(self, login: Login) -> ssl.SSLContext | None:
+        if not login.has_tls:
+            return None
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
-        if mechanism == CERTIFICATE:
+        if login.by_certificate:
             context.load_cert_chain(self.directory / "alice.pem")
         return context
 
@@ -83,7 +112,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     authority.issue().write_pem(directory / "broker.pem")
     authority.issue(common_name(USER)).write_pem(directory / "alice.pem")
     properties = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0,"
+        "SASL_PLAINTEXT://127.0.0.1:0",
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(directory / "broker.pem"),
@@ -92,12 +122,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:CN=(.*)/$1/",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": (
-            f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-        ),
-        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
-            f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
-        ),
+        **logins_of("sasl_ssl"),
+        **logins_of("sasl_plaintext"),
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "2",
     }
@@ -106,27 +132,34 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(broker, directory)
 
 
+def logins_of(listener: str) -> dict[str, str]:
+    prefix = f"listener.name.{listener}."
+    plain = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    oauth = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+    return {f"{prefix}plain.sasl.jaas.config": plain, f"{prefix}oauthbearer.sasl.jaas.config": oauth}
+
+
 def with_scram_user(broker: EmbeddedBroker) -> None:
     from unit.server.test_sasl import set_password
 
     set_password(broker, USER, PASSWORD)
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_librdkafka_logs_in(secured: Secured, mechanism: str) -> None:
+@every_login
+def test_librdkafka_logs_in(secured: Secured, login: Login) -> None:
     topic = unique_name("librdkafka")
     common: dict[str, Any] = {
-        "bootstrap.servers": secured.address(mechanism),
-        "security.protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
+        "bootstrap.servers": secured.address(login),
+        "security.protocol": login.protocol,
         "ssl.ca.location": str(secured.directory / "ca.pem"),
     }
-    if mechanism == CERTIFICATE:
+    if login.by_certificate:
         path = str(secured.directory / "alice.pem")
         common |= {"ssl.certificate.location": path, "ssl.key.location": path}
-    elif mechanism == "OAUTHBEARER":
-        common |= {"sasl.mechanism": mechanism, "oauth_cb": lambda _: (token(), time.time() + 300)}
+    elif login.mechanism == "OAUTHBEARER":
+        common |= {"sasl.mechanism": login.mechanism, "oauth_cb": lambda _: (token(), time.time() + 300)}
     else:
-        common |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+        common |= {"sasl.mechanism": login.mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
     producer = Producer(common)
     producer.produce(topic, b"v")
     assert producer.flush(30) == 0
@@ -142,19 +175,19 @@ class Tokens(KafkaPythonTokens):  # type: ignore[misc]
         return token()
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_kafka_python_logs_in(secured: Secured, mechanism: str) -> None:
+@every_login
+def test_kafka_python_logs_in(secured: Secured, login: Login) -> None:
     topic = unique_name("kafka-python")
     common: dict[str, Any] = {
-        "bootstrap_servers": secured.address(mechanism),
-        "security_protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
-        "ssl_context": secured.tls(mechanism),
+        "bootstrap_servers": secured.address(login),
+        "security_protocol": login.protocol,
+        "ssl_context": secured.tls(login),
     }
-    if mechanism == "OAUTHBEARER":
-        common |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": Tokens()}
-    elif mechanism != CERTIFICATE:
+    if login.mechanism == "OAUTHBEARER":
+        common |= {"sasl_mechanism": login.mechanism, "sasl_oauth_token_provider": Tokens()}
+    elif not login.by_certificate:
         common |= {
-            "sasl_mechanism": mechanism,
+            "sasl_mechanism": login.mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": PASSWORD,
         }
@@ -173,19 +206,19 @@ class AsyncTokens(AioTokens):  # type: ignore[misc]
         return token()
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_aiokafka_logs_in(secured: Secured, mechanism: str) -> None:
+@every_login
+def test_aiokafka_logs_in(secured: Secured, login: Login) -> None:
     topic = unique_name("aiokafka")
     common: dict[str, Any] = {
-        "bootstrap_servers": secured.address(mechanism),
-        "security_protocol": "SSL" if mechanism == CERTIFICATE else "SASL_SSL",
-        "ssl_context": secured.tls(mechanism),
+        "bootstrap_servers": secured.address(login),
+        "security_protocol": login.protocol,
+        "ssl_context": secured.tls(login),
     }
-    if mechanism == "OAUTHBEARER":
-        common |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": AsyncTokens()}
-    elif mechanism != CERTIFICATE:
+    if login.mechanism == "OAUTHBEARER":
+        common |= {"sasl_mechanism": login.mechanism, "sasl_oauth_token_provider": AsyncTokens()}
+    elif not login.by_certificate:
         common |= {
-            "sasl_mechanism": mechanism,
+            "sasl_mechanism": login.mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": PASSWORD,
         }
@@ -201,15 +234,15 @@ def test_aiokafka_logs_in(secured: Secured, mechanism: str) -> None:
     assert asyncio.run(scenario()) == b"v"
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_franz_go_logs_in(secured: Secured, mechanism: str) -> None:
-    assert said([str(require_go_login()), secured.asked(mechanism)]) == "written by franz-go"
+@every_login
+def test_franz_go_logs_in(secured: Secured, login: Login) -> None:
+    assert said([str(require_go_login()), secured.asked(login)]) == "written by franz-go"
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_kafkajs_logs_in(secured: Secured, mechanism: str) -> None:
+@every_login
+def test_kafkajs_logs_in(secured: Secured, login: Login) -> None:
     program = str(PROGRAMS / "security" / "login.js")
-    command = [require_kafkajs()[0], program, secured.asked(mechanism)]
+    command = [require_kafkajs()[0], program, secured.asked(login)]
     assert said(command, {"NODE_PATH": str(install_dir() / "node_modules")}) == "written by kafkajs"
 
 
@@ -221,21 +254,21 @@ def said(command: list[str], environment: dict[str, str] | None = None) -> str:
     return done.stdout.strip()
 
 
-def java_properties(secured: Secured, mechanism: str) -> Path:
+def java_properties(secured: Secured, login: Login) -> Path:
     lines = [
-        f"security.protocol={'SSL' if mechanism == CERTIFICATE else 'SASL_SSL'}",
+        f"security.protocol={login.protocol}",
         "ssl.truststore.type=PEM",
         f"ssl.truststore.location={secured.directory / 'ca.pem'}",
         "auto.offset.reset=earliest",
     ]
-    if mechanism == CERTIFICATE:
+    if login.by_certificate:
         lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={secured.directory / 'alice.pem'}"]
     else:
-        lines += [f"sasl.mechanism={mechanism}", f"sasl.jaas.config={_jaas(mechanism)}"]
-    if mechanism == "OAUTHBEARER":
+        lines += [f"sasl.mechanism={login.mechanism}", f"sasl.jaas.config={_jaas(login.mechanism)}"]
+    if login.mechanism == "OAUTHBEARER":
         handler = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
         lines.append(f"sasl.login.callback.handler.class={handler}")
-    path = secured.directory / f"java-{mechanism.replace(' ', '-')}.properties"
+    path = secured.directory / f"java-{login.mechanism.replace(' ', '-')}-{login.protocol}.properties"
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -249,11 +282,11 @@ def _jaas(mechanism: str) -> str:
     return f'{MODULES}.{package}.{module} required username="{USER}" password="{PASSWORD}";'
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, CERTIFICATE])
-def test_javas_tools_log_in(secured: Secured, mechanism: str) -> None:
+@every_login
+def test_javas_tools_log_in(secured: Secured, login: Login) -> None:
     topic = unique_name("java")
-    properties = str(java_properties(secured, mechanism))
-    common = ["--bootstrap-server", secured.address(mechanism), "--topic", topic]
+    properties = str(java_properties(secured, login))
+    common = ["--bootstrap-server", secured.address(login), "--topic", topic]
     run_tool(
         "org.apache.kafka.tools.ConsoleProducer", *common, "--command-config", properties, stdin="from java\n"
     )
@@ -285,7 +318,7 @@ def test_kafka_configs_sets_describes_and_deletes_a_scram_user(secured: Secured)
     assert "SCRAM-SHA-512" in run_tool(tool, *common, "--describe").stdout
     producer = Producer(
         {
-            "bootstrap.servers": secured.address("SCRAM-SHA-512"),
+            "bootstrap.servers": secured.address(Login("SCRAM-SHA-512")),
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(secured.directory / "ca.pem"),
             "sasl.mechanism": "SCRAM-SHA-512",
