@@ -12,6 +12,7 @@ from felice.cli.configs import ENTITY_TYPES, OptionRow, alter_entity, describe_e
 from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, read_properties
 from felice.cli.quotas import alter_quotas, quotas_of
+from felice.cli.scram_credentials import alter_credentials, credentials_of, is_credential
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -79,7 +80,7 @@ class _Options(TypedDict):
 )
 @click.option("--delete-config", metavar="K1,K2", help="Options to reset.")
 def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
-    """Describe or alter the configuration of a topic or a broker, or quotas of users, clients and addresses.
+    """Describe or alter the configuration of a topic or a broker, quotas, or SCRAM credentials of users.
 
     \b
     kafka-configs --bootstrap-server localhost:9092 --describe --topic flights
@@ -88,6 +89,8 @@ def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: U
         --add-config log.retention.hours=24
     kafka-configs --bootstrap-server localhost:9092 --alter --entity-type users --entity-name alice \\
         --add-config producer_byte_rate=1048576
+    kafka-configs --bootstrap-server localhost:9092 --alter --entity-type users --entity-name alice \\
+        --add-config 'SCRAM-SHA-512=[iterations=8192,password=alices-password]'
     """
     if asked["describe"] == asked["alter"]:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
@@ -157,13 +160,36 @@ def _quotas(admin: AdminClient, entities: Mapping[str, str | None], asked: _Opti
         any_name = [_QUOTA_TYPES[kind] for kind, name in entities.items() if name is None]
         for entity, values in quotas_of(admin, names, any_name, strict=True).items():
             click.echo(f"Quota configs for {_principals(entity.names)} are {_pairs(values)}")
+        if entities.keys() == {"users"} and entities["users"] != _DEFAULT:
+            _describe_credentials(admin, entities["users"])
         return
     added, removed = _changes(asked)
+    if any(is_credential(key) for key in (*added, *removed)):
+        _alter_credentials(admin, entities, added, removed)
+        return
     if len(names) < len(entities):
         raise click.UsageError("--entity-name or --entity-default must be specified with --alter")
     alter_quotas(admin, names, added, removed)
     kind, name = next(iter(entities.items()))
     click.echo(_completed(kind, "" if name == _DEFAULT else name or ""))
+
+
+def _describe_credentials(admin: AdminClient, user: str | None) -> None:
+    for name, credentials in credentials_of(admin, user).items():
+        pairs = ", ".join(f"{mechanism}=iterations={count}" for mechanism, count in credentials.items())
+        click.echo(f"SCRAM credential configs for user-principal '{name}' are {pairs}")
+
+
+def _alter_credentials(
+    admin: AdminClient, entities: Mapping[str, str | None], added: Mapping[str, str], removed: list[str]
+) -> None:
+    user = entities.get("users")
+    if len(entities) > 1 or user is None or user == _DEFAULT:
+        raise click.UsageError("SCRAM credentials belong to one user: give --entity-type users --entity-name")
+    if not all(is_credential(key) for key in (*added, *removed)):
+        raise click.UsageError("SCRAM credentials and quotas cannot be changed with one command")
+    alter_credentials(admin, user, added, removed)
+    click.echo(_completed("users", user))
 
 
 def _quota_name(name: str) -> str | None:
