@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from felice.client.error import KafkaError
+from felice.records.kernels import track
 
 TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
@@ -179,10 +179,12 @@ class Message:
 
     def set_topic(self, topic: str) -> None:
         """Replace the topic's name in this message only."""
+        track(self)
         self._origin = replace(self._origin, topic=topic)
 
     def set_error(self, error: KafkaError | None) -> None:
         """Replace the error."""
+        track(self)
         self._error = error
 
     def set_key(self, key: object) -> None:
@@ -200,6 +202,7 @@ class Message:
     def _replace(self, index: int, value: object) -> None:
         fields = list(self._record)
         fields[index] = value
+        track(self)
         self._record = tuple(fields)
 
     def __len__(self) -> int:
@@ -230,19 +233,6 @@ def message_of(origin: Origin, record: RecordTuple, error: KafkaError | None = N
     message._record = record
     message._error = error
     return message
-
-
-def messages_of(origin: Origin, records: Iterable[RecordTuple]) -> list[Message]:
-    """Create the messages of records of one batch, as `message_of` does."""
-    messages = []
-    new, kind = _new_message, Message
-    for record in records:
-        message = new(kind)
-        message._origin = origin
-        message._record = record
-        message._error = None
-        messages.append(message)
-    return messages
 
 
 _new_message = Message.__new__

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import mmap
 
+from felice.protocol.kernels import memory_of
+
 SCRATCH_BYTES = 64 * 1024
 # Larger frames are rare, and a few of them would fill the pool.
 _MAX_POOLED_BYTES = 2 * 1024 * 1024
@@ -41,7 +43,7 @@ class FrameMemory:
         if self._map_from_bytes is not None and size >= self._map_from_bytes:
             # A private mapping costs less than half of a shared one.
             return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        return memoryview(bytearray(size))
+        return memoryview(memory_of(size))
 
     def forget_unused(self) -> None:
         """Release the pool if no memory was taken since the last call."""
@@ -63,7 +65,7 @@ class FrameMemory:
             self._pool = [buffer for buffer in self._pool if not _is_free(buffer)]
             if sum(map(len, self._pool)) + wanted > self._pool_bytes:
                 return None
-        buffer = bytearray(wanted)
+        buffer = memory_of(wanted)
         self._pool.append(buffer)
         return buffer
 

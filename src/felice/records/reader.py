@@ -10,12 +10,13 @@ The caller drops records below its fetch position: a fetch response starts with 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from felice.protocol.primitives import Buffer
 from felice.records.batch import HEADER_SIZE, BatchHeader, iter_batches, verify_crc
 from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, decompress
 from felice.records.errors import CorruptBatch
-from felice.records.kernels import iterate
+from felice.records.kernels import RecordWrapper, iterate
 from felice.records.kernels.grammar import wrap64
 from felice.records.kernels.plain import walk
 from felice.records.record import Record
@@ -51,6 +52,22 @@ def read_batch(
     payload = records_payload(buffer, header, max_size_bytes)
     return iterate(
         payload, header.record_count, header.base_offset, header.base_timestamp, append_time(header)
+    )
+
+
+def wrap_batch(
+    buffer: Buffer, header: BatchHeader, wrapper: RecordWrapper, first_offset: int, origin: object
+) -> list[Any]:
+    """An object of the wrapper for each record of one batch from `first_offset` on."""
+    payload = records_payload(buffer, header)
+    return wrapper.wrap(
+        payload,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        append_time(header),
+        first_offset,
+        origin,
     )
 
 

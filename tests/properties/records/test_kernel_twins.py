@@ -82,6 +82,34 @@ def test_iterate(case: tuple[bytes, int], base_offset: int, base_timestamp: int,
         assert [type(record) for record in found] == [type(record) for record in expected]
 
 
+class Wrapped:
+    __slots__ = ("_error", "_origin", "_record")
+
+
+@given(ANY_PAYLOAD, INT64, INT64, st.none() | INT64, INT64)
+def test_wrapped_records(
+    case: tuple[bytes, int], base_offset: int, base_timestamp: int, append: int | None, first_offset: int
+) -> None:
+    def wrapped_by(kernels: Any, first: int) -> Any:
+        wrapper, origin = kernels.RecordWrapper(Wrapped), "origin"
+        wrapped = wrapper.wrap(*case, base_offset, base_timestamp, append, first, origin)
+        return [(type(each), type(each._record), each._record, each._origin, each._error) for each in wrapped]
+
+    for first in (-(2**63), base_offset, first_offset):
+        assert outcome(lambda: wrapped_by(compiled, first)) == outcome(lambda: wrapped_by(plain, first))  # noqa: B023
+
+
+def test_a_wrapper_needs_its_slots() -> None:
+    with pytest.raises(KeyError):
+        compiled.RecordWrapper(object)
+
+    class Impostor:
+        _record = _origin = _error = None
+
+    with pytest.raises(TypeError):
+        compiled.RecordWrapper(Impostor)
+
+
 @given(INT32, INT64, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS)
 def test_encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: list[Any]

@@ -21,15 +21,15 @@ from felice.client.model import (
     Origin,
     Partition,
     error_message,
-    message_of,
-    messages_of,
 )
 from felice.client.net.wakeup import Wakeup
 from felice.protocol.errors import ApiError
 from felice.records.batch import BatchHeader, verify_crc
 from felice.records.errors import CorruptBatch
-from felice.records.reader import read_batch
-from felice.records.record import Record
+from felice.records.kernels import RecordWrapper
+from felice.records.reader import wrap_batch
+
+_WRAPPER = RecordWrapper(Message)
 
 
 class Fetched:
@@ -69,8 +69,7 @@ class Delivery:
         self.on_drained = on_drained
         self._fetched: Fetched | None = None
         self._headers: Iterator[BatchHeader] = iter(())
-        self._records: Iterator[Record] = iter(())
-        self._origin = Origin("", -1)
+        self._messages: Iterator[Message] = iter(())
         self._listeners: list[Callable[[], None]] = []
         # The loop writes the first, the application the second.
         self._put_bytes = 0
@@ -121,12 +120,12 @@ class Delivery:
                 partition = fetched.partition
                 position = partition.position
                 if fetched.lease is partition.lease and position is not None:
-                    for record in self._records:
-                        # A batch may begin before the requested offset, and a seek may point inside a batch.
-                        if record[0] >= position:
-                            partition.position = record[0] + 1
-                            return message_of(self._origin, record)
-                    failed = self._next_batch(fetched)
+                    for message in self._messages:
+                        # `take_fetched` may have delivered the rows before the position.
+                        if message._record[0] >= position:
+                            partition.position = message._record[0] + 1
+                            return message
+                    failed = self._next_batch(fetched, position)
                     if failed is not None:
                         return failed
                     continue
@@ -136,9 +135,9 @@ class Delivery:
             item = self._queue.popleft()
             if isinstance(item, Message):
                 return item
-            message = self._begin(item)
-            if message is not None:
-                return message
+            failed = self._begin(item)
+            if failed is not None:
+                return failed
 
     def take_many(self, limit: int) -> list[Message]:
         """Return up to `limit` messages, without waiting."""
@@ -155,11 +154,11 @@ class Delivery:
     def _rest_of_batch(self, limit: int) -> list[Message]:
         """Return up to `limit` messages of the batch whose first message `take` has just returned."""
         fetched = self._fetched
-        records = list(islice(self._records, limit))
-        if not records or fetched is None or fetched.stale:
+        messages = list(islice(self._messages, limit))
+        if not messages or fetched is None or fetched.stale:
             return []
-        fetched.partition.position = records[-1][0] + 1
-        return messages_of(self._origin, records)
+        fetched.partition.position = messages[-1]._record[0] + 1
+        return messages
 
     def take_fetched(self) -> Fetched | Message | None:
         """Return the next piece as fetched (the partition's position says which rows are left), or an event."""
@@ -200,12 +199,16 @@ class Delivery:
             return error_message(item.error, partition.topic, partition.partition, item.next_offset)
         self._fetched = item
         self._headers = iter(item.headers)
-        self._records = iter(())
+        self._messages = iter(())
         partition.consumed = True
         return None
 
-    def _next_batch(self, fetched: Fetched) -> Message | None:
-        """Open the next batch of the piece, or finish the piece; return a message if the batch is unreadable."""
+    def _next_batch(self, fetched: Fetched, position: int) -> Message | None:
+        """Open the next batch of the piece, or finish the piece; return a message if the batch is unreadable.
+
+        A batch may begin before the requested offset, and a seek may point inside a batch: `position` is the first
+        offset to deliver.
+        """
         header = next(self._headers, None)
         partition = fetched.partition
         if header is None:
@@ -213,14 +216,14 @@ class Delivery:
             return None
         kind = TIMESTAMP_LOG_APPEND_TIME if header.is_log_append_time else TIMESTAMP_CREATE_TIME
         epoch = header.leader_epoch if header.leader_epoch >= 0 else None
-        self._origin = Origin(partition.topic, partition.partition, kind, epoch)
+        origin = Origin(partition.topic, partition.partition, kind, epoch)
         partition.leader_epoch = header.leader_epoch
         try:
             if self._check_crcs and not verify_crc(fetched.records, header):
                 raise CorruptBatch("the CRC does not match")
-            self._records = iter(read_batch(fetched.records, header))
+            self._messages = iter(wrap_batch(fetched.records, header, _WRAPPER, position, origin))
         except ApiError as error:
-            self._records = iter(())
+            self._messages = iter(())
             partition.position = header.next_offset
             where = f"batch at {partition.topic}-{partition.partition} offset {header.base_offset}: {error}"
             bad = error_of(KafkaError._BAD_MSG, where)
@@ -229,7 +232,7 @@ class Delivery:
 
     def _done(self, fetched: Fetched) -> None:
         self._fetched = None
-        self._records = iter(())
+        self._messages = iter(())
         self._release(fetched)
 
     def _release(self, item: Fetched) -> None:

@@ -65,6 +65,10 @@ whole_frames: Callable[[Buffer, int, int], tuple[list[memoryview], int]]
 `connection` cuts those that it leaves: without the extension all of them.
 """
 
+memory_of: Callable[[int], bytearray]
+"""A bytearray of this size whose content is undefined."""
+
+memory_of = bytearray if _module is None else _module.memory_of
 request_header = _no_header if _module is None else _module.request_header
 whole_frames = _no_frames if _module is None else _module.whole_frames
 

@@ -193,6 +193,11 @@ def request_header(frame):
         PyBuffer_Release(&held)
 
 
+def memory_of(Py_ssize_t size):
+    """A bytearray of this size whose content is undefined: `bytearray(size)` would fill it with zeros."""
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 def whole_frames(memory, Py_ssize_t end, int64_t max_bytes):
     """Copies of the frames that are whole in `memory[:end]`, and the position behind the last of them.
 

@@ -24,7 +24,14 @@ from felice.records.kernels.grammar import (
 )
 
 if TYPE_CHECKING:
-    from felice.records.kernels.plain import encode_record, iterate, ordinary_batch, scan
+    from felice.records.kernels.plain import (
+        RecordWrapper,
+        encode_record,
+        iterate,
+        ordinary_batch,
+        scan,
+        track,
+    )
     from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
     from felice.records.kernels.plain_offset_map import OffsetMap
     from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
@@ -39,6 +46,7 @@ else:
             OffsetMap,
             QueueBounds,
             RecordBuffer,
+            RecordWrapper,
             encode_record,
             encode_rows,
             iterate,
@@ -46,6 +54,7 @@ else:
             murmur2_column,
             ordinary_batch,
             scan,
+            track,
         )
 
         IMPLEMENTATION = "compiled"
@@ -57,7 +66,14 @@ else:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        from felice.records.kernels.plain import encode_record, iterate, ordinary_batch, scan
+        from felice.records.kernels.plain import (
+            RecordWrapper,
+            encode_record,
+            iterate,
+            ordinary_batch,
+            scan,
+            track,
+        )
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
         from felice.records.kernels.plain_offset_map import OffsetMap
         from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
@@ -77,6 +93,7 @@ __all__ = [
     "OffsetMap",
     "QueueBounds",
     "RecordBuffer",
+    "RecordWrapper",
     "RowColumns",
     "Scan",
     "encode_record",
@@ -86,4 +103,5 @@ __all__ = [
     "murmur2_column",
     "ordinary_batch",
     "scan",
+    "track",
 ]

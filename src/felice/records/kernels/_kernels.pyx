@@ -14,10 +14,13 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_Append, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+
+from types import MemberDescriptorType
 
 from felice.records.batch import BatchHeader
 from felice.records.crc import crc32c
@@ -42,8 +45,40 @@ cdef extern from *:
     """
     int felice_bits(unsigned long long) noexcept nogil
 
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static Py_ssize_t felice_slot(PyObject *descriptor) {
+        PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
+        return member->type == T_OBJECT_EX ? member->offset : -1;
+    }
+    static inline PyObject *felice_new(PyObject *type) {
+        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+    }
+    /* `type` is a subclass of tuple without fields of its own, such as a named tuple. */
+    static inline PyObject *felice_new_tuple(PyObject *type, Py_ssize_t size) {
+        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+    }
+    static inline void felice_set(PyObject *tuple, Py_ssize_t index, PyObject *value) {
+        Py_INCREF(value);
+        PyTuple_SET_ITEM(tuple, index, value);
+    }
+    /* Into a slot that is not set. */
+    static inline void felice_store(PyObject *object, Py_ssize_t offset, PyObject *value) {
+        Py_INCREF(value);
+        *(PyObject **)((char *)object + offset) = value;
+    }
+    """
+    Py_ssize_t felice_slot(object)
+    object felice_new(PyObject*)
+    object felice_new_tuple(PyObject*, Py_ssize_t)
+    void felice_set(PyObject*, Py_ssize_t, object)
+    void felice_store(PyObject*, Py_ssize_t, object)
+
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
+    void PyObject_GC_Track(PyObject*)
+    int PyObject_GC_IsTracked(PyObject*)
 
 cdef enum:
     VARINT_CUT = 1
@@ -388,6 +423,98 @@ cdef tuple read_headers(const uint8_t* at, const uint8_t* end, int32_t header_co
     return tuple(headers)
 
 
+cdef tuple NO_HEADERS = ()
+cdef object RECORD = Record
+
+
+cdef object made_record(Fields* fields, int64_t offset, int64_t timestamp, const uint8_t* end):
+    cdef tuple headers = NO_HEADERS
+    if fields.header_count:
+        headers = read_headers(fields.headers, end, fields.header_count)
+    record = felice_new_tuple(<PyObject*> RECORD, 5)
+    felice_set(<PyObject*> record, 0, offset)
+    felice_set(<PyObject*> record, 1, timestamp)
+    felice_set(<PyObject*> record, 2, optional_bytes(fields.key, fields.key_size))
+    felice_set(<PyObject*> record, 3, optional_bytes(fields.value, fields.value_size))
+    felice_set(<PyObject*> record, 4, headers)
+    # A record holds numbers, bytes and tuples of them, so it is part of no cycle. The garbage collector would visit all
+    # records of a batch again and again.
+    PyObject_GC_UnTrack(<void*> record)
+    return record
+
+
+cdef class RecordWrapper:
+    """Makes an object of `kind` for each record. `kind` has the slots `_record`, `_origin` and `_error`.
+
+    The garbage collector does not visit the objects: see `made_record`. Call `track` before one gets other values.
+    """
+
+    cdef object kind
+    cdef Py_ssize_t record_slot
+    cdef Py_ssize_t origin_slot
+    cdef Py_ssize_t error_slot
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.record_slot = slot_of(kind, "_record")
+        self.origin_slot = slot_of(kind, "_origin")
+        self.error_slot = slot_of(kind, "_error")
+
+    def wrap(
+        self,
+        payload,
+        int64_t record_count,
+        int64_t base_offset,
+        int64_t base_timestamp,
+        append_time_ms,
+        int64_t first_offset,
+        origin,
+    ):
+        """The objects of a batch's records from `first_offset` on, each with `origin` and without an error."""
+        cdef View view = View(payload)
+        cdef const uint8_t* at = view.data
+        cdef const uint8_t* end = view.data + view.size
+        cdef bint own_time = append_time_ms is None
+        cdef int64_t append_time = 0 if own_time else append_time_ms
+        cdef int64_t timestamp
+        cdef int64_t offset
+        cdef int64_t index
+        cdef int fault
+        cdef Fields fields
+        cdef list found = []
+        check_count(record_count, view.size)
+        for index in range(record_count):
+            fault = read_record(&at, end, &fields)
+            if fault:
+                raise grammar.fault(fault, index)
+            offset = wrap_add(base_offset, fields.offset_delta)
+            if offset < first_offset:
+                continue
+            timestamp = wrap_add(base_timestamp, fields.timestamp_delta) if own_time else append_time
+            wrapped = felice_new(<PyObject*> self.kind)
+            PyObject_GC_UnTrack(<void*> wrapped)
+            felice_store(<PyObject*> wrapped, self.record_slot, made_record(&fields, offset, timestamp, at))
+            felice_store(<PyObject*> wrapped, self.origin_slot, origin)
+            felice_store(<PyObject*> wrapped, self.error_slot, None)
+            found.append(wrapped)
+        if at != end:
+            raise grammar.trailing_fault(record_count, end - at)
+        return found
+
+
+cdef Py_ssize_t slot_of(kind, name) except -1:
+    descriptor = vars(kind)[name]
+    if not isinstance(descriptor, MemberDescriptorType) or felice_slot(descriptor) < 0:
+        raise TypeError(f"{kind!r} has no slot {name}")
+    return felice_slot(descriptor)
+
+
+def track(wrapped):
+    """Lets the garbage collector visit an object of `RecordWrapper`, because it may become part of a cycle."""
+    if not PyObject_GC_IsTracked(<PyObject*> wrapped):
+        PyObject_GC_Track(<PyObject*> wrapped)
+
+
 def iterate(payload, int64_t record_count, int64_t base_offset, int64_t base_timestamp, append_time_ms):
     """The records of a batch. `append_time_ms` replaces their own timestamps (LogAppendTime batches)."""
     cdef View view = View(payload)
@@ -400,33 +527,13 @@ def iterate(payload, int64_t record_count, int64_t base_offset, int64_t base_tim
     cdef int fault
     cdef Fields fields
     cdef list records = []
-    cdef object make = tuple.__new__
-    cdef object record_type = Record
-    cdef tuple headers
-    cdef tuple no_headers = ()
     check_count(record_count, view.size)
     for index in range(record_count):
         fault = read_record(&at, end, &fields)
         if fault:
             raise grammar.fault(fault, index)
         timestamp = wrap_add(base_timestamp, fields.timestamp_delta) if own_time else append_time
-        headers = no_headers
-        if fields.header_count:
-            headers = read_headers(fields.headers, at, fields.header_count)
-        record = make(
-            record_type,
-            (
-                wrap_add(base_offset, fields.offset_delta),
-                timestamp,
-                optional_bytes(fields.key, fields.key_size),
-                optional_bytes(fields.value, fields.value_size),
-                headers,
-            ),
-        )
-        # A record holds numbers, bytes and tuples of them, so it is part of no cycle. The garbage collector would
-        # visit all records of a batch again and again.
-        PyObject_GC_UnTrack(<void*> record)
-        records.append(record)
+        records.append(made_record(&fields, wrap_add(base_offset, fields.offset_delta), timestamp, at))
     if at != end:
         raise grammar.trailing_fault(record_count, end - at)
     return records

@@ -7,6 +7,7 @@ One generator, `walk`, knows the format. Everything that reads records uses it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from felice.protocol.primitives import Buffer
 from felice.records.batch import BatchHeader
@@ -116,6 +117,36 @@ def read_headers(view: Buffer, position: int, header_count: int) -> Iterator[tup
         key = bytes(view[start:position])
         start, position = _read_bytes(view, position, end, grammar.HEADER_VALUE)
         yield key, None if start < 0 else bytes(view[start:position])
+
+
+class RecordWrapper:
+    """Makes an object of `kind` for each record. `kind` has the slots `_record`, `_origin` and `_error`."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+
+    def wrap(
+        self,
+        payload: Buffer,
+        record_count: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_time_ms: int | None,
+        first_offset: int,
+        origin: object,
+    ) -> list[Any]:
+        """The objects of a batch's records from `first_offset` on, each with `origin` and without an error."""
+        found = []
+        for record in iterate(payload, record_count, base_offset, base_timestamp, append_time_ms):
+            if record.offset >= first_offset:
+                wrapped = object.__new__(self._kind)
+                wrapped._record, wrapped._origin, wrapped._error = record, origin, None
+                found.append(wrapped)
+        return found
+
+
+def track(wrapped: object) -> None:
+    """Plain Python's objects are known to the garbage collector from their start."""
 
 
 def ordinary_batch(
