@@ -45,6 +45,11 @@ def small(key: str, value: str | None) -> bool:
     return value is None or value < "5"
 
 
+def referred(key: str, value: str) -> str | None:
+    """The key of another table's row: None for the value 9."""
+    return None if value == "9" else f"k{int(value) % 3 + 1}"
+
+
 def merge(key: str, one: str, other: str) -> str:
     return f"{one}+{other}"
 
@@ -263,6 +268,22 @@ TOPOLOGIES: dict[str, Build] = {
     "cogroup_hopping": lambda app: windows(two_grouped(app, TimeWindows(30, 10, 5))).to("out"),
     "cogroup_sliding": lambda app: windows(two_grouped(app, SlidingWindows(10, 15))).to("out"),
     "cogroup_session": lambda app: windows(two_grouped(app, SessionWindows(8, 12), merge)).to("out"),
+    "foreign_key_join": lambda app: app.table("t").join(app.table("u"), pair, on=referred).to("out"),
+    "left_foreign_key_join": lambda app: (
+        app.table("t").left_join(app.table("u"), pair, on=referred).to("out")
+    ),
+    "foreign_key_join_named": lambda app: (
+        app.table("t").join(app.table("u"), pair, on=referred, name="fk").to("out")
+    ),
+    "foreign_key_join_of_filtered": lambda app: (
+        app.table("t").filter(small).left_join(app.table("u").filter(small), pair, on=referred).to("out")
+    ),
+    "aggregate_of_foreign_key_join": lambda app: totals(
+        app.table("t").left_join(app.table("u"), pair, on=referred).group_by(last_character)
+    ).to("out"),
+    "join_of_foreign_key_join": lambda app: (
+        app.table("t").join(app.table("u"), pair, on=referred).outer_join(app.table("v"), pair).to("out")
+    ),
     "suppress_windows": lambda app: windows(
         tumbling(app.stream("a")).aggregate(empty, add, name="w").suppress_until_closed()
     ).to("out"),

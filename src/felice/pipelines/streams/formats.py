@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,31 +187,39 @@ def session_windowed(key: Format) -> Format:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change(Format):
-    value: Format
+class _Pair(Format):
+    label: str
+    one: Format
+    other: Format
+    make: Callable[[Any, Any], Any]
 
     @property
     def name(self) -> str:
-        return f"change of {self.value.name}"
+        return self.label
 
-    def write(self, value: Change) -> bytes:
-        new, old = self.value.encode(value.new), self.value.encode(value.old)
-        length = -1 if new is None else len(new)
-        return _INT.pack(length) + (new or b"") + (b"" if old is None else b"\0" + old)
+    def write(self, value: tuple[Any, Any]) -> bytes:
+        one, other = self.one.encode(value[0]), self.other.encode(value[1])
+        length = -1 if one is None else len(one)
+        return _INT.pack(length) + (one or b"") + (b"" if other is None else b"\0" + other)
 
-    def read(self, data: bytes) -> Change:
+    def read(self, data: bytes) -> Any:
         (length,) = _INT.unpack_from(data)
         end = 4 + max(length, 0)
-        new = None if length < 0 else self.value.read(data[4:end])
-        return Change(new, self.value.read(data[end + 1 :]) if len(data) > end else None)
+        one = None if length < 0 else self.one.read(data[4:end])
+        return self.make(one, self.other.read(data[end + 1 :]) if len(data) > end else None)
+
+
+def pair_of(one: Format, other: Format) -> Format:
+    """Two values, as they go through a repartition.
+
+    The first value after its length (-1 for null), then, unless it is null, a zero and the second value.
+    """
+    return _Pair(f"pair of {one.name} and {other.name}", one, other, lambda one, other: (one, other))
 
 
 def change_of(value: Format) -> Format:
-    """A change of a table, as it goes through a repartition.
-
-    The new value after its length (-1 for null), then, unless it is null, a zero and the old value.
-    """
-    return _Change(value)
+    """A change of a table, as it goes through a repartition: the pair of its new and its old value."""
+    return _Pair(f"change of {value.name}", value, value, Change)
 
 
 BYTES: Format = _Bytes()

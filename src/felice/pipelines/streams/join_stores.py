@@ -121,3 +121,37 @@ class UnjoinedRecords(Store):
 
     def _format(self, is_left: bool) -> Format:
         return self._left if is_left else self._right
+
+
+class SubscriptionStore(Store):
+    """Which left rows of a foreign-key join refer to a right row, each with its digest."""
+
+    def __init__(self, name: str, right_key: Format, left_key: Format) -> None:
+        super().__init__(name)
+        self._right_key, self._left_key = right_key, left_key
+        self._of: dict[Any, list[tuple[bytes, Any]]] = {}
+
+    def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
+        super()._apply(key, row)
+        if was_there == (row is not None):
+            return
+        right, left = key
+        place = self._left_key.write(self._left_key.unpack(left)), left
+        found = self._of.setdefault(right, [])
+        if was_there:
+            found.remove(place)
+        else:
+            insort(found, place, key=lambda one: one[0])
+        if not found:
+            del self._of[right]
+
+    def put(self, right: Any, left: Any, digest: bytes | None) -> None:
+        """Keep the digest of a left row that refers to this right row; None removes it."""
+        self._set((self._right_key.pack(right), self._left_key.pack(left)), digest)
+
+    def of(self, right: Any) -> Iterator[tuple[Any, bytes]]:
+        """Key and digest of the left rows that refer to a right row, by their keys' bytes."""
+        packed = self._right_key.pack(right)
+        for _, left in list(self._of.get(packed, ())):
+            yield self._left_key.unpack(left), self.rows[packed, left]

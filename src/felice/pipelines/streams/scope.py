@@ -25,9 +25,12 @@ class Scope:
         """The format of new values: the App's unless given."""
         return format_of(given or self.value_format)
 
-    def repartition(self, node: Node, name: str, key: Format, value: Format) -> Node:
+    def repartition(
+        self, node: Node, name: str, key: Format, value: Format, *, is_table: bool = False
+    ) -> Node:
         """The node's records, placed by their keys."""
-        formats = TopicFormats(f"{self.name}-{name}-repartition", key, value, is_repartition=True)
+        topic = f"{self.name}-{name}-repartition"
+        formats = TopicFormats(topic, key, value, is_repartition=True, is_table=is_table)
         self.topology.sink(formats, node)
         return self.topology.source(formats)
 

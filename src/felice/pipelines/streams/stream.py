@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from felice.pipelines.streams.foreign_key import Side, foreign_key_join
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
 from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
@@ -355,15 +356,34 @@ class Table:
         return GroupedTable(self.scope, node, *formats, self._table, is_rekeyed=True)
 
     def join(
-        self, other: Table, joiner: Joiner, *, value: str | Format | None = None, name: str | None = None
+        self,
+        other: Table,
+        joiner: Joiner,
+        *,
+        on: KeyValueFunction | str | None = None,
+        value: str | Format | None = None,
+        name: str | None = None,
     ) -> Table:
-        """The rows that have a partner of the same key in the other table."""
+        """The rows that have a partner of the same key in the other table.
+
+        With `on`, a field or a function of key and value, the key of the partner is found in the row: a foreign key.
+        """
+        if on is not None:
+            return self._foreign_key_join(other, joiner, by(on), value, name, is_left=False)
         return self._join(other, joiner, value, name, JoinKind(True, True))
 
     def left_join(
-        self, other: Table, joiner: Joiner, *, value: str | Format | None = None, name: str | None = None
+        self,
+        other: Table,
+        joiner: Joiner,
+        *,
+        on: KeyValueFunction | str | None = None,
+        value: str | Format | None = None,
+        name: str | None = None,
     ) -> Table:
-        """All rows of this table, each with its partner in the other table or None."""
+        """All rows of this table, each with its partner in the other table or None. `on` is as for `join`."""
+        if on is not None:
+            return self._foreign_key_join(other, joiner, by(on), value, name, is_left=True)
         return self._join(other, joiner, value, name, JoinKind(True, False))
 
     def outer_join(
@@ -423,6 +443,26 @@ class Table:
             plan.store = self.scope.topology.store(name, lambda: KeyValueStore(name, key, value))
             plan.node.stores = (*plan.node.stores, name)
         return Table(self.scope, plan, self.key_format, value)
+
+    def _foreign_key_join(
+        self,
+        other: Table,
+        joiner: Joiner,
+        key_of: KeyValueFunction,
+        value: str | Format | None,
+        name: str | None,
+        *,
+        is_left: bool,
+    ) -> Table:
+        scope = self.scope
+        base = name or scope.topology.next_name("foreign-key-join")
+        left, right = (Side(one.plan, one.key_format, one.value_format) for one in (self, other))
+
+        def copied(source: Node) -> TablePlan:
+            return table_of(scope, source, self.key_format, self.value_format, f"{base}-left").plan
+
+        node = foreign_key_join(scope, base, left, right, key_of, joiner, copied, is_left=is_left)
+        return table_of(scope, node, self.key_format, scope.value(value), name)
 
     def _join(
         self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind

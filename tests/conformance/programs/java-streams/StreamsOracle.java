@@ -85,6 +85,10 @@ public class StreamsOracle {
         return value == null || value.contains("9") ? null : "g" + Integer.parseInt(value) % 3;
     }
 
+    static String referred(String value) {
+        return value.equals("9") ? null : "k" + (Integer.parseInt(value) % 3 + 1);
+    }
+
     static String windowed(Windowed<String> key) {
         return key.key() + "@" + key.window().start() + "-" + key.window().end();
     }
@@ -249,6 +253,22 @@ public class StreamsOracle {
         TOPOLOGIES.put("cogroup_session", b -> cogrouped(b).windowedBy(session())
                 .aggregate(() -> "", StreamsOracle::merge, sessionStore("agg"))
                 .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("foreign_key_join", b -> table(b, "t")
+                .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair).toStream().to("out"));
+        TOPOLOGIES.put("left_foreign_key_join", b -> table(b, "t")
+                .leftJoin(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair).toStream().to("out"));
+        TOPOLOGIES.put("foreign_key_join_named", b -> table(b, "t")
+                .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair, store("fk")).toStream().to("out"));
+        TOPOLOGIES.put("foreign_key_join_of_filtered", b -> table(b, "t").filter(StreamsOracle::small)
+                .leftJoin(table(b, "u").filter(StreamsOracle::small), StreamsOracle::referred, StreamsOracle::pair)
+                .toStream().to("out"));
+        TOPOLOGIES.put("aggregate_of_foreign_key_join", b -> table(b, "t")
+                .leftJoin(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair)
+                .groupBy((key, value) -> KeyValue.pair(value.substring(value.length() - 1), value))
+                .aggregate(() -> "", StreamsOracle::add, StreamsOracle::subtract, store("agg")).toStream().to("out"));
+        TOPOLOGIES.put("join_of_foreign_key_join", b -> table(b, "t")
+                .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair)
+                .outerJoin(table(b, "v"), StreamsOracle::pair).toStream().to("out"));
         TOPOLOGIES.put("suppress_windows", b -> stream(b, "a").groupByKey().windowedBy(tumbling())
                 .aggregate(() -> "", StreamsOracle::add, windowStore("w"))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))

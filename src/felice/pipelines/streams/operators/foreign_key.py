@@ -1,0 +1,129 @@
+"""The join of two tables by a foreign key: a left row names the key of its right row.
+
+How:  A left row subscribes to its right row, in the task that has the right row; its old subscription is removed. The
+      answer, and every later change of the right row, goes to the task that has the left row, which joins both.
+      A subscription and its answers carry a digest of the left row. An answer to an older left row is dropped, so that
+      answers of two right rows that overtake each other do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.join_stores import SubscriptionStore
+from felice.pipelines.streams.operators.aggregate import value_of
+from felice.pipelines.streams.operators.joins import Joiner
+from felice.pipelines.streams.operators.stateless import KeyValueFunction
+from felice.pipelines.streams.record import Change, Getter, Record
+
+DIGEST_BYTES = 16
+
+
+class Request(IntEnum):
+    """What a left row asks of the task of a right row."""
+
+    SUBSCRIBE = 0
+    """Answer now, also if there is no right row: the result may have to be deleted."""
+    SUBSCRIBE_IF_FOUND = 1
+    """Answer now if there is a right row: otherwise there was no result before either."""
+    UNSUBSCRIBE = 2
+    """Answer now as if there were no right row."""
+    UNSUBSCRIBE_SILENTLY = 3
+
+
+def digest_of(value: Any, format_: Format) -> bytes | None:
+    """Tells two versions of a left row apart; None for a row that was deleted."""
+    return None if value is None else blake2b(format_.write(value), digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Sends the requests that follow from a change of a left row, each under the key of the right row.
+
+    A request is a pair: the byte of the request with the digest, and the key of the left row.
+    """
+
+    key_of: KeyValueFunction
+    format: Format
+    is_left: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """Requests to the old and to the new right row."""
+        key, change, timestamp, headers = record
+        digest = digest_of(change.new, self.format) or b""
+        for right_key, request in self._requests(key, change):
+            yield Record(right_key, (bytes([request]) + digest, key), timestamp, headers)
+
+    def _requests(self, key: Any, change: Change) -> Iterator[tuple[Any, Request]]:
+        if change.new is None and change.old is None:
+            return
+        old = None if change.old is None else self.key_of(key, change.old)
+        new = None if change.new is None else self.key_of(key, change.new)
+        if old is not None and old != new:
+            # Without a new right row, and without a left join's answer below, this answer deletes the result.
+            is_last = new is None and not self.is_left
+            yield old, Request.UNSUBSCRIBE if is_last else Request.UNSUBSCRIBE_SILENTLY
+        if self.is_left:
+            yield new, Request.SUBSCRIBE
+        elif new is not None:
+            yield new, Request.SUBSCRIBE if old not in (None, new) else Request.SUBSCRIBE_IF_FOUND
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSubscription:
+    """Keeps or removes a subscription, and answers it with the right row."""
+
+    store: SubscriptionStore
+    right: Getter
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The answer, under the key of the left row."""
+        right_key, (asked, key), timestamp, headers = record
+        request, digest = Request(asked[0]), asked[1:] or None
+        subscribes = request in (Request.SUBSCRIBE, Request.SUBSCRIBE_IF_FOUND)
+        if right_key is not None:
+            self.store.put(right_key, key, digest if subscribes else None)
+        if request is Request.UNSUBSCRIBE_SILENTLY:
+            return ()
+        row = None if right_key is None else self.right(right_key)
+        if row is None and request is Request.SUBSCRIBE_IF_FOUND:
+            return ()
+        time = timestamp if row is None else max(timestamp, row.timestamp)
+        return (Record(key, (digest, value_of(row) if subscribes else None), time, headers),)
+
+
+@dataclass(frozen=True, slots=True)
+class RightRowChanged:
+    """Sends a change of a right row to all left rows that have subscribed to it."""
+
+    store: SubscriptionStore
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """An answer for each left row."""
+        right_key, change, timestamp, headers = record
+        for key, digest in self.store.of(right_key) if right_key is not None else ():
+            yield Record(key, (digest, change.new), timestamp, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    """Joins an answer with the left row, unless the left row has changed since it asked."""
+
+    left: Getter
+    joiner: Joiner
+    format: Format
+    is_left: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The new row of the result, null for a deletion."""
+        key, (digest, right), timestamp, headers = record
+        left = value_of(self.left(key))
+        if digest_of(left, self.format) != digest:
+            return ()
+        is_row = left is not None and (right is not None or self.is_left)
+        return (Record(key, self.joiner(left, right) if is_row else None, timestamp, headers),)
