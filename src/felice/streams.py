@@ -14,8 +14,9 @@ from felice.pipelines.streams.grouped import (
     WindowedStream,
     cogroup,
 )
-from felice.pipelines.streams.record import Record, Window, Windowed
-from felice.pipelines.streams.stream import Stream, Table
+from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
+from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.stream import GlobalTable, Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
 from felice.pipelines.streams.windows import (
@@ -30,11 +31,15 @@ from felice.pipelines.streams.windows import (
 
 __all__ = [
     "App",
+    "Context",
     "DeadLetters",
     "FormatError",
+    "GlobalTable",
     "GroupedStream",
     "GroupedTable",
     "JoinWindows",
+    "KeyValues",
+    "Processor",
     "Record",
     "SessionWindows",
     "SessionedStream",
@@ -45,8 +50,10 @@ __all__ = [
     "Table",
     "TestDriver",
     "TimeWindows",
+    "Timestamped",
     "TopologyError",
     "Window",
+    "WindowValues",
     "Windowed",
     "WindowedStream",
     "cogroup",

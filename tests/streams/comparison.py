@@ -35,6 +35,7 @@ def ours(name: str, rows: Sequence[Row]) -> list[Row]:
     driver = TestDriver(_app(name))
     for topic, key, value, timestamp in rows:
         driver.send(topic, key, value, timestamp)
+        driver.advance_wall_clock(1)
     return [("out", record.key, record.value, record.timestamp) for record in driver.read("out")]
 
 

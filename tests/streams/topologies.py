@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 from felice.streams import (
     App,
+    Context,
     GroupedTable,
     JoinWindows,
+    KeyValues,
+    Processor,
+    Record,
     SessionedStream,
     SessionWindows,
     SlidingWindows,
@@ -48,6 +52,64 @@ def small(key: str, value: str | None) -> bool:
 def referred(key: str, value: str) -> str | None:
     """The key of another table's row: None for the value 9."""
     return None if value == "9" else f"k{int(value) % 3 + 1}"
+
+
+def group_key(value: str | None) -> str | None:
+    return None if value is None else referred("", value)
+
+
+def global_table_twice(app: App) -> None:
+    table = app.global_table("t")
+    joined = app.stream("a").join(table, pair)
+    regrouped = joined.group_by(last_character_as_key).reduce(latest).to_stream()
+    regrouped.left_join(table, pair, on=lambda key, value: group_key(value[0])).to("out")
+
+
+def last_character_as_key(key: str, value: str) -> str:
+    return value[-1]
+
+
+class Sums(Processor):
+    """Appends values, and sends and removes them when a timer is due."""
+
+    def __init__(self, clock: str, interval_ms: int) -> None:
+        self.clock, self.interval_ms = clock, interval_ms
+
+    def init(self, context: Context) -> None:
+        self.sums = context.store("sums")
+        context.schedule(self.interval_ms, self.on_timer, clock=self.clock)
+
+    def process(self, record: Record) -> list[Record]:
+        if record.key is None:
+            return []
+        row = self.sums.get(record.key)
+        value = ("" if row is None else row.value) + _java(record.value)
+        self.sums.put(record.key, value)
+        return [record._replace(value=value)]
+
+    def on_timer(self, time: int) -> list[Record]:
+        found = list(self.sums.items())
+        for key, _ in found:
+            self.sums.put(key, None)
+        return [Record(key, f"{time}:{row.value}", time) for key, row in found]
+
+
+class LookUp(Processor):
+    """Looks the rows of a table's store up."""
+
+    def init(self, context: Context) -> None:
+        self.table = context.store("t")
+
+    def process(self, record: Record) -> list[Record]:
+        if record.key is None:
+            return []
+        row = self.table.get(record.key)
+        return [record._replace(value=pair(record.value, row and row.value))]
+
+
+def processor_with_table(app: App) -> None:
+    app.table("t", name="t").to("ignored")
+    app.stream("a").process(LookUp, stores=["t"]).to("out")
 
 
 def merge(key: str, one: str, other: str) -> str:
@@ -284,6 +346,29 @@ TOPOLOGIES: dict[str, Build] = {
     "join_of_foreign_key_join": lambda app: (
         app.table("t").join(app.table("u"), pair, on=referred).outer_join(app.table("v"), pair).to("out")
     ),
+    "join_global_table": lambda app: (
+        app.stream("a").join(app.global_table("t"), pair, on=lambda key, value: group_key(value)).to("out")
+    ),
+    "left_join_global_table": lambda app: (
+        app.stream("a")
+        .left_join(app.global_table("t"), pair, on=lambda key, value: group_key(value))
+        .to("out")
+    ),
+    "global_table_twice": global_table_twice,
+    "processor_stream_time": lambda app: (
+        app.stream("a").process(lambda: Sums("stream", 10), stores=[KeyValues("sums")]).to("out")
+    ),
+    "processor_wall_clock": lambda app: (
+        app.stream("a").process(lambda: Sums("wall", 7), stores=[KeyValues("sums")]).to("out")
+    ),
+    "processor_of_values": lambda app: (
+        app.stream("a")
+        .process_values(lambda: Sums("stream", 25), stores=[KeyValues("sums")])
+        .group_by_key()
+        .reduce(both)
+        .to("out")
+    ),
+    "processor_with_table": processor_with_table,
     "suppress_windows": lambda app: windows(
         tumbling(app.stream("a")).aggregate(empty, add, name="w").suppress_until_closed()
     ).to("out"),

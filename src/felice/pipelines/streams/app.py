@@ -7,7 +7,7 @@ from dataclasses import replace
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stream import Stream, Table, by, table_of
+from felice.pipelines.streams.stream import GlobalTable, Stream, Table, by, global_table_of, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
     SKIP,
@@ -68,6 +68,26 @@ class App:
         """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name."""
         formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True)
         return table_of(self._scope, self.topology.source(formats), formats.key, formats.value, name)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+        name: str | None = None,
+        on_bad_record: OnBadRecord = FAIL,
+    ) -> GlobalTable:
+        """The records of a topic as a table that every task has all rows of.
+
+        A stream looks it up by any key, without being placed by that key. `name` is the store's name.
+        """
+        if isinstance(on_bad_record, DeadLetters):
+            raise TopologyError(
+                "a global table has no dead letters: each of its copies would send them; use 'skip' or 'fail'"
+            )
+        formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True, is_global=True)
+        return global_table_of(self._scope, formats, name)
 
     def describe(self) -> str:
         """The sub-topologies, as text."""

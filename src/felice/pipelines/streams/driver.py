@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from felice.pipelines.streams.app import App
@@ -36,6 +36,8 @@ class TestDriver:
         }
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
+        self._wall_clock_ms = 0
+        self.advance_wall_clock(0)
 
     def send(self, topic: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = ()) -> None:
         """Write a record to an input topic and process it."""
@@ -50,6 +52,14 @@ class TestDriver:
         """Write a record as it is, for instance one that is not in the topic's format."""
         record = TopicRecord(topic, key, value, timestamp, headers)
         self._waiting[topic].append(with_event_time(record, self._sources[topic]))
+        self._run()
+
+    def advance_wall_clock(self, by_ms: int) -> None:
+        """Let time pass, from 0 on, for processors with timers of the wall clock."""
+        self._wall_clock_ms += by_ms
+        for tasks in self._tasks:
+            for task in tasks:
+                self._take(task.advance_wall_clock(self._wall_clock_ms))
         self._run()
 
     def read(self, topic: str) -> list[Record]:
@@ -83,11 +93,14 @@ class TestDriver:
 
     def _run(self) -> None:
         for record in iter(self._next, None):
-            for sent in self._process(record):
-                if sent.topic in self._waiting:
-                    self._waiting[sent.topic].append(with_event_time(sent, self._sources[sent.topic]))
-                if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
-                    self._written[sent.topic].append(sent)
+            self._take(self._process(record))
+
+    def _take(self, records: Iterable[TopicRecord]) -> None:
+        for sent in records:
+            if sent.topic in self._waiting:
+                self._waiting[sent.topic].append(with_event_time(sent, self._sources[sent.topic]))
+            if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
+                self._written[sent.topic].append(sent)
 
     def _next(self) -> TopicRecord | None:
         """As a task of Kafka Streams chooses among its topics: the one whose first record is the oldest."""
@@ -95,9 +108,11 @@ class TestDriver:
         return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
 
     def _process(self, record: TopicRecord) -> Iterator[TopicRecord]:
-        for task in self._tasks[self._partition(record.key)]:
-            if record.topic in task.topics:
-                yield from task.process(record)
+        is_everywhere = self._sources[record.topic].is_global
+        for tasks in self._tasks if is_everywhere else [self._tasks[self._partition(record.key)]]:
+            for task in tasks:
+                if record.topic in task.topics:
+                    yield from task.process(record)
 
     def _partition(self, key: bytes | None) -> int:
         return 0 if key is None else murmur2(key) % self._partitions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -50,6 +50,20 @@ class Operator(Protocol):
 
     def process(self, record: Record) -> Iterable[Record]:
         """Returns the records that follow from this one, in order."""
+
+
+STREAM_TIME, WALL_CLOCK = "stream", "wall"
+
+
+@runtime_checkable
+class TimedOperator(Protocol):
+    """An operator that also acts when time passes."""
+
+    def clocks(self) -> frozenset[str]:
+        """The clocks that it follows: STREAM_TIME, the task's, and WALL_CLOCK."""
+
+    def on_time(self, clock: str, time: int) -> Iterable[Record]:
+        """Returns the records that follow from a clock's time."""
 
 
 Getter = Callable[[Any], Timestamped | None]

@@ -19,6 +19,8 @@ from felice.pipelines.streams.record import Change, Record, Timestamped, Window,
 
 Row = tuple[Any, Any]
 NEVER = -1
+TASK_TIME = "task"
+"""The clock of a task: the greatest timestamp of all records that it was given."""
 
 
 class Store:
@@ -96,7 +98,7 @@ class KeyValueStore(Store):
         row = self.rows.get(self._key.pack(key))
         return Timestamped(self._value.unpack(row[0]), row[1]) if row is not None else None
 
-    def put(self, key: Any, value: Any, timestamp: int) -> None:
+    def put(self, key: Any, value: Any, timestamp: int = 0) -> None:
         """Set the value of a key; None deletes it."""
         row = None if value is None else (self._value.pack(value), timestamp)
         self._set(self._key.pack(key), row)

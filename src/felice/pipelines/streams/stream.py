@@ -6,14 +6,13 @@ function that chooses a key, the name of a field of the value may stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
-from felice.pipelines.streams.formats import Format, format_of
+from felice.pipelines.streams.formats import Format, format_of, pair_of
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
-from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
+from felice.pipelines.streams.joining import Joined, stream_join
 from felice.pipelines.streams.operators.aggregate import RegroupTable
 from felice.pipelines.streams.operators.changes import Edges, OnlyChanges
 from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
@@ -29,10 +28,10 @@ from felice.pipelines.streams.operators.stateless import (
     Peek,
     SelectKey,
 )
-from felice.pipelines.streams.operators.stream_join import StreamStreamJoin
 from felice.pipelines.streams.operators.suppress import Suppress
 from felice.pipelines.streams.operators.table import Compute, TableMap, TableSource, ToStream
 from felice.pipelines.streams.plan import JoinKind, TablePlan
+from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processor, StoreOf, processed
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
@@ -133,34 +132,37 @@ class Stream:
 
     def join(
         self,
-        other: Table | Stream,
+        other: Table | Stream | GlobalTable,
         joiner: Joiner,
         *,
         within: JoinWindows | None = None,
+        on: KeyValueFunction | str | None = None,
         value: str | Format | None = None,
     ) -> Stream:
         """Each record with its key's row in a table, or with the records of another stream `within` a window.
 
+        In a global table, `on` chooses the key of the row: a field of the value, or a function of key and value.
         Records without partner are left out.
         """
-        return self._join(other, joiner, within, value, JoinKind(True, True))
+        return self._join(other, joiner, within, on, value, JoinKind(True, True))
 
     def left_join(
         self,
-        other: Table | Stream,
+        other: Table | Stream | GlobalTable,
         joiner: Joiner,
         *,
         within: JoinWindows | None = None,
+        on: KeyValueFunction | str | None = None,
         value: str | Format | None = None,
     ) -> Stream:
         """As `join`; a record without partner is joined with None, of two streams when its window is closed."""
-        return self._join(other, joiner, within, value, JoinKind(True, False))
+        return self._join(other, joiner, within, on, value, JoinKind(True, False))
 
     def outer_join(
         self, other: Stream, joiner: Joiner, *, within: JoinWindows, value: str | Format | None = None
     ) -> Stream:
         """As `left_join`, of the records of both streams."""
-        return self._join(other, joiner, within, value, JoinKind(False, False))
+        return self._join(other, joiner, within, None, value, JoinKind(False, False))
 
     def to_table(self, *, name: str | None = None) -> Table:
         """The last value of each key; null deletes. Records without key are left out. `name` is the store's name."""
@@ -170,6 +172,71 @@ class Stream:
             place = name or self.scope.topology.next_name("to-table")
             node = self.scope.repartition(keyed, place, self.key_format, self.value_format)
         return table_of(self.scope, node, self.key_format, self.value_format, name)
+
+    def repartition(self, *, name: str | None = None) -> Stream:
+        """The records, placed by their keys now; operators that need it do this by themselves."""
+        place = name or self.scope.topology.next_name("repartition")
+        node = self.scope.repartition(self.node, place, self.key_format, self.value_format)
+        return Stream(self.scope, node, self.key_format, self.value_format)
+
+    def process(
+        self,
+        processor: Callable[[], Processor],
+        *,
+        stores: Sequence[StoreOf] = (),
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """What a processor of your own makes of the records. `processor()` makes one for each task.
+
+        `stores` are its stores: new ones, or the names of stores that the application has. `name` names its timers.
+        """
+        node = processed(self.scope, self._placed(), processor, stores, name)
+        return Stream(self.scope, node, self.scope.key(key), self.scope.value(value), is_rekeyed=True)
+
+    def process_values(
+        self,
+        processor: Callable[[], Processor],
+        *,
+        stores: Sequence[StoreOf] = (),
+        value: str | Format | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """As `process`, by a processor that does not change keys: records stay where they are."""
+        node = processed(self.scope, self._placed(), processor, stores, name, keeps_key=True)
+        return Stream(self.scope, node, self.key_format, self.scope.value(value))
+
+    def dedupe(
+        self,
+        by_id: KeyValueFunction | str | None = None,
+        *,
+        within_ms: int,
+        id_format: str | Format | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """The first record of each id; others are dropped until stream time is more than `within_ms` past the first.
+
+        The id is the key, or a field of the value, or a function of key and value. Records without id are passed.
+        """
+        scope, formats = self.scope, (self.key_format, self.value_format)
+        store = name or scope.topology.next_name("dedupe")
+        if by_id is None:
+            node, id_ = self._placed(), self.key_format
+        else:
+            # The key must come back, so it goes with the value to where the id is.
+            id_of, id_ = by(by_id), scope.key(id_format)
+            wrap = FlatMap(lambda key, value: [(id_of(key, value), (key, value))])
+            node = scope.topology.operator("identify", lambda stores: wrap, self.node)
+            node = scope.repartition(node, store, id_, pair_of(*formats))
+        seen = KeyValues(store, id_, "json")
+        node = processed(
+            scope, node, lambda: Deduplicate(store, within_ms), [seen], f"{store}-process", keeps_key=True
+        )
+        if by_id is not None:
+            node = scope.topology.operator("unwrap", lambda stores: FlatMap(lambda _, pair: [pair]), node)
+        is_rekeyed = by_id is not None
+        return Stream(scope, node, *formats, is_rekeyed=is_rekeyed)
 
     def dedupe_changes(self, of: KeyValueFunction | str | None = None, *, name: str | None = None) -> Stream:
         """Records whose value differs from the value of the last record of their key.
@@ -216,21 +283,41 @@ class Stream:
 
     def _join(
         self,
-        other: Table | Stream,
+        other: Table | Stream | GlobalTable,
         joiner: Joiner,
         within: JoinWindows | None,
+        on: KeyValueFunction | str | None,
         value: str | Format | None,
         kind: JoinKind,
     ) -> Stream:
-        check_same_keys("join", self.key_format, other.key_format)
-        if (within is None) != isinstance(other, Table):
+        if (within is not None) != isinstance(other, Stream):
             raise TopologyError("join: a stream is joined `within` a window, a table without one")
+        is_left = not kind.needs_right
+        if isinstance(other, GlobalTable):
+            node = self._global_join(other, joiner, on, is_left=is_left)
+            return Stream(
+                self.scope, node, self.key_format, self.scope.value(value), is_rekeyed=self.is_rekeyed
+            )
+        if on is not None:
+            raise TopologyError("join: `on` is for global tables; choose another key with key_by before")
+        check_same_keys("join", self.key_format, other.key_format)
         if isinstance(other, Table):
-            node = self._table_join(other, joiner, is_left=not kind.needs_right)
+            node = self._table_join(other, joiner, is_left=is_left)
         else:
             assert within is not None, "checked above"
             node = self._stream_join(other, joiner, within, kind)
         return Stream(self.scope, node, self.key_format, self.scope.value(value))
+
+    def _global_join(
+        self, table: GlobalTable, joiner: Joiner, on: KeyValueFunction | str | None, *, is_left: bool
+    ) -> Node:
+        key_of = (lambda key, _: key) if on is None else by(on)
+        return self.scope.topology.operator(
+            "join-global-table",
+            lambda stores: StreamTableJoin(stores[table.store].get, joiner, is_left, key_of),
+            self.node,
+            stores=[table.store],
+        )
 
     def _table_join(self, table: Table, joiner: Joiner, *, is_left: bool) -> Node:
         placed, needed = self._placed(), table.plan.lookup_stores()
@@ -242,43 +329,8 @@ class Stream:
         )
 
     def _stream_join(self, other: Stream, joiner: Joiner, windows: JoinWindows, kind: JoinKind) -> Node:
-        topology, key = self.scope.topology, self.key_format
-        placed = self._placed(), other._placed()
-        name = topology.next_name("join-streams")
-        retention_ms = windows.size_ms + windows.grace_ms
-        kept = [
-            topology.store(
-                f"{name}-{side}",
-                partial(RecentRecords, f"{name}-{side}", key, stream.value_format, retention_ms),
-            )
-            for side, stream in (("left", self), ("right", other))
-        ]
-        alone = None
-        if not (kind.needs_left and kind.needs_right):
-            formats = self.value_format, other.value_format
-            alone = topology.store(f"{name}-alone", partial(UnjoinedRecords, f"{name}-alone", key, *formats))
-
-        def side(is_left: bool) -> Node:
-            own, partner = kept if is_left else reversed(kept)
-            sends_alone = not (kind.needs_right if is_left else kind.needs_left)
-            return topology.operator(
-                "join-stream",
-                lambda stores: StreamStreamJoin(
-                    name,
-                    stores[CLOCKS],
-                    stores[own],
-                    stores[partner],
-                    stores[alone] if alone else None,
-                    windows,
-                    joiner,
-                    is_left,
-                    sends_alone,
-                ),
-                placed[0 if is_left else 1],
-                stores=[*kept, alone] if alone else kept,
-            )
-
-        return topology.operator("joined", lambda stores: Pass(), side(True), side(False))
+        sides = [Joined(one._placed(), one.value_format) for one in (self, other)]
+        return stream_join(self.scope.topology, self.key_format, sides, joiner, windows, kind)
 
     def _then(
         self,
@@ -496,6 +548,28 @@ class Table:
         )
         plan = TablePlan(node, [self.plan, other.plan], join=(kind, joiner))
         return self._named(plan, name, self.scope.value(value))
+
+
+class GlobalTable:
+    """A table that every task has all rows of: for `join` and `left_join` of streams, with `on`."""
+
+    def __init__(self, store: str, key: Format, value: Format) -> None:
+        self.store = store
+        self.key_format, self.value_format = key, value
+
+
+def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> GlobalTable:
+    """The table of a topic that every task reads."""
+    topology = scope.topology
+    store = name or topology.next_name("global-table")
+    topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value))
+    topology.operator(
+        "global-table",
+        lambda stores: TableSource(stores[store], sends_old=False),
+        topology.source(formats),
+        stores=[store],
+    )
+    return GlobalTable(store, formats.key, formats.value)
 
 
 def table_of(scope: Scope, source: Node, key: Format, value: Format, name: str | None) -> Table:

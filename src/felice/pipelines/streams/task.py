@@ -10,9 +10,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import FormatError
-from felice.pipelines.streams.record import Headers, Record
-from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.topology import SKIP, DeadLetters, Node, SubTopology, TopicFormats, Topology
+from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Headers, Record, TimedOperator
+from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
+from felice.pipelines.streams.topology import (
+    CLOCKS,
+    SKIP,
+    DeadLetters,
+    Node,
+    SubTopology,
+    TopicFormats,
+    Topology,
+)
 
 
 class TopicRecord(NamedTuple):
@@ -68,6 +76,7 @@ class Task:
         """The formats of the topics that functions chose so far."""
         self._sent: list[TopicRecord] = []
         self._sources: dict[str, tuple[TopicFormats, Push]] = {}
+        self._timed: list[tuple[TimedOperator, Push]] = []
         pushes: dict[int, Push] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
@@ -88,6 +97,8 @@ class Task:
         except FormatError as error:
             return self._bad(record, formats, error)
         self._sent = []
+        if self._timed:
+            self._clocks.advance(TASK_TIME, record.timestamp)
         try:
             push(Record(key, value, record.timestamp, record.headers))
         except Exception as error:
@@ -95,7 +106,36 @@ class Task:
                 f"a record of topic {record.topic!r} with key {key!r} and value {value!r} cannot be processed: "
                 f"{type(error).__name__}: {error}"
             ) from error
+        if self._timed:
+            self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
         return self._sent
+
+    @property
+    def follows_wall_clock(self) -> bool:
+        """Whether an operator has timers of the wall clock."""
+        return any(WALL_CLOCK in operator.clocks() for operator, _ in self._timed)
+
+    def advance_wall_clock(self, time: int) -> list[TopicRecord]:
+        """Returns what the timers of the wall clock send to topics. The first call starts them."""
+        self._sent = []
+        self._on_time(WALL_CLOCK, time)
+        return self._sent
+
+    def _on_time(self, clock: str, time: int) -> None:
+        for operator, push in self._timed:
+            try:
+                for result in operator.on_time(clock, time):
+                    push(result)
+            except Exception as error:
+                raise StreamsError(
+                    f"a timer of the {clock} clock fails at {time}: {type(error).__name__}: {error}"
+                ) from error
+
+    @property
+    def _clocks(self) -> Clocks:
+        clocks = self.stores[CLOCKS]
+        assert isinstance(clocks, Clocks)
+        return clocks
 
     def _bad(self, record: TopicRecord, formats: TopicFormats, error: FormatError) -> list[TopicRecord]:
         if isinstance(formats.on_bad_record, DeadLetters):
@@ -110,7 +150,10 @@ class Task:
             return self._sender(node.sink)
         if node.make is None:
             return _forwarder(children)
-        process = node.make(self.stores).process
+        operator = node.make(self.stores)
+        if isinstance(operator, TimedOperator):
+            self._timed.append((operator, _forwarder(children)))
+        process = operator.process
         if len(children) == 1:
             (child,) = children
 

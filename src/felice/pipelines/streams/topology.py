@@ -43,6 +43,8 @@ class TopicFormats:
     on_bad_record: OnBadRecord = FAIL
     is_repartition: bool = False
     is_table: bool = False
+    is_global: bool = False
+    """Every task that uses the table has all of its rows."""
     timestamp_of: Callable[[Any, Any], int] | None = None
     """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
     topic_of: Callable[[Any, Any], str] | None = None
@@ -62,6 +64,8 @@ class Node:
     source: TopicFormats | None = None
     sink: TopicFormats | None = None
     stores: tuple[str, ...] = ()
+    is_global: bool = False
+    """Belongs to a global table: a part of every sub-topology that uses its store."""
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
 
@@ -77,7 +81,7 @@ class SubTopology:
     def sources(self) -> list[TopicFormats]:
         """The topics that it reads. Of records with equal timestamps, those of the first topic go first: of tables."""
         found = [node.source for node in self.nodes if node.source is not None]
-        return sorted(found, key=lambda formats: not formats.is_table)
+        return sorted(found, key=lambda formats: (not formats.is_global, not formats.is_table))
 
     @property
     def sinks(self) -> list[TopicFormats]:
@@ -104,7 +108,7 @@ class Topology:
             raise TopologyError(
                 f"topic {formats.topic!r} is read twice; use one Stream or Table for all of it"
             )
-        node = self._add(Node(self._name("source"), source=formats))
+        node = self._add(Node(self._name("source"), source=formats, is_global=formats.is_global))
         self._sources[formats.topic] = node
         return node
 
@@ -120,13 +124,20 @@ class Topology:
         stores: Sequence[str] = (),
     ) -> Node:
         """A node that runs an operator, with access to these stores."""
-        return self._add(Node(self._name(kind), make, stores=tuple(stores)), *parents)
+        is_global = any(parent.is_global for parent in parents)
+        return self._add(Node(self._name(kind), make, stores=tuple(stores), is_global=is_global), *parents)
 
     def store(self, name: str, make: Callable[[], Store]) -> str:
         """Declare a store; its name is part of the application's state."""
         if name in self._stores or name == CLOCKS:
             raise TopologyError(f"there are two stores {name!r}")
         self._stores[name] = make
+        return name
+
+    def known_store(self, name: str) -> str:
+        """The name, if there is such a store."""
+        if name not in self._stores:
+            raise TopologyError(f"there is no store {name!r}; there are {', '.join(self._stores) or 'none'}")
         return name
 
     def made_stores(self, part: SubTopology) -> dict[str, Store]:
@@ -150,7 +161,7 @@ class Topology:
 
     def parts(self) -> list[SubTopology]:
         """The sub-topologies, each after those that it reads a repartition of."""
-        groups = _connected(self.nodes)
+        groups = _groups(self.nodes)
         written = {
             node.sink.topic: group
             for group in groups
@@ -178,18 +189,35 @@ class Topology:
         return "\n".join(line for part in self.parts() for line in _described(part))
 
 
-def _connected(nodes: Iterable[Node]) -> list[list[Node]]:
+def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
+    """The nodes of each sub-topology. A global table does not connect those that use it: each has its nodes."""
+    tables = _connected([node for node in nodes if node.is_global], frozenset())
+    stores = [frozenset(name for node in table for name in node.stores) for table in tables]
+    groups = _connected([node for node in nodes if not node.is_global], frozenset().union(*stores))
+    used = set()
+    for group in groups:
+        names = {name for node in group for name in node.stores}
+        for number, table in enumerate(tables):
+            if not names.isdisjoint(stores[number]):
+                used.add(number)
+                group += table
+    groups += [table for number, table in enumerate(tables) if number not in used]
+    return [sorted(group, key=nodes.index) for group in groups]
+
+
+def _connected(nodes: Iterable[Node], apart: frozenset[str]) -> list[list[Node]]:
     groups: list[list[Node]] = []
     for node in nodes:
-        touched = [group for group in groups if any(_together(node, other) for other in group)]
+        touched = [group for group in groups if any(_together(node, other, apart) for other in group)]
         merged = [one for group in touched for one in group]
         groups = [group for group in groups if group not in touched]
         groups.append([*merged, node])
-    return [sorted(group, key=list(nodes).index) for group in groups]
+    return groups
 
 
-def _together(node: Node, other: Node) -> bool:
-    return other in node.parents or other in node.children or not set(node.stores).isdisjoint(other.stores)
+def _together(node: Node, other: Node, apart: frozenset[str]) -> bool:
+    shared = set(node.stores) & set(other.stores) - apart
+    return other in node.parents or other in node.children or bool(shared)
 
 
 def _described(part: SubTopology) -> Iterator[str]:

@@ -21,8 +21,16 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.ContextualProcessor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.TimestampedKeyValueStore;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -124,6 +132,66 @@ public class StreamsOracle {
     static CogroupedKStream<String, String> cogrouped(StreamsBuilder b) {
         return stream(b, "a").groupByKey().<String>cogroup(StreamsOracle::add)
                 .cogroup(stream(b, "b").groupByKey(), (key, value, agg) -> agg + "-" + value);
+    }
+
+    static KStream<String, String> withSums(StreamsBuilder b) {
+        b.addStateStore(Stores.keyValueStoreBuilder(
+                Stores.inMemoryKeyValueStore("sums"), Serdes.String(), Serdes.String()));
+        return stream(b, "a");
+    }
+
+    /** Appends values, and sends and removes them when a timer is due. */
+    static class Sums extends ContextualProcessor<String, String, String, String> {
+        final PunctuationType type;
+        final long intervalMs;
+        KeyValueStore<String, String> sums;
+
+        Sums(PunctuationType type, long intervalMs) {
+            this.type = type;
+            this.intervalMs = intervalMs;
+        }
+
+        @Override
+        public void init(ProcessorContext<String, String> context) {
+            super.init(context);
+            sums = context.getStateStore("sums");
+            context.schedule(Duration.ofMillis(intervalMs), type, this::onTimer);
+        }
+
+        @Override
+        public void process(Record<String, String> record) {
+            if (record.key() == null) {
+                return;
+            }
+            String before = sums.get(record.key());
+            String value = (before == null ? "" : before) + record.value();
+            sums.put(record.key(), value);
+            context().forward(record.withValue(value));
+        }
+
+        void onTimer(long time) {
+            Map<String, String> found = new LinkedHashMap<>();
+            try (KeyValueIterator<String, String> all = sums.all()) {
+                all.forEachRemaining(row -> found.put(row.key, row.value));
+            }
+            found.forEach((key, value) -> {
+                sums.delete(key);
+                context().forward(new Record<>(key, time + ":" + value, time));
+            });
+        }
+    }
+
+    /** Looks the rows of a table's store up. */
+    static class LookUp extends ContextualProcessor<String, String, String, String> {
+        @Override
+        public void process(Record<String, String> record) {
+            if (record.key() == null) {
+                return;
+            }
+            TimestampedKeyValueStore<String, String> table = context().getStateStore("t");
+            ValueAndTimestamp<String> row = table.get(record.key());
+            context().forward(record.withValue(pair(record.value(), row == null ? null : row.value())));
+        }
     }
 
     static {
@@ -269,6 +337,27 @@ public class StreamsOracle {
         TOPOLOGIES.put("join_of_foreign_key_join", b -> table(b, "t")
                 .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair)
                 .outerJoin(table(b, "v"), StreamsOracle::pair).toStream().to("out"));
+        TOPOLOGIES.put("join_global_table", b -> stream(b, "a").join(b.<String, String>globalTable("t"),
+                (key, value) -> value == null ? null : referred(value), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("left_join_global_table", b -> stream(b, "a").leftJoin(b.<String, String>globalTable("t"),
+                (key, value) -> value == null ? null : referred(value), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("global_table_twice", b -> {
+            GlobalKTable<String, String> table = b.globalTable("t");
+            stream(b, "a").join(table, (key, value) -> key, StreamsOracle::pair)
+                    .groupBy((key, value) -> value.substring(value.length() - 1)).reduce((one, other) -> other).toStream()
+                    .leftJoin(table, (key, value) -> referred(value.substring(0, 1)), StreamsOracle::pair).to("out");
+        });
+        TOPOLOGIES.put("processor_stream_time", b -> withSums(b).process(
+                () -> new Sums(PunctuationType.STREAM_TIME, 10), "sums").to("out"));
+        TOPOLOGIES.put("processor_wall_clock", b -> withSums(b).process(
+                () -> new Sums(PunctuationType.WALL_CLOCK_TIME, 7), "sums").to("out"));
+        TOPOLOGIES.put("processor_of_values", b -> withSums(b).process(
+                () -> new Sums(PunctuationType.STREAM_TIME, 25), "sums").repartition().groupByKey()
+                .reduce((one, other) -> one + other).toStream().to("out"));
+        TOPOLOGIES.put("processor_with_table", b -> {
+            b.<String, String>table("t", store("t")).toStream().to("ignored");
+            stream(b, "a").process(LookUp::new, "t").to("out");
+        });
         TOPOLOGIES.put("suppress_windows", b -> stream(b, "a").groupByKey().windowedBy(tumbling())
                 .aggregate(() -> "", StreamsOracle::add, windowStore("w"))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))

@@ -76,8 +76,10 @@ class Application:
         self.topology = topology
         self.parts = topology.parts()
         sources = [(one, part.number) for part in self.parts for one in part.sources]
-        self.reads = {one.topic: number for one, number in sources}
-        """The part that reads a topic."""
+        self.reads: dict[str, list[int]] = {}
+        """The parts that read a topic."""
+        for one, number in sources:
+            self.reads.setdefault(one.topic, []).append(number)
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
 

@@ -1,0 +1,195 @@
+"""Custom processors: a class of the user's with stores and timers.
+
+Keeps true: a processor's state is in its stores. A runner may make the processor again at any time and load them, so
+            what it keeps in itself is lost. The times at which timers are due are in a store, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
+from felice.pipelines.streams.scope import Scope
+from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, WindowStore
+from felice.pipelines.streams.topology import CLOCKS, Node, Stores, TopologyError
+
+OnTimer = Callable[[int], Iterable[Record] | None]
+"""Called with the time of its clock; the records that it returns are sent on."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """A store for a processor: one value for each key. Formats are the App's, unless given."""
+
+    name: str
+    key: str | Format | None = None
+    value: str | Format | None = None
+
+    def declare(self, scope: Scope) -> str:
+        """Add the store to the application."""
+        formats = scope.key(self.key), scope.value(self.value)
+        return scope.topology.store(self.name, partial(KeyValueStore, self.name, *formats))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowValues:
+    """A store for a processor: values by key and start of a window, which leave when they are `retention_ms` old."""
+
+    name: str
+    size_ms: int
+    retention_ms: int
+    key: str | Format | None = None
+    value: str | Format | None = None
+
+    def declare(self, scope: Scope) -> str:
+        """Add the store to the application."""
+        formats = scope.key(self.key), scope.value(self.value)
+        make = partial(WindowStore, self.name, *formats, self.size_ms, self.retention_ms)
+        return scope.topology.store(self.name, make)
+
+
+StoreOf = KeyValues | WindowValues | str
+"""A store of the processor's own, or the name of one that the application has already."""
+
+
+class Schedule(NamedTuple):
+    """A timer."""
+
+    interval_ms: int
+    on_timer: OnTimer
+    clock: str
+
+
+class Context:
+    """What a processor gets when it begins."""
+
+    def __init__(self, stores: Stores, names: Sequence[str]) -> None:
+        self._stores = {name: stores[name] for name in names}
+        self._clocks: Clocks = stores[CLOCKS]
+        self.schedules: list[Schedule] = []
+
+    def store(self, name: str) -> Any:
+        """A store that the processor was given by name."""
+        if name not in self._stores:
+            raise TopologyError(
+                f"the processor has no store {name!r}; it has {', '.join(self._stores) or 'none'}"
+            )
+        return self._stores[name]
+
+    @property
+    def stream_time(self) -> int:
+        """The greatest timestamp that the task has seen, with the current record's."""
+        return self._clocks.get(TASK_TIME)
+
+    def schedule(self, interval_ms: int, on_timer: OnTimer, *, clock: str = STREAM_TIME) -> None:
+        """Call a function again and again; only possible in `init`.
+
+        By "stream" time: when stream time first reaches a multiple of the interval, 0 included. By the "wall" clock:
+        first after one interval. A function that is late is called once for all the times that were missed.
+        """
+        if clock not in (STREAM_TIME, WALL_CLOCK):
+            raise TopologyError(f"clock is {clock!r}; it is {STREAM_TIME!r} or {WALL_CLOCK!r}")
+        if interval_ms < 1:
+            raise TopologyError(f"a timer's interval is {interval_ms} ms, but must be at least 1")
+        self.schedules.append(Schedule(interval_ms, on_timer, clock))
+
+
+class Processor:
+    """The base of custom processors."""
+
+    def init(self, context: Context) -> None:
+        """Called before the first record: the place to look stores up and to schedule timers."""
+
+    def process(self, record: Record) -> Iterable[Record] | None:
+        """Returns what follows from a record, in order."""
+        raise NotImplementedError
+
+
+class RunProcessor:
+    """The operator that runs a processor and its timers."""
+
+    def __init__(self, processor: Processor, context: Context, due: Clocks, *, keeps_key: bool) -> None:
+        self._processor, self._due, self._keeps_key = processor, due, keeps_key
+        processor.init(context)
+        self._schedules = tuple(context.schedules)
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """What the processor returns."""
+        for result in self._processor.process(record) or ():
+            if self._keeps_key and result.key != record.key:
+                raise TopologyError(
+                    f"process_values changed the key {record.key!r} to {result.key!r}; use process"
+                )
+            yield result
+
+    def clocks(self) -> frozenset[str]:
+        """The clocks that timers follow."""
+        return frozenset(schedule.clock for schedule in self._schedules)
+
+    def on_time(self, clock: str, time: int) -> Iterable[Record]:
+        """What the timers that are due return, the earliest first."""
+        mine = [number for number, schedule in enumerate(self._schedules) if schedule.clock == clock]
+        for number in sorted(mine, key=lambda number: self._due.get(str(number))):
+            schedule, due = self._schedules[number], self._due.get(str(number))
+            if due == NEVER and clock == WALL_CLOCK:
+                self._due.set(str(number), time + schedule.interval_ms)
+            elif due <= time:
+                passed = (time - max(0, due)) // schedule.interval_ms + 1
+                self._due.set(str(number), max(0, due) + passed * schedule.interval_ms)
+                yield from schedule.on_timer(time) or ()
+
+
+def processed(
+    scope: Scope,
+    node: Node,
+    make: Callable[[], Processor],
+    stores: Sequence[StoreOf],
+    name: str | None,
+    *,
+    keeps_key: bool = False,
+) -> Node:
+    """The node of a processor."""
+    topology = scope.topology
+    label = name or topology.next_name("process")
+    names = [topology.known_store(one) if isinstance(one, str) else one.declare(scope) for one in stores]
+    due = topology.store(f"{label}-timers", partial(Clocks, f"{label}-timers"))
+    return topology.operator(
+        "process",
+        lambda made: RunProcessor(make(), Context(made, names), made[due], keeps_key=keeps_key),
+        node,
+        stores=[*names, due],
+    )
+
+
+class Deduplicate(Processor):
+    """Drops a record whose key was seen before, until stream time has passed that by more than `within_ms`.
+
+    The time of a key is the stream time at which it came, so a late record's copies are dropped like others.
+    """
+
+    def __init__(self, store: str, within_ms: int) -> None:
+        self._name, self._within_ms = store, within_ms
+
+    def init(self, context: Context) -> None:
+        """Forget keys once in a while."""
+        self._context, self._seen = context, context.store(self._name)
+        context.schedule(max(1, self._within_ms), self._forget)
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record itself, or nothing. Records without key are passed."""
+        if record.key is None:
+            return (record,)
+        time = self._context.stream_time
+        row = self._seen.get(record.key)
+        if row is not None and row.timestamp >= time - self._within_ms:
+            return ()
+        self._seen.put(record.key, 1, time)
+        return (record,)
+
+    def _forget(self, time: int) -> None:
+        for key in [key for key, row in self._seen.items() if row.timestamp < time - self._within_ms]:
+            self._seen.put(key, None, time)
