@@ -16,6 +16,7 @@ from felice.pipelines.streams.grouped import (
 )
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.stores import Rows
 from felice.pipelines.streams.stream import GlobalTable, Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
@@ -41,6 +42,7 @@ __all__ = [
     "KeyValues",
     "Processor",
     "Record",
+    "Rows",
     "SessionWindows",
     "SessionedStream",
     "SlidingStream",

@@ -98,7 +98,7 @@ class Place:
         return dict(found)
 
 
-def read_pairs(bootstrap: str, topic: str) -> list[tuple[str, str]]:
+def read_pairs(bootstrap: str, topic: str) -> list[tuple[str, Any]]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -117,7 +117,8 @@ def read_pairs(bootstrap: str, topic: str) -> list[tuple[str, str]]:
         if message.error():
             ended += 1
         else:
-            found.append((message.key().decode(), message.value().decode()))
+            value = message.value()
+            found.append((message.key().decode(), value and value.decode()))
     consumer.close()
     return found
 

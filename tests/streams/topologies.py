@@ -10,6 +10,7 @@ from felice.streams import (
     KeyValues,
     Processor,
     Record,
+    Rows,
     SessionedStream,
     SessionWindows,
     SlidingWindows,
@@ -356,14 +357,18 @@ TOPOLOGIES: dict[str, Build] = {
     ),
     "global_table_twice": global_table_twice,
     "processor_stream_time": lambda app: (
-        app.stream("a").process(lambda: Sums("stream", 10), stores=[KeyValues("sums")]).to("out")
+        app.stream("a")
+        .process(lambda: Sums("stream", 10), stores=[KeyValues("sums", placed=Rows.BY_KEY)])
+        .to("out")
     ),
     "processor_wall_clock": lambda app: (
-        app.stream("a").process(lambda: Sums("wall", 7), stores=[KeyValues("sums")]).to("out")
+        app.stream("a")
+        .process(lambda: Sums("wall", 7), stores=[KeyValues("sums", placed=Rows.BY_KEY)])
+        .to("out")
     ),
     "processor_of_values": lambda app: (
         app.stream("a")
-        .process_values(lambda: Sums("stream", 25), stores=[KeyValues("sums")])
+        .process_values(lambda: Sums("stream", 25), stores=[KeyValues("sums", placed=Rows.BY_KEY)])
         .group_by_key()
         .reduce(both)
         .to("out")

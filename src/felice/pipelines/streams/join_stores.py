@@ -146,6 +146,10 @@ class SubscriptionStore(Store):
         if not found:
             del self._of[right]
 
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the right row's key."""
+        return self._right_key.placed_by(self._right_key.unpack(row_key[0]))
+
     def put(self, right: Any, left: Any, digest: bytes | None) -> None:
         """Keep the digest of a left row that refers to this right row; None removes it."""
         self._set((self._right_key.pack(right), self._left_key.pack(left)), digest)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, WindowStore
+from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows, WindowStore
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores, TopologyError
 
 OnTimer = Callable[[int], Iterable[Record] | None]
@@ -28,11 +28,15 @@ class KeyValues:
     name: str
     key: str | Format | None = None
     value: str | Format | None = None
+    placed: Rows = Rows.ANYWHERE
+    """BY_KEY: a row's key is always the key of the record that changes it. Only then can `felice streams rescale` deal
+    the rows out again."""
 
     def declare(self, scope: Scope) -> str:
         """Add the store to the application."""
         formats = scope.key(self.key), scope.value(self.value)
-        return scope.topology.store(self.name, partial(KeyValueStore, self.name, *formats))
+        make = partial(KeyValueStore, self.name, *formats, placed=self.placed)
+        return scope.topology.store(self.name, make)
 
 
 @dataclass(frozen=True, slots=True)

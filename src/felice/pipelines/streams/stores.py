@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from heapq import heappop, heappush
 from typing import Any
 
@@ -23,11 +24,23 @@ TASK_TIME = "task"
 """The clock of a task: the greatest timestamp of all records that it was given."""
 
 
+class Rows(Enum):
+    """Where the rows of a store are, among the partitions of a task."""
+
+    BY_KEY = "by key"
+    """Where the records of their keys are."""
+    EVERYWHERE = "everywhere"
+    """In each partition: the rows of a global table."""
+    ANYWHERE = "anywhere"
+    """Where a processor put them."""
+
+
 class Store:
     """A named table of packed rows that remembers which rows changed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.placed = Rows.BY_KEY
         self.rows: dict[Any, Any] = {}
         self._changed: set[Any] = set()
 
@@ -85,13 +98,14 @@ class Clocks(Store):
 class KeyValueStore(Store):
     """A table: one value for each key, with the timestamp of its last change."""
 
-    def __init__(self, name: str, key: Format, value: Format) -> None:
+    def __init__(self, name: str, key: Format, value: Format, placed: Rows = Rows.BY_KEY) -> None:
         super().__init__(name)
         self._key, self._value = key, value
+        self.placed = placed
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key))
+        return self._key.placed_by(self._key.unpack(row_key)) if self.placed is Rows.BY_KEY else None
 
     def get(self, key: Any) -> Timestamped | None:
         """The row of a key."""

@@ -34,7 +34,7 @@ from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processor, StoreOf, processed
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
-from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
+from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore, Rows
 from felice.pipelines.streams.topology import CHOSEN_TOPIC, CLOCKS, Node, TopicFormats, TopologyError
 from felice.pipelines.streams.windows import JoinWindows
 
@@ -229,7 +229,7 @@ class Stream:
             wrap = FlatMap(lambda key, value: [(id_of(key, value), (key, value))])
             node = scope.topology.operator("identify", lambda stores: wrap, self.node)
             node = scope.repartition(node, store, id_, pair_of(*formats))
-        seen = KeyValues(store, id_, "json")
+        seen = KeyValues(store, id_, "json", Rows.BY_KEY)
         node = processed(
             scope, node, lambda: Deduplicate(store, within_ms), [seen], f"{store}-process", keeps_key=True
         )
@@ -562,7 +562,7 @@ def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> Gl
     """The table of a topic that every task reads."""
     topology = scope.topology
     store = name or topology.next_name("global-table")
-    topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value))
+    topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value, Rows.EVERYWHERE))
     topology.operator(
         "global-table",
         lambda stores: TableSource(stores[store], sends_old=False),

@@ -93,6 +93,11 @@ class SubTopology:
         """The names of its stores."""
         return sorted({name for node in self.nodes for name in node.stores})
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether its records must be placed by their keys: it has state, or reads a repartition."""
+        return bool(self.stores) or any(formats.is_repartition for formats in self.sources)
+
 
 class Topology:
     """The graph, built node by node."""

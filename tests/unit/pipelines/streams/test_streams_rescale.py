@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.rescale import rescale
 from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.stores import Clocks, Rows
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.records.kernels import murmur2
 from felice.streams import App
@@ -31,6 +32,8 @@ def app_of(name: str) -> App:
 def run(app: App, tasks: list[list[Task]], rows: list[Any]) -> list[TopicRecord]:
     """Each record through the tasks of its partition, and what follows from it."""
     out = []
+    sources = [one for part in app.topology.parts() for one in part.sources]
+    everywhere = {one.topic for one in sources if one.is_global}
     for topic, key, value, timestamp in rows:
         waiting = [
             TopicRecord(topic, *(None if one is None else one.encode() for one in (key, value)), timestamp)
@@ -38,7 +41,8 @@ def run(app: App, tasks: list[list[Task]], rows: list[Any]) -> list[TopicRecord]
         while waiting:
             record = waiting.pop(0)
             place = 0 if record.key is None else murmur2(record.key) % len(tasks)
-            reading = [task for task in tasks[place] if record.topic in task.topics]
+            places = range(len(tasks)) if record.topic in everywhere else [place]
+            reading = [task for one in places for task in tasks[one] if record.topic in task.topics]
             out += [] if reading else [record]
             waiting += [sent for task in reading for sent in task.process(record)]
     return out
@@ -51,14 +55,14 @@ def new_tasks(app: App, partitions: int) -> list[list[Task]]:
 def save(app: App, tasks: list[list[Task]], state: Path) -> None:
     for place, parts in enumerate(tasks):
         for part, task in zip(app.topology.parts(), parts, strict=True):
-            if part.stores:
+            if part.is_placed:
                 StateFiles(state / str(part.number) / str(place)).write_first(VERSION, task.stores)
 
 
 def load(app: App, tasks: list[list[Task]], state: Path) -> None:
     for place, parts in enumerate(tasks):
         for part, task in zip(app.topology.parts(), parts, strict=True):
-            if part.stores:
+            if part.is_placed:
                 StateFiles(state / str(part.number) / str(place)).load(VERSION, task.stores)
 
 
@@ -119,9 +123,14 @@ def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
 
     def kept(tasks: list[list[Task]]) -> list[str]:
         stores = [store for parts in tasks for task in parts for store in task.stores.values()]
-        return sorted(
-            repr((s.name, key, row)) for s in stores if s.name != "clocks" for key, row in s.rows.items()
-        )
+        found = [
+            (store, repr((store.name, key, row)))
+            for store in stores
+            if not isinstance(store, Clocks)
+            for key, row in store.rows.items()
+        ]
+        everywhere = {row for store, row in found if store.placed is Rows.EVERYWHERE}
+        return sorted([row for store, row in found if store.placed is not Rows.EVERYWHERE] + [*everywhere])
 
     before = kept(tasks)
     assert bool(before) == any(part.stores for part in app.topology.parts())

@@ -18,7 +18,7 @@ from pathlib import Path
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
-from felice.pipelines.streams.stores import Clocks, Store
+from felice.pipelines.streams.stores import Clocks, Rows, Store
 from felice.pipelines.streams.topology import SubTopology
 from felice.records.kernels import murmur2
 
@@ -35,7 +35,7 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
     shutil.rmtree(target, ignore_errors=True)  # What an attempt before this one left.
     if done != NOTHING:
         for part in app.topology.parts():
-            if part.stores:
+            if part.is_placed:
                 _deal_out(app, part, checkpoint.state_path(description), target, done, (description, changed))
     checkpoint.describe(changed)
     shutil.rmtree(checkpoint.state_path(description), ignore_errors=True)
@@ -77,6 +77,10 @@ def _loaded(
 
 
 def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:
+    if store.placed is Rows.EVERYWHERE:
+        for target in targets:
+            target.load(store.rows.items())
+        return
     for key, row in store.rows.items():
         owner = store.owner(key)
         if owner is None or murmur2(owner) % places != place:

@@ -19,7 +19,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.stage import OUT, SPARK_SCHEMA, Plan, address, run_part
+from felice.pipelines.streams.on_spark.stage import (
+    OUT,
+    SOURCE_COLUMNS,
+    SPARK_SCHEMA,
+    TICK,
+    Plan,
+    address,
+    run_part,
+)
 from felice.pipelines.streams.topology import TopologyError
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -55,7 +63,7 @@ def start(
         str(kept.state_path(description)),
     )
     topics = sorted(
-        one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition
+        {one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition}
     )
     connected = {"kafka.bootstrap.servers": bootstrap}
     source = spark.readStream.format("felice").options(
@@ -66,16 +74,38 @@ def start(
         **{"kafka.isolation.level": "read_committed"},
         **(description.starting or EARLIEST),
     )
-    writer = _results(app, source.load(), plan).writeStream.format("felice").options(**connected)
+    rows = source.load()
+    if plan.application().clocked:
+        rows = rows.select(*SOURCE_COLUMNS).unionByName(_ticks(spark))
+    writer = _results(app, rows, plan).writeStream.format("felice").options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
     return writer.trigger(**timed).start()
 
 
+def _ticks(spark: SparkSession) -> DataFrame:
+    """A row for each second, for timers of the wall clock. Spark logs them with the batch, so it can run again."""
+    return (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", 1)
+        .option("numPartitions", 1)
+        .load()
+        .selectExpr(
+            f"'{TICK}' as topic",
+            "cast(null as binary) as key",
+            "cast(null as binary) as value",
+            "0 as partition",
+            "value as offset",
+            "timestamp",
+            "cast(null as array<struct<key: string, value: binary>>) as headers",
+        )
+    )
+
+
 def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
     rows = source.mapInArrow(partial(address, plan=plan), SPARK_SCHEMA)
     for part in app.topology.parts():
-        if part.stores:
+        if part.is_placed:
             placed = rows.repartitionById(plan.places, "place")
             rows = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
     results = rows.where(f"part = {OUT}")
@@ -116,6 +146,3 @@ def check(app: App) -> None:
     parts = app.topology.parts()
     if not any(one for part in parts for one in part.sinks if not one.is_repartition):
         raise TopologyError(f"{app.name} writes no topic")
-    for part in parts:
-        if not part.stores and any(one.is_repartition for one in part.sources):
-            raise TopologyError(f"sub-topology {part.number} reads a repartition and keeps nothing")

@@ -11,7 +11,7 @@ How:        A row says which sub-topology it is for (`part`), and which of its p
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,13 +26,16 @@ from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Headers
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
-from felice.pipelines.streams.topology import Topology
+from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
 OUT = -1
 # A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
 SUB_BITS = 20
 CACHED_TASKS = 64
+TICK = "(wall clock)"
+"""The topic of rows that say what time it is. No topic of Kafka can have this name."""
+SOURCE_COLUMNS = ("topic", "key", "value", "partition", "offset", "timestamp", "headers")
 # Between a sub-topology's number and its partition. No topic's name contains it.
 INNER = "/"
 
@@ -80,6 +83,10 @@ class Application:
         """The parts that read a topic."""
         for one, number in sources:
             self.reads.setdefault(one.topic, []).append(number)
+        self.clocked = [
+            part.number for part in self.parts if part.is_placed and Task(topology, part).follows_wall_clock
+        ]
+        """The parts with timers of the wall clock."""
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
 
@@ -92,6 +99,12 @@ class Application:
             return with_event_time(record, formats)
         except StreamsError as error:
             raise StreamsError(f"{error} ({self.where(record.topic, origin, offset)})") from error
+
+    def places(self, record: TopicRecord, places: int, otherwise: int) -> Iterable[int]:
+        """Where a record of a source goes: of a global table, to every place."""
+        if self._formats[record.topic].is_global:
+            return range(places)
+        return (_place(record.key, places, otherwise),)
 
     def where(self, topic: str, origin: str, seq: int) -> str:
         """Where a record comes from, in words."""
@@ -142,24 +155,42 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
     """The first stage: from a source's columns to addressed rows. Parts without state run here."""
     application = plan.application()
     stateless = {
-        part.number: Task(application.topology, part) for part in application.parts if not part.stores
+        part.number: Task(application.topology, part) for part in application.parts if not part.is_placed
     }
     for batch in batches:
-        rows = Rows()
+        rows, tick = Rows(), None
         for given, origin, offset in _source_records(batch):
-            record = application.timed(given, origin, offset)
-            part = application.reads[record.topic]
-            if part not in stateless:
-                rows.add(part, _place(record.key, plan.places, offset), origin, offset, record)
+            if given.topic == TICK:
+                tick = given, offset
                 continue
-            where = application.where(record.topic, origin, offset)
-            for sub, result in enumerate(_processed(stateless[part], record, where)):
-                # Several Spark tasks may share a topic partition: the offset orders what they send.
-                seq = offset << SUB_BITS | sub
-                rows.add(
-                    application.reader_of(result), _place(result.key, plan.places, seq), origin, seq, result
-                )
+            record = application.timed(given, origin, offset)
+            for part in application.reads[record.topic]:
+                if part in stateless:
+                    _run_stateless(application, stateless[part], record, (origin, offset), plan.places, rows)
+                    continue
+                for place in application.places(record, plan.places, offset):
+                    rows.add(part, place, origin, offset, record)
+        if tick is not None:
+            _add_tick(application, *tick, plan.places, rows)
         yield rows.batch()
+
+
+def _run_stateless(
+    application: Application, task: Task, record: TopicRecord, at: tuple[str, int], places: int, rows: Rows
+) -> None:
+    origin, offset = at
+    where = application.where(record.topic, origin, offset)
+    for sub, result in enumerate(_processed(task, record, where)):
+        # Several Spark tasks may share a topic partition: the offset orders what they send.
+        seq = offset << SUB_BITS | sub
+        rows.add(application.reader_of(result), _place(result.key, places, seq), origin, seq, result)
+
+
+def _add_tick(application: Application, tick: TopicRecord, offset: int, places: int, rows: Rows) -> None:
+    """The last tick counts for those before it, too: a timer that is late is called once."""
+    for part in application.clocked:
+        for place in range(places):
+            rows.add(part, place, TICK, offset, tick)
 
 
 def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
@@ -177,7 +208,7 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
 
 def _run_rows(table: pa.Table, plan: Plan, number: int, place: int, task: Task) -> pa.RecordBatch:
     application, rows, sent = plan.application(), Rows(), 0
-    table = table.take(_order(table, [one.topic for one in application.parts[number].sources]))
+    table = table.take(_order(table, application.parts[number].sources))
     columns = [one.to_pylist() for one in table.columns]
     for part, row_place, origin, seq, topic, key, value, timestamp, headers in zip(*columns, strict=True):
         record = TopicRecord(topic, key, value, timestamp, _read(headers))
@@ -185,7 +216,11 @@ def _run_rows(table: pa.Table, plan: Plan, number: int, place: int, task: Task) 
             rows.add(part, row_place, origin, seq, record)
             continue
         assert row_place == place, f"a row for partition {row_place} came to {place}"
-        for result in _processed(task, record, application.where(topic, origin, seq)):
+        if topic == TICK:
+            results = task.advance_wall_clock(timestamp)
+        else:
+            results = _processed(task, record, application.where(topic, origin, seq))
+        for result in results:
             to = application.reader_of(result)
             rows.add(to, _place(result.key, plan.places, sent), f"{number}{INNER}{place}", sent, result)
             sent += 1
@@ -264,21 +299,24 @@ def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, i
         yield TopicRecord(topic, key, value, timestamp, _read(headers)), f"{topic}-{partition}", offset
 
 
-def _order(table: pa.Table, topics: list[str]) -> pa.Array:
+def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:
     """The order in which Kafka Streams' tasks take records.
 
     Among partitions the next record with the smallest timestamp goes first. That is the order of the greatest timestamp
-    so far in each partition.
+    so far in each partition. Global tables go before all others, and the wall clock after them.
     """
     if not len(table):
         return pa.array([], pa.int64())
     origins = table["origin"].combine_chunks().dictionary_encode()
     ranks = np.argsort(np.argsort(np.array(origins.dictionary.to_pylist())))[origins.indices.to_numpy()]
-    named = {topic: rank for rank, topic in enumerate(topics)}
-    first = np.array([named.get(topic, len(topics)) for topic in table["topic"].to_pylist()])
+    tick = len(sources) + 1
+    named = {one.topic: rank for rank, one in enumerate(sources)} | {TICK: tick}
+    first = np.array([named.get(topic, len(sources)) for topic in table["topic"].to_pylist()])
     seq, times = table["seq"].to_numpy(), table["timestamp"].to_numpy()
     order = np.lexsort((seq, ranks, first))
     queues = np.stack([first[order], ranks[order]])
     starts = np.flatnonzero(np.any(np.diff(queues, axis=1), axis=0)) + 1
     reached = np.concatenate([np.maximum.accumulate(one) for one in np.split(times[order], starts)])
-    return pa.array(order[np.lexsort((np.arange(len(order)), queues[1], queues[0], reached))])
+    tables = sum(one.is_global for one in sources)
+    turn = np.where(queues[0] < tables, 0, np.where(queues[0] == tick, 2, 1))
+    return pa.array(order[np.lexsort((np.arange(len(order)), queues[1], queues[0], reached, turn))])

@@ -1,0 +1,160 @@
+"""Processors, their stores and timers, global tables and repartitions in the TestDriver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from felice.streams import (
+    App,
+    Context,
+    DeadLetters,
+    KeyValues,
+    Processor,
+    Record,
+    StreamsError,
+    TestDriver,
+    TopologyError,
+    WindowValues,
+)
+
+
+class Ticks(Processor):
+    """Sends the times at which its timers are called."""
+
+    def init(self, context: Context) -> None:
+        context.schedule(10, lambda time: [Record("stream", time, time)])
+        context.schedule(10, lambda time: [Record("wall", time, time)], clock="wall")
+
+    def process(self, record: Record) -> None:
+        return None
+
+
+def times(records: list[Record]) -> list[tuple[Any, Any]]:
+    return [(record.key, record.value) for record in records]
+
+
+def test_timers_are_called_once_for_the_times_that_were_missed() -> None:
+    app = App("ticks")
+    app.stream("in").process(Ticks).to("out")
+    driver = TestDriver(app)
+    for timestamp in (3, 9, 10, 12, 47, 49, 50):
+        driver.send("in", "k", 1, timestamp)
+    assert times(driver.read("out")) == [("stream", 3), ("stream", 10), ("stream", 47), ("stream", 50)]
+    for by_ms in (9, 1, 35, 4, 1):
+        driver.advance_wall_clock(by_ms)
+    assert times(driver.read("out")) == [("wall", 10), ("wall", 45), ("wall", 50)]
+
+
+class Latest(Processor):
+    """Keeps the last values of each key in windows of ten, and sends what a window had before."""
+
+    def init(self, context: Context) -> None:
+        self.windows = context.store("windows")
+
+    def process(self, record: Record) -> list[Record]:
+        start = record.timestamp // 10 * 10
+        before = self.windows.fetch(record.key, start)
+        self.windows.put(record.key, start, record.value, record.timestamp)
+        self.windows.expire(record.timestamp)
+        return [record._replace(value=before and before.value)]
+
+
+def test_a_processor_has_stores_of_windows() -> None:
+    app = App("latest")
+    app.stream("in").process_values(Latest, stores=[WindowValues("windows", 10, 20)]).to("out")
+    driver = TestDriver(app)
+    for value, timestamp in ((1, 3), (2, 9), (3, 11), (4, 8), (5, 40)):
+        driver.send("in", "k", value, timestamp)
+    assert [record.value for record in driver.read("out")] == [None, 1, None, 2, None]
+    assert list(driver.table("windows").values()) == [5]
+
+
+class Renames(Processor):
+    def process(self, record: Record) -> list[Record]:
+        return [record._replace(key="other")]
+
+
+def test_process_values_keeps_keys_and_process_may_change_them() -> None:
+    app = App("renames")
+    source = app.stream("in")
+    source.process(Renames).group_by_key().count(name="n")
+    driver = TestDriver(app, partitions=3)
+    for key in "abc":
+        driver.send("in", key, 1)
+    assert driver.table("n") == {"other": 3}
+    keeping = App("keeps")
+    keeping.stream("in").process_values(Renames).to("out")
+    with pytest.raises(StreamsError, match="process_values changed the key 'k' to 'other'; use process"):
+        TestDriver(keeping).send("in", "k", 1)
+
+
+class Scheduling(Processor):
+    def __init__(self, interval_ms: int, clock: str) -> None:
+        self.interval_ms, self.clock = interval_ms, clock
+
+    def init(self, context: Context) -> None:
+        context.schedule(self.interval_ms, self.fail, clock=self.clock)
+
+    def process(self, record: Record) -> None:
+        return None
+
+    def fail(self, time: int) -> None:
+        raise KeyError("x")
+
+
+def test_mistakes_of_processors_are_told() -> None:
+    app = App("wrong")
+    stream = app.stream("in")
+    with pytest.raises(TopologyError, match="there is no store 'n'; there are none"):
+        stream.process(Ticks, stores=["n"])
+    stream.process(Latest, stores=[KeyValues("mine")])
+    with pytest.raises(TopologyError, match="the processor has no store 'windows'; it has mine"):
+        TestDriver(app)
+    for interval_ms, clock, told in ((0, "wall", "interval is 0 ms"), (5, "event", "clock is 'event'")):
+        other = App("wrong")
+        other.stream("in").process(lambda given=(interval_ms, clock): Scheduling(*given))
+        with pytest.raises(TopologyError, match=told):
+            TestDriver(other)
+    failing = App("failing")
+    failing.stream("in").process(lambda: Scheduling(5, "stream"))
+    with pytest.raises(StreamsError, match="a timer of the stream clock fails at 7: KeyError: 'x'"):
+        TestDriver(failing).send("in", "k", 1, 7)
+
+
+def test_a_global_table_is_in_every_partition_and_in_every_part_that_uses_it() -> None:
+    app = App("global")
+    rates = app.global_table("rates", name="rates")
+    orders = app.stream("orders")
+    joined = orders.join(rates, lambda order, rate: order["n"] * rate, on="currency", value="int")
+    sums = joined.group_by(lambda key, value: "all").reduce(lambda one, other: one + other).to_stream()
+    sums.left_join(rates, lambda total, rate: [total, rate], on=lambda key, total: "eur").to("out")
+    driver = TestDriver(app, partitions=4)
+    driver.send("rates", "eur", 2)
+    driver.send("rates", "usd", 3)
+    for number, currency in enumerate(("eur", "usd", "eur", "gbp")):
+        driver.send("orders", f"o{number}", {"currency": currency, "n": 10})
+    assert [record.value for record in driver.read("out")] == [[20, 2], [50, 2], [70, 2]]
+    assert driver.table("rates") == {"eur": 2, "usd": 3}
+    driver.send("rates", "eur", None)
+    driver.send("orders", "o9", {"currency": "usd", "n": 1})
+    assert [record.value for record in driver.read("out")] == [[73, None]]
+
+
+def test_mistakes_with_global_tables_are_told() -> None:
+    app = App("global")
+    with pytest.raises(TopologyError, match="a global table has no dead letters"):
+        app.global_table("a", on_bad_record=DeadLetters("dead"))
+    stream, table = app.stream("in"), app.table("t")
+    with pytest.raises(TopologyError, match="`on` is for global tables"):
+        stream.join(table, lambda left, right: left, on="x")
+
+
+def test_a_repartition_places_records_by_their_keys() -> None:
+    app = App("placed", value="string")
+    app.stream("in").key_by(lambda key, value: value).repartition(name="by-value").to("out")
+    assert "placed-by-value-repartition" in app.describe()
+    driver = TestDriver(app, partitions=2)
+    driver.send("in", "k", "v", 4)
+    assert driver.read("out") == [Record("v", "v", 4)]
