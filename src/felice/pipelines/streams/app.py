@@ -10,7 +10,6 @@ from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stream import GlobalTable, Stream, Table, by, global_table_of, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
-    SKIP,
     DeadLetters,
     OnBadRecord,
     TopicFormats,
@@ -93,11 +92,11 @@ class App:
         """The sub-topologies, as text."""
         return self.topology.describe()
 
+    def dot(self) -> str:
+        """The sub-topologies as a picture, in the language of Graphviz: `dot -Tsvg` draws it."""
+        return self.topology.dot()
+
     def _formats(
         self, topic: str, key: str | Format | None, value: str | Format | None, on_bad_record: OnBadRecord
     ) -> TopicFormats:
-        if on_bad_record not in (FAIL, SKIP) and not isinstance(on_bad_record, DeadLetters):
-            raise TopologyError(
-                f"on_bad_record is {on_bad_record!r}; it is 'fail', 'skip' or DeadLetters(topic)"
-            )
         return TopicFormats(topic, self._scope.key(key), self._scope.value(value), on_bad_record)

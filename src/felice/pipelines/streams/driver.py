@@ -31,7 +31,7 @@ class TestDriver:
             self._sources |= {formats.topic: formats for formats in part.sources}
         self._dead_letters = {
             one.on_bad_record.topic
-            for one in self._sources.values()
+            for one in (*self._sources.values(), *self._formats.values())
             if isinstance(one.on_bad_record, DeadLetters)
         }
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}

@@ -35,7 +35,15 @@ from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processo
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore, Rows
-from felice.pipelines.streams.topology import CHOSEN_TOPIC, CLOCKS, Node, TopicFormats, TopologyError
+from felice.pipelines.streams.topology import (
+    CHOSEN_TOPIC,
+    CLOCKS,
+    FAIL,
+    Node,
+    OnBadRecord,
+    TopicFormats,
+    TopologyError,
+)
 from felice.pipelines.streams.windows import JoinWindows
 
 
@@ -259,15 +267,18 @@ class Stream:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
+        on_bad_record: OnBadRecord = FAIL,
     ) -> None:
         """Write the records to a topic, in the stream's formats unless others are given.
 
-        `topic` may be a function of key and value that returns the topic of each record.
+        `topic` may be a function of key and value that returns the topic of each record. `on_bad_record` is what
+        happens to a key or value that the format cannot hold, as for `App.stream`.
         """
         formats = TopicFormats(
             CHOSEN_TOPIC if callable(topic) else topic,
             format_of(key or self.key_format),
             format_of(value or self.value_format),
+            on_bad_record,
             topic_of=topic if callable(topic) else None,
         )
         self.scope.topology.sink(formats, self.node)
@@ -390,9 +401,10 @@ class Table:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
+        on_bad_record: OnBadRecord = FAIL,
     ) -> None:
-        """Write each change to a topic, null for a deletion. `topic` may be a function of key and value."""
-        self.to_stream().to(topic, key=key, value=value)
+        """Write each change to a topic, null for a deletion. The arguments are those of `Stream.to`."""
+        self.to_stream().to(topic, key=key, value=value, on_bad_record=on_bad_record)
 
     def group_by(
         self,

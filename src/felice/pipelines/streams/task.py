@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from felice.pipelines.streams.formats import FormatError
+from felice.pipelines.streams.formats import Format, FormatError
 from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Headers, Record, TimedOperator
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
 from felice.pipelines.streams.topology import (
     CLOCKS,
+    FAIL,
     SKIP,
     DeadLetters,
     Node,
@@ -171,6 +172,28 @@ class Task:
         return push
 
     def _sender(self, formats: TopicFormats) -> Push:
+        send = self._strict_sender(formats)
+        if formats.on_bad_record == FAIL:
+            return send
+
+        def send_or_set_aside(record: Record) -> None:
+            try:
+                send(record)
+            except FormatError as error:
+                self._set_aside(record, formats, error)
+
+        return send_or_set_aside
+
+    def _set_aside(self, record: Record, formats: TopicFormats, error: FormatError) -> None:
+        if not isinstance(formats.on_bad_record, DeadLetters):
+            self.skipped += 1
+            return
+        key, value = _shown(formats.key, record.key), _shown(formats.value, record.value)
+        about = (("felice.error", str(error).encode()), ("felice.topic", formats.topic.encode()))
+        topic = formats.on_bad_record.topic
+        self._sent.append(TopicRecord(topic, key, value, record.timestamp, (*record.headers, *about)))
+
+    def _strict_sender(self, formats: TopicFormats) -> Push:
         encode_key, encode_value, topic = formats.key.encode, formats.value.encode, formats.topic
 
         def send(record: Record) -> None:
@@ -188,6 +211,13 @@ class Task:
             self._sent.append(TopicRecord(chosen, encode_key(key), encode_value(value), timestamp, headers))
 
         return send_to_chosen
+
+
+def _shown(format_: Format, value: Any) -> bytes | None:
+    try:
+        return format_.encode(value)
+    except FormatError:
+        return repr(value).encode()
 
 
 def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> str:

@@ -25,7 +25,11 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What happens to a record that cannot be read: it goes to this topic as it is."""
+    """What happens to a record that cannot be read or written: it goes to this topic.
+
+    One that cannot be read goes as it is. Of one that cannot be written, a key or value that has no bytes becomes its
+    text, and headers name the topic and the error.
+    """
 
     topic: str
 
@@ -49,6 +53,12 @@ class TopicFormats:
     """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
     topic_of: Callable[[Any, Any], str] | None = None
     """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
+
+    def __post_init__(self) -> None:
+        if self.on_bad_record not in (FAIL, SKIP) and not isinstance(self.on_bad_record, DeadLetters):
+            raise TopologyError(
+                f"on_bad_record is {self.on_bad_record!r}; it is 'fail', 'skip' or DeadLetters(topic)"
+            )
 
 
 Stores = Mapping[str, Any]
@@ -192,6 +202,40 @@ class Topology:
     def describe(self) -> str:
         """The sub-topologies with their topics, operators and stores, as text."""
         return "\n".join(line for part in self.parts() for line in _described(part))
+
+    def dot(self) -> str:
+        """The sub-topologies in the language of Graphviz."""
+        lines = ["digraph {", "  rankdir=LR; node [shape=box];"]
+        names: set[str] = set()
+        for part in self.parts():
+            lines += [f"  subgraph cluster_{part.number} {{", f'    label="sub-topology {part.number}";']
+            lines += [f"    {line}" for line in _drawn(part)]
+            lines.append("  }")
+            names |= {where.topic for node in part.nodes if (where := node.source or node.sink)}
+        lines += [f"  {_quoted(name)} [shape=ellipse];" for name in sorted(names)]
+        return "\n".join([*lines, "}"])
+
+
+def _drawn(part: SubTopology) -> Iterator[str]:
+    # A global table is drawn in each part that has it.
+    ids = {id(node): f"{part.number} {node.name}" for node in part.nodes}
+    stores = {name: f"{part.number} store {name}" for name in part.stores}
+    for node in part.nodes:
+        own = _quoted(ids[id(node)])
+        yield f"{own} [label={_quoted(node.name)}];"
+        if node.source is not None:
+            yield f"{_quoted(node.source.topic)} -> {own};"
+        if node.sink is not None:
+            yield f"{own} -> {_quoted(node.sink.topic)};"
+        yield from (f"{own} -> {_quoted(ids[id(child)])};" for child in node.children)
+        yield from (f"{own} -> {_quoted(stores[name])} [dir=none, style=dotted];" for name in node.stores)
+    for name, store in stores.items():
+        yield f"{_quoted(store)} [label={_quoted(name)}, shape=cylinder];"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _groups(nodes: Sequence[Node]) -> list[list[Node]]:

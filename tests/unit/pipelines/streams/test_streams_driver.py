@@ -117,6 +117,28 @@ def test_a_record_that_cannot_be_read_is_skipped_or_set_aside() -> None:
     assert driver.read("out2") == []
 
 
+def test_a_record_that_cannot_be_written_is_skipped_or_set_aside() -> None:
+    app = App("lenient")
+    source = app.stream("in")
+    source.to("numbers", value="long", on_bad_record="skip")
+    source.to("kept", value="long", on_bad_record=DeadLetters("dead"))
+    driver = TestDriver(app)
+    driver.send("in", "k", "text", 1, (("h", b"x"),))
+    driver.send("in", "k", 7, 2)
+    assert changes(driver.read("numbers")) == changes(driver.read("kept")) == [("k", 7)]
+    (letter,) = driver.read("dead")
+    assert letter[:3] == (b"k", b"'text'", 1)
+    assert dict(letter.headers) == {
+        "h": b"x",
+        "felice.error": b"'text' cannot be written as long: required argument is not an integer",
+        "felice.topic": b"kept",
+    }
+    strict = App("strict")
+    strict.stream("in").to("numbers", value="long")
+    with pytest.raises(StreamsError, match="'text' cannot be written as long"):
+        TestDriver(strict).send("in", "k", "text")
+
+
 def test_an_error_of_a_function_names_the_record() -> None:
     app = App("faulty")
     app.stream("in").map_values(lambda key, value: value["x"]).to("out")
@@ -151,6 +173,23 @@ def test_an_app_describes_its_parts() -> None:
     ]
 
 
+def test_an_app_is_drawn() -> None:
+    app = App("drawn", value="string")
+    app.stream('li"nes').group_by(lambda key, value: value).count(name="counts").to("counts")
+    lines = app.dot().splitlines()
+    assert lines[0] == "digraph {" and lines[-1] == "}"
+    for line in (
+        '    label="sub-topology 1";',
+        '    "li\\"nes" -> "0 source-0";',
+        '    "0 sink-3" -> "drawn-counts-repartition";',
+        '    "1 aggregate-5" -> "1 store counts" [dir=none, style=dotted];',
+        '    "1 store counts" [label="counts", shape=cylinder];',
+        '  "counts" [shape=ellipse];',
+    ):
+        assert line in lines
+    assert sum(line.count("{") - line.count("}") for line in lines) == 0
+
+
 def test_mistakes_are_told_when_the_app_is_built() -> None:
     app = App("wrong")
     numbers = app.stream("numbers", key="long")
@@ -167,6 +206,8 @@ def test_mistakes_are_told_when_the_app_is_built() -> None:
         app.stream("y").group_by_key().tumbling(10).emit("late")
     with pytest.raises(TopologyError, match="on_bad_record is 'ignore'"):
         app.stream("z", on_bad_record="ignore")
+    with pytest.raises(TopologyError, match="on_bad_record is 'ignore'"):
+        numbers.to("out", on_bad_record="ignore")
 
 
 def test_a_driver_refuses_topics_and_tables_that_the_app_does_not_have() -> None:
