@@ -14,12 +14,14 @@ from felice.pipelines.streams.grouped import (
     WindowedStream,
     cogroup,
 )
+from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
 from felice.pipelines.streams.stores import Rows
 from felice.pipelines.streams.stream import GlobalTable, Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
+from felice.pipelines.streams.views import StoreView
 from felice.pipelines.streams.windows import (
     JoinWindows,
     SessionWindows,
@@ -47,6 +49,8 @@ __all__ = [
     "SessionedStream",
     "SlidingStream",
     "SlidingWindows",
+    "StoreView",
+    "StoredState",
     "Stream",
     "StreamsError",
     "Table",

@@ -10,6 +10,7 @@ from felice.pipelines.streams.app import App
 from felice.pipelines.streams.record import Headers, Record
 from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import DeadLetters, TopicFormats, TopologyError
+from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 
 
@@ -72,12 +73,14 @@ class TestDriver:
 
     def table(self, name: str) -> Mapping[Any, Any]:
         """The rows of a store by key."""
-        stores: list[Any] = [
-            task.stores[name] for tasks in self._tasks for task in tasks if name in task.stores
-        ]
+        return dict(self.store(name).items())
+
+    def store(self, name: str) -> StoreView:
+        """A store, to look up keys, ranges of keys and windows."""
+        stores = [task.stores[name] for tasks in self._tasks for task in tasks if name in task.stores]
         if not stores:
             raise TopologyError(f"{self._app.name} has no store {name!r}")
-        return {key: row.value for store in stores for key, row in store.items()}
+        return StoreView(name, stores)
 
     def _formats_of(self, topic: str) -> TopicFormats | None:
         """None for a topic of dead letters, whose records are in no format."""

@@ -14,10 +14,21 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.on_spark import stage
-from felice.pipelines.streams.on_spark.stage import OUT, SCHEMA, HeldTask, Plan, _order, address, run_part
+from felice.pipelines.streams.on_spark.stage import (
+    OUT,
+    SCHEMA,
+    TICK,
+    HeldTask,
+    Plan,
+    _order,
+    address,
+    run_part,
+)
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.task import StreamsError, TopicRecord
+from felice.pipelines.streams.topology import TopicFormats
 from felice.streams import App, TestDriver
 
 SOURCE = pa.schema(
@@ -54,7 +65,7 @@ class Spark:
     def batch(self, number: int, source: pa.RecordBatch) -> list[tuple[str, bytes, bytes]]:
         rows = pa.Table.from_batches(address([source], self.plan))
         for part in self.plan.application().parts:
-            if part.stores:
+            if part.is_placed:
                 rows = pa.concat_tables(
                     [self._task(part.number, place, number, rows) for place in range(PLACES)]
                 )
@@ -168,6 +179,31 @@ def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:
     return pa.Table.from_pylist(found, SCHEMA)
 
 
+def read(topic: str, *, is_global: bool = False) -> TopicFormats:
+    return TopicFormats(topic, BYTES, BYTES, is_global=is_global)
+
+
+def test_global_tables_go_first_and_the_wall_clock_last() -> None:
+    rows = [
+        (TICK, TICK, 4, 2),
+        ("a", "a-0", 0, 5),
+        ("g", "g-0", 0, 9),
+        ("a", "a-0", 1, 3),
+        ("g", "g-1", 0, 1),
+    ]
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "topic": columns[0],
+            "origin": columns[1],
+            "seq": pa.array(columns[2]),
+            "timestamp": pa.array(columns[3]),
+        }
+    )
+    order = _order(table, [read("g", is_global=True), read("a")]).to_pylist()
+    assert [rows[at][1:3] for at in order] == [("g-1", 0), ("g-0", 0), ("a-0", 0), ("a-0", 1), (TICK, 4)]
+
+
 def test_a_partition_keeps_its_order_and_the_oldest_head_goes_first() -> None:
     table = rows_at(
         ("a", "a-0", 2, 30),
@@ -177,7 +213,7 @@ def test_a_partition_keeps_its_order_and_the_oldest_head_goes_first() -> None:
         ("t", "t-0", 2, 10),
         ("a", "a-1", 2, 60),
     )
-    order = _order(table, ["t", "a"]).to_pylist()
+    order = _order(table, [read("t"), read("a")]).to_pylist()
     taken = [(table["origin"][at].as_py(), table["seq"][at].as_py()) for at in order]
     assert taken == [("a-1", 1), ("t-0", 1), ("t-0", 2), ("a-0", 1), ("a-0", 2), ("a-1", 2)]
 
@@ -201,7 +237,7 @@ def test_the_order_is_that_of_choosing_the_partition_with_the_oldest_head() -> N
             expected.append((origin, heads[origin]))
             heads[origin] += 1
         table = rows_at(*rows)
-        taken = [(rows[at][1], rows[at][2]) for at in _order(table, ["a"]).to_pylist()]
+        taken = [(rows[at][1], rows[at][2]) for at in _order(table, [read("a")]).to_pylist()]
         assert taken == expected
 
 

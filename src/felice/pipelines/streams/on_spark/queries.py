@@ -1,0 +1,85 @@
+"""Reads the stores of an application from its checkpoint, while it runs or after it has stopped.
+
+Keeps true: what is read is the state after one batch that Spark has finished, in all partitions: results of that batch
+            and of those before are in the topics, and none of a later one is in the stores.
+How:        Spark's commit log names the last finished batch. The files of a version are removed only some batches
+            later. A reader that was too slow for that begins again, at the batch that is the last one then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
+from felice.pipelines.streams.stores import Store
+from felice.pipelines.streams.topology import SubTopology, TopologyError
+from felice.pipelines.streams.views import StoreView
+
+Place = tuple[Version, dict[str, Store]]
+
+
+class StoredState:
+    """The stores of an application that runs, or ran, with a checkpoint.
+
+    The first look at a store reads all of its part's state; later ones read what has changed since.
+    """
+
+    def __init__(self, app: App, checkpoint: str | Path) -> None:
+        self._app, self._checkpoint = app, Checkpoint(Path(checkpoint).absolute())
+        self._description: Description | None = None
+        self._places: dict[tuple[int, int], Place] = {}
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that is finished; -1 before the first."""
+        return self._checkpoint.last_batches()[1]
+
+    def store(self, name: str) -> StoreView:
+        """A store as it is after the last finished batch. Ask again to see a later one."""
+        part = self._part(name)
+        while True:
+            description, batch, held = self._checked(), self.last_batch, dict(self._places)
+            try:
+                places = [self._stores(part, place, batch) for place in range(description.partitions)]
+            except StateError:
+                # The application went on and removed these files, or they are missing for good.
+                is_old = bool(held) or batch != self.last_batch
+                self._places.clear()
+                if not is_old:
+                    raise
+                continue
+            return StoreView(name, [stores[name] for stores in places])
+
+    def _part(self, name: str) -> SubTopology:
+        for part in self._app.topology.parts():
+            if name in part.stores:
+                return part
+        raise TopologyError(f"{self._app.name} has no store {name!r}")
+
+    def _checked(self) -> Description:
+        found = self._checkpoint.description()
+        if found is None or (found.application, found.topology) != (self._app.name, self._app.describe()):
+            raise CheckpointError(
+                f"{self._checkpoint.path} is no checkpoint of {self._app.name} with this topology"
+            )
+        if found != self._description:
+            self._places.clear()  # Another number of partitions.
+            self._description = found
+        return found
+
+    def _stores(self, part: SubTopology, place: int, batch: int) -> dict[str, Store]:
+        assert self._description is not None, "checked before"
+        path = self._checkpoint.state_path(self._description) / str(part.number) / str(place)
+        files, held = StateFiles(path), self._places.pop((part.number, place), None)
+        if held is not None and held[0].number <= batch:
+            version, stores = held
+            version = files.catch_up(version, batch, stores)
+        else:
+            stores = self._app.topology.made_stores(part)
+            version = files.load(batch, stores) if batch != NOTHING else EMPTY
+        for store in stores.values():
+            store.take_changes()
+        self._places[part.number, place] = version, stores
+        return stores

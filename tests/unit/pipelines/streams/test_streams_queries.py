@@ -1,0 +1,99 @@
+"""Stores are read by key, range and window: in the TestDriver, and from a checkpoint at its last finished batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.state import KEPT_BASES, StateError, StateFiles
+from felice.pipelines.streams.task import Task, TopicRecord
+from felice.records.kernels import murmur2
+from felice.streams import App, StoredState, TestDriver, TopologyError, Window, Windowed
+
+PARTITIONS = 3
+
+
+def counting(name: str = "counting") -> App:
+    app = App(name, value="string")
+    keyed = app.stream("in").group_by_key()
+    keyed.count(name="counts").to("out")
+    keyed.tumbling(10, grace_ms=1_000).count(name="windows").to("windowed")
+    return app
+
+
+class Running:
+    """Writes a checkpoint as a running application does."""
+
+    def __init__(self, path: Path, app: App) -> None:
+        self.path, self.app = path, app
+        self.checkpoint = Checkpoint(path)
+        description = Description(app.name, app.describe(), PARTITIONS, {})
+        self.checkpoint.describe(description)
+        self.state = self.checkpoint.state_path(description)
+        (self.part,) = app.topology.parts()
+        self.tasks = [Task(app.topology, self.part) for _ in range(PARTITIONS)]
+        for log in ("offsets", "commits"):
+            (path / log).mkdir()
+
+    def batch(self, number: int, keys: str, *, is_done: bool = True) -> None:
+        (self.path / "offsets" / str(number)).touch()
+        for key in keys:
+            task = self.tasks[murmur2(key.encode()) % PARTITIONS]
+            task.process(TopicRecord("in", key.encode(), b"x", 10 * number))
+        for place, task in enumerate(self.tasks):
+            changes = {name: store.take_changes() for name, store in task.stores.items()}
+            files = StateFiles(self.state / str(self.part.number) / str(place))
+            files.write(number, changes, task.stores)
+        if is_done:
+            (self.path / "commits" / str(number)).touch()
+
+
+def test_rows_are_found_by_key_range_and_window() -> None:
+    driver = TestDriver(counting(), PARTITIONS)
+    for timestamp, key in enumerate("abcabcaaad" * 3):
+        driver.send("in", key, "x", timestamp)
+    counts, windows = driver.store("counts"), driver.store("windows")
+    assert (counts.get("a"), counts.get("z"), len(counts)) == (15, None, 4)
+    assert counts.range("b", "cz") == [("b", 6), ("c", 6)]
+    assert windows.windows("a", 10, 20) == [(Window(10, 20), 5), (Window(20, 30), 5)]
+    assert windows.get(Windowed("d", Window(20, 30))) == 1
+    with pytest.raises(TopologyError, match="counting has no store 'other'"):
+        driver.store("other")
+
+
+def test_a_checkpoint_is_read_at_its_last_finished_batch(tmp_path: Path) -> None:
+    running = Running(tmp_path, counting())
+    state = StoredState(counting(), tmp_path)
+    assert state.last_batch == -1 and dict(state.store("counts").items()) == {}
+    running.batch(0, "abca")
+    running.batch(1, "ax", is_done=False)
+    assert dict(state.store("counts").items()) == {"a": 2, "b": 1, "c": 1}
+    (tmp_path / "commits" / "1").touch()
+    assert dict(state.store("counts").items()) == {"a": 3, "b": 1, "c": 1, "x": 1}
+    assert state.store("windows").windows("a", 0, 100) == [(Window(0, 10), 2), (Window(10, 20), 1)]
+
+
+def test_a_reader_that_fell_behind_reads_anew(tmp_path: Path) -> None:
+    running = Running(tmp_path, counting())
+    state = StoredState(counting(), tmp_path)
+    running.batch(0, "a")
+    assert state.store("counts").get("a") == 1
+    for number in range(1, 10 * (KEPT_BASES + 2)):
+        running.batch(number, "ab")
+    assert dict(state.store("counts").items()) == {"a": 40, "b": 39}
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    running = Running(tmp_path, counting())
+    running.batch(0, "abc")
+    for other in (App("other"), App("counting")):
+        other.stream("in").group_by_key().count(name="counts").to("out")
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {other.name} with this topology"):
+            StoredState(other, tmp_path).store("counts")
+    with pytest.raises(TopologyError, match="has no store 'missing'"):
+        StoredState(counting(), tmp_path).store("missing")
+    (running.state / "0" / "1" / "0.delta").unlink()
+    with pytest.raises(StateError, match="is missing"):
+        StoredState(counting(), tmp_path).store("counts")
