@@ -118,8 +118,9 @@ class KeyValueStore(Store):
         self._set(self._key.pack(key), row)
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
-        """All rows, keys in the order in which they first came."""
-        for key, (value, timestamp) in self.rows.items():
+        """All rows, in an order that depends on the keys only: not on what this process has loaded or seen."""
+        for key in sorted(self.rows, key=repr):
+            value, timestamp = self.rows[key]
             yield self._key.unpack(key), Timestamped(self._value.unpack(value), timestamp)
 
 
