@@ -374,6 +374,24 @@ TOPOLOGIES: dict[str, Build] = {
         .to("out")
     ),
     "processor_with_table": processor_with_table,
+    "versioned_table": lambda app: app.table("t", history_ms=30).to("out"),
+    "join_versioned_table": lambda app: app.stream("a").join(app.table("t", history_ms=30), pair).to("out"),
+    "left_join_versioned_table": lambda app: (
+        app.stream("a").left_join(app.table("t", history_ms=12), pair).to("out")
+    ),
+    "join_versioned_filter": lambda app: (
+        app.stream("a").left_join(app.table("t", history_ms=30).filter(small), pair).to("out")
+    ),
+    "join_versioned_table_grace": lambda app: (
+        app.stream("a").join(app.table("t", history_ms=30), pair, grace_ms=10).to("out")
+    ),
+    "versioned_table_aggregate": lambda app: totals(regrouped(app.table("t", history_ms=30))).to("out"),
+    "join_versioned_tables": lambda app: (
+        app.table("t", history_ms=30).outer_join(app.table("u", history_ms=30), pair).to("out")
+    ),
+    "foreign_key_join_versioned": lambda app: (
+        app.table("t", history_ms=30).join(app.table("u", history_ms=30), pair, on=referred).to("out")
+    ),
     "suppress_windows": lambda app: windows(
         tumbling(app.stream("a")).aggregate(empty, add, name="w").suppress_until_closed()
     ).to("out"),

@@ -62,11 +62,19 @@ class App:
         key: str | Format | None = None,
         value: str | Format | None = None,
         name: str | None = None,
+        history_ms: int | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> Table:
-        """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name."""
+        """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name.
+
+        With `history_ms`, it is versioned: a row is the value of the latest timestamp, and what it was before is kept
+        for so long after it was replaced. A stream that joins the table sees what the row was at its record's time.
+        """
+        if history_ms is not None and history_ms < 1:
+            raise TopologyError(f"the history of a table is {history_ms} ms, but must be at least 1")
         formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True)
-        return table_of(self._scope, self.topology.source(formats), formats.key, formats.value, name)
+        source = self.topology.source(formats)
+        return table_of(self._scope, source, formats.key, formats.value, name, history_ms)
 
     def global_table(
         self,

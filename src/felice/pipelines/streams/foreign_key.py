@@ -51,13 +51,13 @@ def foreign_key_join(
     # A right row that was not there and still is not must not be sent, as from a filter.
     right.plan.send_old()
     asking = topology.operator(
-        "subscribe", lambda stores: Subscribe(key_of, left.value, is_left), left.plan.node
+        "subscribe", lambda stores: Subscribe(key_of, left.value, is_left), left.plan.latest(topology)
     )
     asked = scope.repartition(asking, f"{name}-subscription", right.key, pair_of(BYTES, left.key))
     answers = scope.repartition(
         _answers(scope, name, asked, left, right), f"{name}-answer", left.key, pair_of(BYTES, right.value)
     )
-    rows = topology.operator("to-stream", lambda stores: ToStream(), left.plan.node)
+    rows = topology.operator("to-stream", lambda stores: ToStream(), left.plan.latest(topology))
     rows = scope.repartition(rows, f"{name}-left", left.key, left.value, is_table=True)
     copy = copied(rows)
     return topology.operator(
@@ -81,6 +81,9 @@ def _answers(scope: Scope, name: str, asked: Node, left: Side, right: Side) -> N
         stores=[store, *needed],
     )
     later = topology.operator(
-        "right-row", lambda stores: RightRowChanged(stores[store]), right.plan.node, stores=[store]
+        "right-row",
+        lambda stores: RightRowChanged(stores[store]),
+        right.plan.latest(topology),
+        stores=[store],
     )
     return topology.operator("answers", lambda stores: Pass(), at_once, later)

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Record
 from felice.pipelines.streams.stores import Store
 
 
@@ -159,3 +160,41 @@ class SubscriptionStore(Store):
         packed = self._right_key.pack(right)
         for _, left in list(self._of.get(packed, ())):
             yield self._left_key.unpack(left), self.rows[packed, left]
+
+
+class HeldRecords(Store):
+    """Records that wait, by timestamp and then as they came."""
+
+    def __init__(self, name: str, key: Format, value: Format) -> None:
+        super().__init__(name)
+        self._key, self._value = key, value
+        self._places: list[tuple[int, int]] = []
+        self._count = 0
+
+    def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
+        super()._apply(key, row)
+        if row is None and was_there:
+            self._places.remove(key)
+        elif row is not None and not was_there:
+            insort(self._places, key)
+            self._count = max(self._count, key[1] + 1)
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the record's key."""
+        return self._key.placed_by(self._key.unpack(self.rows[row_key][0]))
+
+    def put(self, record: Record) -> None:
+        """Let a record wait."""
+        key = None if record.key is None else self._key.pack(record.key)
+        row = key, self._value.pack(record.value), record.headers
+        self._set((record.timestamp, self._count), row)
+
+    def take_until(self, timestamp: int) -> Iterator[Record]:
+        """Remove and return the records up to a time."""
+        while self._places and self._places[0][0] <= timestamp:
+            place = self._places[0]
+            key, value, headers = self.rows[place]
+            self._set(place, None)
+            unpacked = None if key is None else self._key.unpack(key)
+            yield Record(unpacked, self._value.unpack(value), place[0], headers)

@@ -13,9 +13,9 @@ from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.operators.joins import Joiner
-from felice.pipelines.streams.operators.table import Compute, computed_getter
-from felice.pipelines.streams.record import Getter, Timestamped
-from felice.pipelines.streams.topology import Node, Stores, TopologyError
+from felice.pipelines.streams.operators.table import Compute, OnlyLatest, computed_getter, computed_getter_at
+from felice.pipelines.streams.record import Getter, GetterAt, Timestamped
+from felice.pipelines.streams.topology import Node, Stores, Topology, TopologyError
 
 
 @dataclass(slots=True)
@@ -39,6 +39,24 @@ class TablePlan:
     sends_old: bool = field(default=False)
     closes_after_ms: int | None = None
     """Of a windowed table: how long after a window's end its last change may come."""
+    history_ms: int | None = None
+    """Of a versioned table: how long it keeps rows that were replaced."""
+    _latest: Node | None = None
+
+    @property
+    def versions_ms(self) -> int | None:
+        """The history that a lookup can use: the table's own, or that of the table which it is computed from."""
+        if self.store is None and self.make_store is None and self.compute is not None:
+            return self.parents[0].versions_ms
+        return self.history_ms
+
+    def latest(self, topology: Topology) -> Node:
+        """The node of the changes that are not older than their rows: for joins and aggregations of tables."""
+        if self.versions_ms is None:
+            return self.node
+        if self._latest is None:
+            self._latest = topology.operator("latest", lambda stores: OnlyLatest(), self.node)
+        return self._latest
 
     def send_old(self, *, force: bool = True) -> bool:
         """Ask for old values, and return whether the table gives them. Only `force` makes it keep a store for that."""
@@ -78,6 +96,17 @@ class TablePlan:
             return _joined_getter(getters[0], getters[1], *self.join)
         assert self.compute is not None, "a table without store is computed"
         return computed_getter(getters[0], self.compute)
+
+    def getter_at(self, stores: Stores) -> GetterAt | None:
+        """The lookup at a time; None if the table is not versioned."""
+        if self.versions_ms is None:
+            return None
+        if self.store is not None:
+            get_at: GetterAt = stores[self.store].get_at
+            return get_at
+        parent = self.parents[0].getter_at(stores)
+        assert self.compute is not None and parent is not None, "versions come from the parent"
+        return computed_getter_at(parent, self.compute)
 
     def own_store(self, stores: Stores) -> Any:
         """The table's store in a task; None if it has none."""

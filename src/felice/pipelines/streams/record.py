@@ -18,10 +18,14 @@ class Record(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A table's new value of a key; None deletes. `old` is None unless an operator downstream needs old values."""
+    """A table's new value of a key; None deletes. `old` is None unless an operator downstream needs old values.
+
+    Of a versioned table, a change may be older than the key's row: then it is not the latest.
+    """
 
     new: Any
     old: Any = None
+    is_latest: bool = True
 
 
 class Window(NamedTuple):
@@ -68,3 +72,5 @@ class TimedOperator(Protocol):
 
 Getter = Callable[[Any], Timestamped | None]
 """Looks a key up in a table."""
+GetterAt = Callable[[Any, int], Timestamped | None]
+"""Looks a key up in a versioned table, as it was at a time."""

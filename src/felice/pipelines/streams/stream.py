@@ -12,10 +12,17 @@ from typing import Any
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
 from felice.pipelines.streams.formats import Format, format_of, pair_of
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
+from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.joining import Joined, stream_join
 from felice.pipelines.streams.operators.aggregate import RegroupTable
 from felice.pipelines.streams.operators.changes import Edges, OnlyChanges
-from felice.pipelines.streams.operators.joins import JoinedTable, Joiner, StreamTableJoin, TableTableJoin
+from felice.pipelines.streams.operators.joins import (
+    HoldBack,
+    JoinedTable,
+    Joiner,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from felice.pipelines.streams.operators.stateless import (
     Branch,
     DropNullKeys,
@@ -29,7 +36,13 @@ from felice.pipelines.streams.operators.stateless import (
     SelectKey,
 )
 from felice.pipelines.streams.operators.suppress import Suppress
-from felice.pipelines.streams.operators.table import Compute, TableMap, TableSource, ToStream
+from felice.pipelines.streams.operators.table import (
+    Compute,
+    TableMap,
+    TableSource,
+    ToStream,
+    VersionedTableSource,
+)
 from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processor, StoreOf, processed
 from felice.pipelines.streams.record import Operator
@@ -41,9 +54,11 @@ from felice.pipelines.streams.topology import (
     FAIL,
     Node,
     OnBadRecord,
+    Stores,
     TopicFormats,
     TopologyError,
 )
+from felice.pipelines.streams.versioned import VersionedStore
 from felice.pipelines.streams.windows import JoinWindows
 
 
@@ -145,14 +160,16 @@ class Stream:
         *,
         within: JoinWindows | None = None,
         on: KeyValueFunction | str | None = None,
+        grace_ms: int = 0,
         value: str | Format | None = None,
     ) -> Stream:
         """Each record with its key's row in a table, or with the records of another stream `within` a window.
 
-        In a global table, `on` chooses the key of the row: a field of the value, or a function of key and value.
+        In a global table, `on` chooses the key of the row: a field of the value, or a function of key and value. In a
+        versioned table, the row is that of the record's time; with `grace_ms`, the record waits so long for late rows.
         Records without partner are left out.
         """
-        return self._join(other, joiner, within, on, value, JoinKind(True, True))
+        return self._join(other, joiner, within, on, grace_ms, value, JoinKind(True, True))
 
     def left_join(
         self,
@@ -161,16 +178,17 @@ class Stream:
         *,
         within: JoinWindows | None = None,
         on: KeyValueFunction | str | None = None,
+        grace_ms: int = 0,
         value: str | Format | None = None,
     ) -> Stream:
         """As `join`; a record without partner is joined with None, of two streams when its window is closed."""
-        return self._join(other, joiner, within, on, value, JoinKind(True, False))
+        return self._join(other, joiner, within, on, grace_ms, value, JoinKind(True, False))
 
     def outer_join(
         self, other: Stream, joiner: Joiner, *, within: JoinWindows, value: str | Format | None = None
     ) -> Stream:
         """As `left_join`, of the records of both streams."""
-        return self._join(other, joiner, within, None, value, JoinKind(False, False))
+        return self._join(other, joiner, within, None, 0, value, JoinKind(False, False))
 
     def to_table(self, *, name: str | None = None) -> Table:
         """The last value of each key; null deletes. Records without key are left out. `name` is the store's name."""
@@ -298,11 +316,14 @@ class Stream:
         joiner: Joiner,
         within: JoinWindows | None,
         on: KeyValueFunction | str | None,
+        grace_ms: int,
         value: str | Format | None,
         kind: JoinKind,
     ) -> Stream:
         if (within is not None) != isinstance(other, Stream):
             raise TopologyError("join: a stream is joined `within` a window, a table without one")
+        if grace_ms and not isinstance(other, Table):
+            raise TopologyError("join: `grace_ms` is for versioned tables")
         is_left = not kind.needs_right
         if isinstance(other, GlobalTable):
             node = self._global_join(other, joiner, on, is_left=is_left)
@@ -313,7 +334,7 @@ class Stream:
             raise TopologyError("join: `on` is for global tables; choose another key with key_by before")
         check_same_keys("join", self.key_format, other.key_format)
         if isinstance(other, Table):
-            node = self._table_join(other, joiner, is_left=is_left)
+            node = self._table_join(other, joiner, grace_ms, is_left=is_left)
         else:
             assert within is not None, "checked above"
             node = self._stream_join(other, joiner, within, kind)
@@ -330,13 +351,32 @@ class Stream:
             stores=[table.store],
         )
 
-    def _table_join(self, table: Table, joiner: Joiner, *, is_left: bool) -> Node:
+    def _table_join(self, table: Table, joiner: Joiner, grace_ms: int, *, is_left: bool) -> Node:
         placed, needed = self._placed(), table.plan.lookup_stores()
         return self.scope.topology.operator(
             "join-table",
-            lambda stores: StreamTableJoin(table.plan.getter(stores), joiner, is_left, lambda key, _: key),
-            placed,
+            lambda stores: StreamTableJoin(
+                table.plan.getter(stores), joiner, is_left, lambda key, _: key, table.plan.getter_at(stores)
+            ),
+            self._held(placed, table, grace_ms, is_left=is_left) if grace_ms else placed,
             stores=needed,
+        )
+
+    def _held(self, node: Node, table: Table, grace_ms: int, *, is_left: bool) -> Node:
+        history_ms = table.plan.versions_ms
+        if history_ms is None or history_ms < grace_ms:
+            raise TopologyError(
+                f"join: a grace of {grace_ms} ms needs a versioned table with a history as long; the table has "
+                + ("none" if history_ms is None else f"{history_ms} ms")
+            )
+        topology, formats = self.scope.topology, (self.key_format, self.value_format)
+        store = topology.next_name("hold-back")
+        topology.store(store, lambda: HeldRecords(store, *formats))
+        return topology.operator(
+            "hold-back",
+            lambda stores: HoldBack(store, stores[CLOCKS], stores[store], grace_ms, is_left),
+            node,
+            stores=[store],
         )
 
     def _stream_join(self, other: Stream, joiner: Joiner, windows: JoinWindows, kind: JoinKind) -> Node:
@@ -392,7 +432,8 @@ class Table:
     def edges(self, predicate: KeyValueFunction) -> Stream:
         """A record for each change that makes the predicate true for a row: not again while it stays true."""
         self.plan.send_old()
-        node = self.scope.topology.operator("edges", lambda stores: Edges(predicate), self.plan.node)
+        latest = self.plan.latest(self.scope.topology)
+        node = self.scope.topology.operator("edges", lambda stores: Edges(predicate), latest)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
     def to(
@@ -416,7 +457,8 @@ class Table:
         """The rows by another key: `select(key, value)` returns a row's group and its value there."""
         self.plan.send_old()
         formats = self.scope.key(key), self.scope.value(value)
-        node = self.scope.topology.operator("regroup", lambda stores: RegroupTable(select), self.plan.node)
+        latest = self.plan.latest(self.scope.topology)
+        node = self.scope.topology.operator("regroup", lambda stores: RegroupTable(select), latest)
         return GroupedTable(self.scope, node, *formats, self._table, is_rekeyed=True)
 
     def join(
@@ -549,7 +591,7 @@ class Table:
                 lambda stores: TableTableJoin(
                     partner.getter(stores), join, needs_own, needs_other, plan.sends_old
                 ),
-                own.node,
+                own.latest(topology),
                 stores=(*own.lookup_stores(), *partner.lookup_stores()),
             )
 
@@ -584,18 +626,25 @@ def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> Gl
     return GlobalTable(store, formats.key, formats.value)
 
 
-def table_of(scope: Scope, source: Node, key: Format, value: Format, name: str | None) -> Table:
-    """The records of a node as a table."""
-    node = scope.topology.operator(
-        "table", lambda stores: TableSource(plan.own_store(stores), plan.sends_old), source
-    )
+def table_of(
+    scope: Scope, source: Node, key: Format, value: Format, name: str | None, history_ms: int | None = None
+) -> Table:
+    """The records of a node as a table, versioned if it has a history."""
+
+    def operator(stores: Stores) -> Operator:
+        kind = TableSource if history_ms is None else VersionedTableSource
+        return kind(plan.own_store(stores), plan.sends_old)
+
+    node = scope.topology.operator("table", operator, source)
 
     def make_store() -> str:
         store = name or f"{node.name}-store"
-        return scope.topology.store(store, lambda: KeyValueStore(store, key, value))
+        if history_ms is None:
+            return scope.topology.store(store, lambda: KeyValueStore(store, key, value))
+        return scope.topology.store(store, lambda: VersionedStore(store, key, value, history_ms))
 
-    plan = TablePlan(node, make_store=make_store)
-    if name is not None:
+    plan = TablePlan(node, make_store=make_store, history_ms=history_ms)
+    if name is not None or history_ms is not None:
         plan.lookup_stores()
     return Table(scope, plan, key, value)
 

@@ -134,6 +134,11 @@ public class StreamsOracle {
                 .cogroup(stream(b, "b").groupByKey(), (key, value, agg) -> agg + "-" + value);
     }
 
+    static KTable<String, String> versioned(StreamsBuilder b, String topic, long historyMs) {
+        return b.table(topic, Materialized.as(
+                Stores.persistentVersionedKeyValueStore(topic + "-versions", Duration.ofMillis(historyMs))));
+    }
+
     static KStream<String, String> withSums(StreamsBuilder b) {
         b.addStateStore(Stores.keyValueStoreBuilder(
                 Stores.inMemoryKeyValueStore("sums"), Serdes.String(), Serdes.String()));
@@ -358,6 +363,21 @@ public class StreamsOracle {
             b.<String, String>table("t", store("t")).toStream().to("ignored");
             stream(b, "a").process(LookUp::new, "t").to("out");
         });
+        TOPOLOGIES.put("versioned_table", b -> versioned(b, "t", 30).toStream().to("out"));
+        TOPOLOGIES.put("join_versioned_table", b -> stream(b, "a").join(versioned(b, "t", 30), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("left_join_versioned_table", b -> stream(b, "a")
+                .leftJoin(versioned(b, "t", 12), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("join_versioned_filter", b -> stream(b, "a")
+                .leftJoin(versioned(b, "t", 30).filter(StreamsOracle::small), StreamsOracle::pair).to("out"));
+        TOPOLOGIES.put("join_versioned_table_grace", b -> stream(b, "a").join(versioned(b, "t", 30), StreamsOracle::pair,
+                Joined.<String, String, String>with(Serdes.String(), Serdes.String(), Serdes.String())
+                        .withGracePeriod(Duration.ofMillis(10))).to("out"));
+        TOPOLOGIES.put("versioned_table_aggregate", b -> regrouped(versioned(b, "t", 30))
+                .aggregate(() -> "", StreamsOracle::add, StreamsOracle::subtract, store("agg")).toStream().to("out"));
+        TOPOLOGIES.put("join_versioned_tables", b -> versioned(b, "t", 30)
+                .outerJoin(versioned(b, "u", 30), StreamsOracle::pair).toStream().to("out"));
+        TOPOLOGIES.put("foreign_key_join_versioned", b -> versioned(b, "t", 30)
+                .join(versioned(b, "u", 30), StreamsOracle::referred, StreamsOracle::pair).toStream().to("out"));
         TOPOLOGIES.put("suppress_windows", b -> stream(b, "a").groupByKey().windowedBy(tumbling())
                 .aggregate(() -> "", StreamsOracle::add, windowStore("w"))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))

@@ -158,3 +158,15 @@ def test_a_repartition_places_records_by_their_keys() -> None:
     driver = TestDriver(app, partitions=2)
     driver.send("in", "k", "v", 4)
     assert driver.read("out") == [Record("v", "v", 4)]
+
+
+def test_mistakes_with_versioned_tables_are_told() -> None:
+    app = App("versioned")
+    stream, plain, short = app.stream("in"), app.table("t"), app.table("u", history_ms=5)
+    for table, told in ((plain, "the table has none"), (short, "the table has 5 ms")):
+        with pytest.raises(TopologyError, match=told):
+            stream.join(table, lambda left, right: left, grace_ms=10)
+    with pytest.raises(TopologyError, match="`grace_ms` is for versioned tables"):
+        stream.join(app.global_table("g"), lambda left, right: left, grace_ms=10)
+    with pytest.raises(TopologyError, match="the history of a table is 0 ms"):
+        app.table("v", history_ms=0)

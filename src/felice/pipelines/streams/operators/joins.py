@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, Record, Timestamped
-from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.record import Change, Getter, GetterAt, Record, Timestamped
+from felice.pipelines.streams.stores import Clocks, KeyValueStore
 
 Joiner = Callable[[Any, Any], Any]
 """(left value, right value) -> value; an outer join gives None for the side that is missing"""
@@ -19,13 +20,15 @@ class StreamTableJoin:
     """Looks each record of a stream up in a table. A change of the table alone gives no result.
 
     Records without value are skipped. `key_of` is the table's key; where it is None, there is nothing to look up: an
-    inner join skips the record, a left join joins it with None.
+    inner join skips the record, a left join joins it with None. `table_at`, of a versioned table, looks up what the row
+    was at the record's time.
     """
 
     table: Getter
     joiner: Joiner
     is_left: bool
     key_of: Callable[[Any, Any], Any]
+    table_at: GetterAt | None = None
 
     def process(self, record: Record) -> Iterable[Record]:
         """One record with the key of the stream, or none."""
@@ -33,7 +36,12 @@ class StreamTableJoin:
         if value is None:
             return ()
         mapped = self.key_of(key, value)
-        found = None if mapped is None else value_of(self.table(mapped))
+        if mapped is None:
+            found = None
+        elif self.table_at is not None:
+            found = value_of(self.table_at(mapped, timestamp))
+        else:
+            found = value_of(self.table(mapped))
         if found is None and not self.is_left:
             return ()
         return (Record(key, self.joiner(value, found), timestamp, headers),)
@@ -87,3 +95,29 @@ class JoinedTable:
             old = value_of(self.store.get(key)) if self.sends_old else None
             self.store.put(key, change.new, timestamp)
         return (Record(key, Change(change.new, old), timestamp, headers),)
+
+
+@dataclass(slots=True)
+class HoldBack:
+    """Holds records of a stream until stream time has passed them by `grace_ms`; a record that is later goes at once.
+
+    So a join with a versioned table sees rows that came late.
+    """
+
+    name: str
+    clocks: Clocks
+    held: HeldRecords
+    grace_ms: int
+    keeps_null_keys: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The record, if it is late; then the records that are due, by their timestamps."""
+        if record.value is None or (record.key is None and not self.keeps_null_keys):
+            return
+        time = self.clocks.get(self.name)
+        if record.timestamp < time - self.grace_ms:
+            yield record
+        else:
+            self.held.put(record)
+            time = self.clocks.advance(self.name, record.timestamp)
+        yield from self.held.take_until(time - self.grace_ms)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, Record, Timestamped
+from felice.pipelines.streams.record import Change, Getter, GetterAt, Record, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.versioned import VersionedStore
 
 
 @dataclass(slots=True)
@@ -31,6 +32,34 @@ class TableSource:
         old = value_of(self.store.get(key)) if self.sends_old else None
         self.store.put(key, value, timestamp)
         return (Record(key, Change(value, old), timestamp, headers),)
+
+
+@dataclass(slots=True)
+class VersionedTableSource:
+    """As `TableSource`, with the history of rows. A record beyond the history is skipped."""
+
+    store: VersionedStore
+    sends_old: bool
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The change of the key's row, or of its history."""
+        key, value, timestamp, headers = record
+        if key is None:
+            return ()
+        old = value_of(self.store.get(key)) if self.sends_old else None
+        is_latest = self.store.put(key, value, timestamp)
+        if is_latest is None:
+            return ()
+        return (Record(key, Change(value, old, is_latest), timestamp, headers),)
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyLatest:
+    """Drops changes of a versioned table that are older than the key's row."""
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """The change itself, or nothing."""
+        return (record,) if record.value.is_latest else ()
 
 
 Compute = Callable[[Any, Any], Any]
@@ -58,7 +87,9 @@ class TableMap:
             return ()
         if self.store is not None:
             self.store.put(key, new, timestamp)
-        return (Record(key, Change(new, old), timestamp, headers),)
+        # A store without history takes the change as the latest.
+        is_latest = change.is_latest or self.store is not None
+        return (Record(key, Change(new, old, is_latest), timestamp, headers),)
 
     def _old(self, key: Any, change: Change) -> Any:
         if self.store is not None:
@@ -69,12 +100,17 @@ class TableMap:
 def computed_getter(parent: Getter, compute: Compute) -> Getter:
     """Look up a computed table that has no store."""
 
-    def get(key: Any) -> Timestamped | None:
-        row = parent(key)
-        value = None if row is None else compute(key, row.value)
-        return None if value is None else Timestamped(value, row.timestamp)  # type: ignore[union-attr]
+    return lambda key: _computed(compute, key, parent(key))
 
-    return get
+
+def computed_getter_at(parent: GetterAt, compute: Compute) -> GetterAt:
+    """As `computed_getter`, at a time."""
+    return lambda key, timestamp: _computed(compute, key, parent(key, timestamp))
+
+
+def _computed(compute: Compute, key: Any, row: Timestamped | None) -> Timestamped | None:
+    value = None if row is None else compute(key, row.value)
+    return None if row is None or value is None else Timestamped(value, row.timestamp)
 
 
 @dataclass(frozen=True, slots=True)

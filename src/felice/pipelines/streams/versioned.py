@@ -1,0 +1,97 @@
+"""A table that keeps the history of its rows, so that a stream can look up what a row was (KIP-889, KIP-914)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Any
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Timestamped
+from felice.pipelines.streams.stores import NEVER, Store
+
+Version = tuple[int, Any]
+"""From when on, and the packed value; None if the row was deleted then."""
+
+
+class VersionedStore(Store):
+    """The versions of each key, by their timestamps, for `history_ms` of stream time after they were replaced.
+
+    The store's stream time is the greatest timestamp that was put.
+    """
+
+    def __init__(self, name: str, key: Format, value: Format, history_ms: int) -> None:
+        super().__init__(name)
+        self._key, self._value, self._history_ms = key, value, history_ms
+        self._time = NEVER
+        self._deleted: list[tuple[int, str, Any]] = []
+
+    def _apply(self, key: Any, row: Any) -> None:
+        super()._apply(key, row)
+        if row is not None:
+            # The newest version of all stays: it is not replaced, and not old enough to be forgotten.
+            self._time = max(self._time, row[-1][0])
+            if row[-1][1] is None:
+                heappush(self._deleted, (row[-1][0], repr(key), key))
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(self._key.unpack(row_key))
+
+    def get(self, key: Any) -> Timestamped | None:
+        """The row of a key now."""
+        versions: tuple[Version, ...] = self.rows.get(self._key.pack(key), ())
+        return self._row(versions[-1]) if versions else None
+
+    def get_at(self, key: Any, timestamp: int) -> Timestamped | None:
+        """The row of a key at a time. Beyond the history there is only a row that has not changed since."""
+        versions: tuple[Version, ...] = self.rows.get(self._key.pack(key), ())
+        place = bisect_right(versions, timestamp, key=lambda version: version[0])
+        is_beyond = timestamp < self._time - self._history_ms and place < len(versions)
+        return self._row(versions[place - 1]) if place and not is_beyond else None
+
+    def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
+        """Set the value of a key from a time on; None deletes it.
+
+        Returns whether this is the key's latest version now; None if the time is beyond the history, and nothing is
+        kept.
+        """
+        if timestamp < self._time - self._history_ms:
+            return None
+        packed = self._key.pack(key)
+        versions = list(self.rows.get(packed, ()))
+        place = bisect_left(versions, timestamp, key=lambda version: version[0])
+        replaces = place < len(versions) and versions[place][0] == timestamp
+        versions[place : place + replaces] = [(timestamp, None if value is None else self._value.pack(value))]
+        is_latest = place == len(versions) - 1
+        time = max(self._time, timestamp)
+        self._set(packed, self._kept(versions, time))
+        self._expire(time)
+        return is_latest
+
+    def items(self) -> Iterator[tuple[Any, Timestamped]]:
+        """All rows as they are now."""
+        for packed, versions in self.rows.items():
+            if (row := self._row(versions[-1])) is not None:
+                yield self._key.unpack(packed), row
+
+    def _row(self, version: Version) -> Timestamped | None:
+        timestamp, packed = version
+        return None if packed is None else Timestamped(self._value.unpack(packed), timestamp)
+
+    def _kept(self, versions: list[Version], time: int) -> tuple[Version, ...] | None:
+        """Without those that were replaced before the history begins, and deletions that nothing comes before."""
+        begin = time - self._history_ms
+        while len(versions) > 1 and versions[1][0] <= begin:
+            versions.pop(0)
+        while versions and versions[0][1] is None and versions[0][0] <= begin:
+            versions.pop(0)
+        return tuple(versions) or None
+
+    def _expire(self, time: int) -> None:
+        while self._deleted and self._deleted[0][0] <= time - self._history_ms:
+            _, _, packed = heappop(self._deleted)
+            versions = self.rows.get(packed, ())
+            if versions and versions[-1][1] is None and versions[-1][0] <= time - self._history_ms:
+                self._set(packed, None)
