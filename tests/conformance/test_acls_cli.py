@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from conformance.command_line import Run, run_command
 from conformance.secured import ADMIN, ANONYMOUS, Secured, secured_felice
@@ -68,6 +69,12 @@ def test_rules_are_added_and_listed_in_kafkas_words(kafka: Run, broker: Secured)
     again = kafka("--add --allow-principal User:bob --operation Read --topic p")
     assert again == f"Acl (pattern={TOPIC_P}, entry={entry('User:bob', 'READ').strip()}) already exists.\n"
     assert len(broker.acls()) == 2
+
+
+def test_an_address_of_a_controller_is_refused_with_the_right_option() -> None:
+    result = CliRunner().invoke(kafka_acls, ["--bootstrap-controller", "127.0.0.1:9093", "--list"])
+    assert result.exit_code == 2
+    assert "use --bootstrap-server: any broker changes the rules" in " ".join(result.output.split())
 
 
 def test_a_producer_and_a_consumer_get_the_rules_of_their_roles(kafka: Run, broker: Secured) -> None:

@@ -22,7 +22,7 @@ from felice.protocol.messages.describe_client_quotas import (
     MatchType,
 )
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import BatchBuilder
 
@@ -319,6 +319,25 @@ def test_older_versions_wait_after_their_changes(broker: Target, wire: Wire, lim
         response = created(own, client, 5, 8, 8)
         assert [row.error_code for row in response.topics] == [0, 0]
         assert 2_000 < response.throttle_time_ms <= 5_000
+
+
+@pytest.mark.felice_only
+def test_topics_that_metadata_creates_count_too(broker: Target, wire: Wire, limited: Limited) -> None:
+    """They are created all the same, and the client waits after."""
+    client = limited.client(controller_mutation_rate=1.0)
+    names = [unique_name("asked") for _ in range(14)]
+    with broker.wire() as own:
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+        )
+        own.send(asked, 12, client)
+        response = own.receive(asked, 12)
+        assert 1_000 < response.throttle_time_ms <= 3_500
+        assert silence_s(own, client) > response.throttle_time_ms / 1000 - 0.6
+        own.send(asked, 12, client)
+        again = own.receive(asked, 12)
+        assert [topic.error_code for topic in again.topics] == [0] * 14
+        assert again.throttle_time_ms == 0
 
 
 def test_partitions_and_deletions_count_too(broker: Target, wire: Wire, limited: Limited) -> None:

@@ -5,9 +5,11 @@ Apache Kafka passes this module, too.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac as hmac_of
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +33,15 @@ from conformance.targets import IS_APACHE
 from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.security.acl import Operation, ResourceType
+from felice.security.sasl.scram import ScramCredential, salted
 
 DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 NOT_FOUND = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
@@ -271,3 +280,38 @@ def test_without_a_key_there_are_no_tokens(tmp_path_factory: pytest.TempPathFact
         assert expire(alice, b"x").error_code == DISABLED
         assert describe(alice).error_code == DISABLED
         assert create(broker.client).error_code == NOT_ALLOWED
+
+
+@pytest.mark.felice_only
+def test_no_secret_is_described_or_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Security rule 32: keys, JAAS texts, SCRAM credentials and tokens."""
+    caplog.set_level(1)
+    password = "a-password-for-scram"
+    with with_tokens(tmp_path / "data") as broker, broker.user("alice") as alice:
+        salted_password = salted("SCRAM-SHA-256", password, b"salt", 4096)
+        upsertion = ScramCredentialUpsertion(
+            name="carol", mechanism=1, iterations=4096, salt=b"salt", salted_password=salted_password
+        )
+        changed = broker.admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
+        assert changed.results[0].error_code == 0
+        token = created(alice)
+        log_in_with(broker, token)[0].close()
+        with Wire(broker.admin_address) as wire:
+            assert authenticate(wire, token_client(token.token_id, b"wrong")).error_code == FAILED
+        asked = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=True)
+        (described,) = broker.admin.ask(request).results
+        users = broker.admin.ask(DescribeUserScramCredentialsRequest(users=None))
+    rows = {row.name: row for row in described.configs}
+    for name in ("delegation.token.secret.key", "listener.name.admin.plain.sasl.jaas.config"):
+        assert (rows[name].value, rows[name].is_sensitive) == (None, True)
+    credential = ScramCredential.of_salted("SCRAM-SHA-256", salted_password, b"salt", 4096)
+    secrets = [SECRET, password, 'user_alice="']
+    secrets += [
+        text
+        for one in (bytes(token.hmac), salted_password, credential.stored_key, credential.server_key)
+        for text in (base64.b64encode(one).decode(), one.hex(), repr(one))
+    ]
+    shown = f"{described} {users} {caplog.text} {[vars(record) for record in caplog.records]}"
+    assert [text for text in secrets if text in shown] == []
+    assert "carol" in str(users)

@@ -64,13 +64,19 @@ class AutoTopics:
         """The number of topics that are being created."""
         return len(self._creating)
 
-    def ensure(self, name: str) -> None:
-        """Starts to create a topic in the background unless it exists."""
+    def ensure(self, name: str) -> int:
+        """Starts to create a topic in the background unless it exists. Returns the number of its partitions, or 0."""
         is_known = name in self._watcher.image.topics or name in self._creating
         if is_known or self._lifecycle.is_stopping:
-            return
-        if name in topic_names.INTERNAL_TOPICS or len(self._creating) < MAX_CREATING:
-            self._creating[name] = asyncio.create_task(self._create_once(name))
+            return 0
+        if name not in topic_names.INTERNAL_TOPICS and len(self._creating) >= MAX_CREATING:
+            return 0
+        self._creating[name] = asyncio.create_task(self._create_once(name))
+        return self._partitions_of(name)
+
+    def _partitions_of(self, name: str) -> int:
+        count = self._new_topic(name).partition_count
+        return self._settings.config.num_partitions if count < 0 else count
 
     def fault_of(self, name: str) -> str | None:
         """Returns the reason why an internal topic could not be created, or None."""

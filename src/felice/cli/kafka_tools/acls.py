@@ -65,6 +65,13 @@ class _Options(Rules):
     help="How names are meant. With --list and --remove, match selects every rule that applies to the name.",
 )
 @click.option("--force", is_flag=True, help="Remove without asking.")
+@click.option(
+    "--bootstrap-controller",
+    hidden=True,
+    expose_value=False,
+    is_eager=True,
+    callback=lambda context, option, value: _refuse_controller(value),
+)
 def kafka_acls(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
     """Add, remove or list access rules.
 
@@ -86,6 +93,14 @@ def kafka_acls(bootstrap_server: str, command_config: Path | None, **asked: Unpa
         filters = filters_of(asked)
         if asked["force"] or _is_confirmed(filters):
             remove(admin_client(bootstrap_server, command_config), filters)
+
+
+def _refuse_controller(address: str | None) -> None:
+    if address is not None:
+        raise click.UsageError(
+            "--bootstrap-controller is for KRaft's controllers, which Felice does not have; use --bootstrap-server: "
+            "any broker changes the rules"
+        )
 
 
 def _check_list(asked: _Options) -> None:

@@ -85,7 +85,7 @@ class GroupCoordinator:
         env: Environment,
         partitions: PartitionSource,
         image: Callable[[], ClusterImage],
-        create_topic: Callable[[str], None],
+        create_topic: Callable[[str], object],
     ) -> None:
         self._config = config
         self._random = env.random

@@ -57,7 +57,7 @@ class TransactionCoordinator:
         env: Environment,
         partitions: PartitionSource,
         image: Callable[[], ClusterImage],
-        create_topic: Callable[[str], None],
+        create_topic: Callable[[str], object],
         next_producer_id: Callable[[], Awaitable[int]],
         channel: MarkerChannel,
     ) -> None:

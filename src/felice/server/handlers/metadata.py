@@ -28,6 +28,7 @@ from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
 from felice.server.pace import each
+from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.access.control import Access
@@ -47,15 +48,14 @@ def handle(
     if topics is None or (context.version == 0 and not topics):
         return _answer(request, context, _all(request, context))
     client = _Client(request, context)
-    for name in _to_create(request, topics, client, context):
-        context.services.auto_topics.ensure(name)
+    throttle_time_ms = _create(_to_create(request, topics, client, context), context)
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault((topic.name, topic.topic_id), topic)
     return each(
         distinct.values(),
         lambda topic: _one(topic, client, context),
-        lambda rows: _answer(request, context, rows),
+        lambda rows: _answer(request, context, rows, throttle_time_ms),
         context.services.env.clock,
     )
 
@@ -130,6 +130,16 @@ def _to_create(
     creatable = (name for name in missing if name not in client.uncreatable and _may_be_created(name))
     at_once = services.config.felice_auto_create_topics_max_at_once
     return list(islice(creatable, max(0, at_once - services.auto_topics.under_way)))
+
+
+def _create(names: Sequence[str], context: RequestContext) -> int:
+    """Starts to create topics, and counts their partitions. Returns for how long the client should wait (ms)."""
+    if not names:
+        return 0
+    mutations = Mutations(context, strict_from=None)
+    for name in names:
+        mutations.spend(context.services.auto_topics.ensure(name))
+    return mutations.throttle_time_ms
 
 
 def _may_be_created(name: str) -> bool:
@@ -215,10 +225,14 @@ def leader_fault(
 
 
 def _answer(
-    request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+    request: MetadataRequest,
+    context: RequestContext,
+    topics: list[MetadataResponseTopic],
+    throttle_time_ms: int = 0,
 ) -> MetadataResponse:
     image = context.services.image
     response = MetadataResponse(
+        throttle_time_ms=throttle_time_ms,
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.broker_id,

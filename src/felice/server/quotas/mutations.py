@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Mutations:
-    """What one request spends; `strict_from` is the first version whose clients understand the error."""
+    """What one request spends; `strict_from` is the first version whose clients understand the error, if any does."""
 
-    def __init__(self, context: RequestContext, strict_from: int) -> None:
+    def __init__(self, context: RequestContext, strict_from: int | None) -> None:
         self.throttle_s = 0.0
         self._quotas = context.services.quotas
         self._client = context.principal.name, context.client_id or ""
-        self._is_strict = context.version >= strict_from
+        self._is_strict = strict_from is not None and context.version >= strict_from
 
     @property
     def throttle_time_ms(self) -> int:
