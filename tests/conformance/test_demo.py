@@ -60,7 +60,7 @@ def test_ctrl_c_while_spark_runs_ends_without_a_traceback_or_files(tmp_path: Pat
             break
     time.sleep(1.5)
     demo.send_signal(signal.SIGINT)
-    _, errors = demo.communicate(timeout=90)
+    _, errors = demo.communicate(timeout=300)
     assert demo.returncode == 130
     assert errors.strip() == ""
     assert list(tmp_path.iterdir()) == []

@@ -28,8 +28,8 @@ from peers.cache import PROGRAMS
 pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
 ROWS = 200
-START_S = 90
-pytestmark = pytest.mark.timeout(600)
+START_S = 300
+pytestmark = pytest.mark.timeout(1200)
 
 needs_connect = pytest.mark.skipif(
     importlib.util.find_spec("grpc") is None, reason="needs Spark Connect: pip install 'pyspark[connect]'"
@@ -51,7 +51,7 @@ def run(master: str, broker: Target, place: Path) -> None:
         [*program, master, broker.bootstrap, source, target, str(place / "checkpoint")],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1000,
         env=environment,
         cwd=place,
     )

@@ -62,7 +62,7 @@ def test_spark_runs_on_a_machine_without_java(broker: Target, tmp_path: Path) ->
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     found = json.loads(ran.stdout.splitlines()[-1])

@@ -21,8 +21,8 @@ from conformance.topics import create_topic
 from conformance.wire import unique_name
 from waiting import wait_until
 
-PATIENCE_S = 150
-pytestmark = pytest.mark.timeout(600)
+PATIENCE_S = 300
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Stream:

@@ -34,7 +34,7 @@ def test_sparks_own_connector_reads_streams_and_writes(broker: Target, tmp_path:
         [sys.executable, str(program), broker.bootstrap, topic, jars, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     found = json.loads(ran.stdout.splitlines()[-1])
