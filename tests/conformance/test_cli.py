@@ -115,11 +115,20 @@ def test_a_topic_created_by_a_record_is_reported_once(broker: EmbeddedBroker) ->
     assert (first.stdout, second.stdout, second.stderr) == ("", "", "")
 
 
+def heed_interrupts() -> None:
+    """A run of the tests in the background of a script ignores SIGINT, and so would the processes that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_consumer_ends_like_kafkas(broker: EmbeddedBroker) -> None:
     produce(broker, "interrupted", "a\n")
     command = [str(BIN / "felice"), "consume", "interrupted", "--from-beginning", "--json"]
     consumer = subprocess.Popen(
-        [*command, "-b", broker.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "-b", broker.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         assert consumer.stdout is not None
