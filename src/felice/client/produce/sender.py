@@ -436,15 +436,21 @@ class Sender:
     def _on_failure(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if batch not in queue.in_flight:
             return
-        renumber = self._transaction is None and batch.numbered and error.code() in _RENUMBERING
-        if renumber:
+        has_wrong_number = batch.numbered and error.code() in _RENUMBERING
+        renumber = has_wrong_number and self._transaction is None
+        came_early = False
+        if has_wrong_number:
             with self._accumulator.lock:
+                is_first = queue.is_first(batch)
                 # No earlier batch is missing, so the broker has lost (or never had) the partition's sequences.
-                queue.renumber = queue.renumber or queue.is_first(batch)
+                queue.renumber = queue.renumber or (renumber and is_first)
+            # Otherwise an earlier batch is missing so far, which is sent again.
+            came_early = not is_first and error.code() == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         now = self._loop.time()
         timeout_s = self._settings["delivery.timeout.ms"] / 1000
         in_time = not timeout_s or now - batch.created < timeout_s
-        if (error.retriable() or renumber) and batch.attempts <= self._settings["retries"] and in_time:
+        may_retry = error.retriable() or renumber or came_early
+        if may_retry and batch.attempts <= self._settings["retries"] and in_time:
             self._give_back(queue, batch, [batch])
             what = f"{queue.topic}-{queue.partition}"
             self._log.debug("%s: batch is sent again: %s", what, error.str())

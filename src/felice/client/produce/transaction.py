@@ -242,7 +242,8 @@ class Transaction:
         if state is State.OPEN:
             return None
         reason = f"{state.value}: {self.error.str()}" if self.error is not None else state.value
-        return error_of(KafkaError._STATE, reason)
+        text = error_of(KafkaError._STATE, reason).str()
+        return KafkaError(KafkaError._STATE, text, txn_requires_abort=state is State.FAILED)
 
     def enlist(self, partition: Partition) -> bool:
         """Add a partition that has waiting records; True if they may be sent now."""

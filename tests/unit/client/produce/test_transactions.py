@@ -225,6 +225,7 @@ def test_records_are_accepted_only_while_a_transaction_is_open(state: State) -> 
     refused = in_state(state).refusal()
     assert (refused is None) == (state is State.OPEN)
     assert refused is None or (refused == KafkaError._STATE and state.value in refused.str())
+    assert refused is None or refused.txn_requires_abort() == (state is State.FAILED)
 
 
 def test_the_outcome_of_a_call_that_timed_out_is_taken_by_calling_again() -> None:

@@ -42,6 +42,7 @@ from felice.protocol.messages.txn_offset_commit import (
 )
 from unit.client.admin.exchange import broker_ranges
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from waiting import wait_until
 
 GROUP = ConsumerGroupMetadata("g", 3, "m-1", "i-1")
 OFFSETS = [TopicPartition("s", 1, 5, "note", 4), TopicPartition("s", 0, 6), TopicPartition("s", 2)]
@@ -385,6 +386,43 @@ async def test_a_commit_whose_records_are_late_times_out_with_them(kind: type[An
             await producer.do("purge")
             with suppress(KafkaException):
                 await producer.do("abort_transaction")
+
+
+def test_a_batch_that_came_before_its_repeated_predecessor_is_sent_again() -> None:
+    """The broker refuses its sequence number, because the batch before it is missing so far."""
+    with (
+        Coordinating() as broker,
+        Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "transactional.id": "x",
+                "linger.ms": 0,
+                "batch.num.messages": 1,
+                "retry.backoff.ms": 5,
+                "retry.backoff.max.ms": 10,
+            }
+        ) as producer,
+    ):
+        refuse = broker.produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+        def refuse_late(request: ProduceRequest, version: int) -> Any:
+            assert producer._core is not None
+            in_flight = producer._core.sender._in_flight
+            wait_until(lambda: in_flight.get(1) == 2)
+            return refuse(request, version)
+
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"0", partition=1)
+        assert producer.flush(30) == 0
+        broker.script(
+            ProduceRequest, refuse_late, broker.produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        )
+        for value in (b"1", b"2"):
+            producer.produce("t", value, partition=1)
+        producer.commit_transaction(30)
+        assert broker.values("t", 1) == [b"0", b"1", b"2"]
+        assert len(broker.asked(ProduceRequest)) == 5
 
 
 @KINDS
