@@ -19,7 +19,8 @@
 #   make copier  each client copies 100,000 records exactly once while processes are killed; CLIENT=java for one client
 #   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tests both;
 #                make publish uploads them to PyPI
-#   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times
+#   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times;
+#                KILL_MINUTES=60 ends the kills earlier
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
@@ -132,7 +133,7 @@ publish: dist-test
 	$(PY) -m twine upload dist/*
 
 spark-kills: $(VENV)/.dev
-	$(PY) tests/conformance/spark_kills.py $(KILLS) $(SEED)
+	$(PY) tests/conformance/spark_kills.py $(KILLS) $(or $(SEED),random) $(KILL_MINUTES)
 
 streams-oracle: $(VENV)/.dev peers
 	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)

@@ -1,13 +1,15 @@
 """The exactly-once copy of a topic by Spark, with drivers, commits, workers and brokers killed at random.
 
-`python tests/conformance/spark_kills.py KILLS [SEED]` runs until that many processes were killed and everything is
-copied. Then a read_committed consumer must find each record once. A commit is killed at one of its requests, before
-the request is sent or after it was answered; every other process is killed at a random moment.
+`python tests/conformance/spark_kills.py KILLS [SEED|random [MINUTES]]` runs until that many processes were killed and
+everything is copied. After MINUTES it kills no more, and copies the rest. Then a read_committed consumer must find each
+record once. A commit is killed at one of its requests, before the request is sent or after it was answered; every other
+process is killed at a random moment.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -48,6 +50,7 @@ class Plan:
     batch_rows: int = 300
     batches_between: int = 2
     deadline_s: int = 800
+    kills_for_s: float = math.inf
 
     @property
     def records(self) -> int:
@@ -58,10 +61,10 @@ class Plan:
 QUICK = Plan(("worker", "broker", "commit", "worker", "commit"))
 
 
-def full(kills: int, seed: int) -> Plan:
+def full(kills: int, seed: int, kills_for_s: float) -> Plan:
     dice = random.Random(seed)
     victims = dice.choices(("worker", "broker", "commit", "driver"), (40, 20, 30, 10), k=kills)
-    return Plan(tuple(victims), deadline_s=60 + 45 * kills)
+    return Plan(tuple(victims), deadline_s=60 + 45 * kills, kills_for_s=kills_for_s)
 
 
 @dataclass(slots=True)
@@ -90,13 +93,17 @@ class SparkCopy:
         self._left = list(plan.victims)
         self._kill_broker = kill_broker
         self._armed = False
+        self._kills_end = math.inf
         self.outcome = KillRun()
 
     def run(self) -> KillRun:
-        until = time.monotonic() + self._plan.deadline_s
+        began = time.monotonic()
+        until, self._kills_end = began + self._plan.deadline_s, began + self._plan.kills_for_s
         while not self._run_once(until):
             assert time.monotonic() < until, f"{self.outcome}; {self.outcome.failures[-3:]}"
-        assert not self._left, f"finished before {self._left} were killed: {self.outcome}"
+            print(self.outcome, flush=True)
+        is_cut_short = time.monotonic() >= self._kills_end
+        assert not self._left or is_cut_short, f"finished before {self._left} were killed: {self.outcome}"
         return self.outcome
 
     def _run_once(self, until: float) -> bool:
@@ -139,6 +146,7 @@ class SparkCopy:
                     self._armed = self._armed and (self._place / "die").exists()
                     if (
                         self._left
+                        and time.monotonic() < self._kills_end
                         and not self._armed
                         and since >= self._dice.randint(1, self._plan.batches_between)
                     ):
@@ -249,8 +257,9 @@ def workplace(directory: Path) -> Iterator[tuple[Path, str, Callable[[], None]]]
 
 
 def main() -> None:
-    kills, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
-    plan = full(kills, seed)
+    kills, chosen = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "random"
+    seed = random.randrange(1 << 32) if chosen == "random" else int(chosen)
+    plan = full(kills, seed, 60 * float(sys.argv[3]) if len(sys.argv) > 3 else math.inf)
     with tempfile.TemporaryDirectory() as directory, workplace(Path(directory)) as (place, bootstrap, kill):
         print(f"seed {seed}: {plan.records} records, {kills} kills", flush=True)
         began = time.monotonic()
