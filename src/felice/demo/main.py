@@ -12,15 +12,15 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,8 +33,11 @@ from felice.demo.query import start_query
 from felice.demo.report import print_checks, print_delays, save_chart
 from felice.demo.steps import Step, Steps
 from felice.demo.topics import (
+    FLIGHTS,
     RESULTS,
     SOURCES,
+    TABLES,
+    DemoTopic,
     consume_results,
     count_records,
     count_written,
@@ -104,15 +107,14 @@ def run(console: Console, keep: Path | None = None, chart: Path | None = None) -
     """Runs all steps and prints the results; writes the chart to `chart` and keeps all files in `keep`, if given."""
     outcome, steps = Outcome(), Steps(console)
     with _workplace(keep) as place:
-        with steps.step("load", "read the year's rows from the package"):
-            data = load_dataset()
-        windows = _pipeline(data, place, steps, outcome)
+        data, windows = _pipeline(place, steps, outcome)
         with steps.step("check", "compute the same windows with pandas"):
             outcome.checks += _checks(data, windows, outcome)
-        with steps.step("chart", "draw the chart"):
-            save_chart(windows, place / CHART)
-            if chart is not None:
-                save_chart(windows, chart)
+        charts = [path for path in (keep and place / CHART, chart) if path is not None]
+        if charts:
+            with steps.step("chart", "draw the chart"):
+                for path in charts:
+                    save_chart(windows, path)
         outcome.seconds = {name: round(step.seconds, 3) for name, step in steps.done.items()}
         outcome.rows_per_s = {name: round(step.rows_per_s) for name, step in steps.done.items() if step.rows}
         if keep is not None:
@@ -123,60 +125,88 @@ def run(console: Console, keep: Path | None = None, chart: Path | None = None) -
     return outcome
 
 
-def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.DataFrame:
-    """Sends rows to topics, runs the Spark query over them, and reads its results from a topic."""
-    with EmbeddedBroker(place / "data") as broker, _starting_spark(place) as starting:
-        with steps.step("topics", f"broker on {broker.bootstrap}, topics created"):
-            create_topics(broker.bootstrap)
-        for topic in SOURCES:
-            rows = topic.rows(data)
-            with steps.step(f"produce {topic.name}", f"produce {topic.name}", len(rows)) as step:
-                produce(broker.bootstrap, topic, rows, step.advance)
-            outcome.produced[topic.name] = step.rows
-        _compute(starting, place, broker.bootstrap, steps, outcome)
-        outcome.produced[RESULTS] = count_written(broker.bootstrap, RESULTS)
+def _pipeline(place: Path, steps: Steps, outcome: Outcome) -> tuple[Dataset, pd.DataFrame]:
+    """Sends rows to topics while the Spark query follows them, and reads its results from a topic."""
+    with EmbeddedBroker(place / "data") as broker:
+        create_topics(broker.bootstrap)
+        with _starting_query(place, broker.bootstrap) as starting:
+            with steps.step("load", "read the year's rows from the package"):
+                data = load_dataset()
+            for topic in TABLES:
+                _produce(topic, data, broker.bootstrap, steps, outcome)
+            starting.tables_written.set()
+            _produce(FLIGHTS, data, broker.bootstrap, steps, outcome)
+            _compute(starting.query, steps, outcome)
         with steps.step("consume tables", "consume the tables in a group") as step:
-            for topic in SOURCES[1:]:
-                outcome.consumed[topic.name] = count_records(broker.bootstrap, topic.name, step.advance)
+            outcome.consumed |= count_records(broker.bootstrap, TABLES, step.advance)
+        outcome.produced[RESULTS] = count_written(broker.bootstrap, RESULTS)
         with steps.step(
             f"consume {RESULTS}", "consume the results in a group", outcome.produced[RESULTS]
         ) as step:
             outcome.consumed[RESULTS], windows = consume_results(broker.bootstrap, step.advance)
         outcome.windows = len(windows)
-    return windows
+    return data, windows
+
+
+def _produce(topic: DemoTopic, data: Dataset, bootstrap: str, steps: Steps, outcome: Outcome) -> None:
+    rows = topic.rows(data)
+    with steps.step(f"produce {topic.name}", f"produce {topic.name}", len(rows)) as step:
+        produce(bootstrap, topic, rows, step.advance)
+    outcome.produced[topic.name] = step.rows
+
+
+@dataclass(slots=True)
+class StartingQuery:
+    """A query whose Spark starts on a thread. It begins when the tables that it joins are written."""
+
+    tables_written: threading.Event = field(default_factory=threading.Event)
+    is_abandoned: bool = False
+    query: Future[StreamingQuery] = field(default_factory=Future)
+
+    def start(self, place: Path, bootstrap: str) -> StreamingQuery:
+        """Starts Spark and the query. Raises `CancelledError` if the topics are not filled."""
+        spark = _start_spark(place)
+        self.tables_written.wait()
+        if self.is_abandoned:
+            raise CancelledError
+        return start_query(spark, bootstrap, place / "checkpoint", RESULTS)
 
 
 @contextmanager
-def _starting_spark(place: Path) -> Iterator[Future[SparkSession]]:
-    """Starts Spark on a thread while the topics are filled.
+def _starting_query(place: Path, bootstrap: str) -> Iterator[StartingQuery]:
+    """Starts Spark and the query on a thread while the topics are filled. Stops Spark at the end.
 
     Outside the main thread a SparkContext cannot install its own handler of Ctrl-C.
     """
+    starting = StartingQuery()
     with ThreadPoolExecutor(1) as elsewhere:
-        starting = elsewhere.submit(_start_spark, place)
+        starting.query = elsewhere.submit(starting.start, place, bootstrap)
         try:
             yield starting
+        except BaseException:
+            starting.is_abandoned = True
+            raise
         finally:
-            # If filling the topics failed, `_compute` has not stopped Spark.
-            if starting.exception() is None and SparkContext._active_spark_context is not None:
-                stop(starting.result())
+            starting.tables_written.set()
+            wait([starting.query])
+            _stop_spark()
 
 
-def _compute(
-    starting: Future[SparkSession], place: Path, bootstrap: str, steps: Steps, outcome: Outcome
-) -> None:
+def _stop_spark() -> None:
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if spark is not None:
+        stop(spark)
+
+
+def _compute(starting: Future[StreamingQuery], steps: Steps, outcome: Outcome) -> None:
+    """Waits until the query has read all flights."""
+    flights = outcome.produced["flights"]
     with HeldInterrupts() as interrupts:
-        with steps.step("spark", "start Spark"):
-            spark = starting.result()
-        try:
-            interrupts.check()
-            flights = outcome.produced["flights"]
-            with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
-                query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
-                _follow(query, step, interrupts)
-            outcome.consumed["flights"] = step.rows
-        finally:
-            stop(spark)
+        with steps.step("spark", "start Spark and the query"):
+            query = starting.result()
+        with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
+            _follow(query, flights, step, interrupts)
+        outcome.consumed["flights"] = step.rows
 
 
 def _start_spark(place: Path) -> SparkSession:
@@ -191,15 +221,16 @@ def _start_spark(place: Path) -> SparkSession:
         raise
 
 
-def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> None:
-    """Waits until the query ends. Raises `QueryFailed` if it failed; stops it on an interrupt."""
+def _follow(query: StreamingQuery, rows: int, step: Step, interrupts: HeldInterrupts) -> None:
+    """Waits until the query has processed so many rows, and stops it. Raises `QueryFailed` if it failed."""
     try:
-        while query.isActive:
+        while query.isActive and step.rows < rows:
             interrupts.check()
             step.advance(_rows_read(query) - step.rows)
             step.describe(_lag(query))
             time.sleep(PROGRESS_EVERY_S)
-        query.awaitTermination()
+        if not query.isActive:
+            query.awaitTermination()
     except StreamingQueryException as error:
         # The text comes from Java, which is stopped before the error is printed.
         raise QueryFailed(str(error)) from None
@@ -252,6 +283,8 @@ def _spark_config(place: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        # The query is stopped after its last row. A batch without rows would only remove old state.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -41,11 +41,12 @@ RESULT = (
 
 
 def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: str) -> StreamingQuery:
-    """Starts a query that reads all records of the topics, writes to the topic `results`, and ends."""
+    """Starts a query that follows the flights and writes to the topic `results`. The tables are complete already."""
     connected = {"kafka.bootstrap.servers": bootstrap}
+    tables = _tables(spark, connected)
     windows = hourly_windows(_flights(spark, connected))
-    joined = windows.join(F.broadcast(_weather(spark, connected)), ["origin", "hour"], "left").join(
-        F.broadcast(_airlines(spark, connected)), "carrier", "left"
+    joined = windows.join(F.broadcast(_weather(tables)), ["origin", "hour"], "left").join(
+        F.broadcast(_airlines(tables)), "carrier", "left"
     )
     records = joined.select(
         F.concat_ws("|", "origin", "carrier", F.date_format("hour", "yyyy-MM-dd'T'HH:mm'Z'")).alias("key"),
@@ -56,7 +57,6 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: 
         write_updates(records, **connected, topic=results)
         .option("checkpointLocation", str(checkpoint))
         .queryName("delays")
-        .trigger(availableNow=True)
         .start()
     )
 
@@ -96,20 +96,25 @@ def _flights(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
     )
 
 
-def _weather(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
-    rows = _table(spark, connected, "weather", WEATHER).withColumnRenamed("time_hour", "hour")
-    return _latest(rows, "origin", "hour")
+def _tables(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
+    """The records of both tables. One source for both: each source starts Python processes of its own."""
+    source = spark.read.format("felice").options(**connected, subscribe="weather,airlines").load()
+    return source.selectExpr("topic", "offset", "cast(value as string) as value").cache()
 
 
-def _airlines(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
-    rows = _table(spark, connected, "airlines", AIRLINE).withColumnRenamed("name", "airline")
-    return _latest(rows, "carrier")
+def _weather(tables: DataFrame) -> DataFrame:
+    return _latest(
+        _table(tables, "weather", WEATHER).withColumnRenamed("time_hour", "hour"), "origin", "hour"
+    )
 
 
-def _table(spark: SparkSession, connected: dict[str, str], topic: str, columns: str) -> DataFrame:
-    source = spark.read.format("felice").options(**connected, subscribe=topic).load()
-    row = F.from_json(F.col("value").cast("string"), columns)
-    return source.select("offset", row.alias("row")).select("offset", "row.*")
+def _airlines(tables: DataFrame) -> DataFrame:
+    return _latest(_table(tables, "airlines", AIRLINE).withColumnRenamed("name", "airline"), "carrier")
+
+
+def _table(tables: DataFrame, topic: str, columns: str) -> DataFrame:
+    row = F.from_json("value", columns)
+    return tables.where(F.col("topic") == topic).select("offset", row.alias("row")).select("offset", "row.*")
 
 
 def _latest(rows: DataFrame, *key: str) -> DataFrame:

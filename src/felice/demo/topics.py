@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -26,7 +26,8 @@ CHUNK_ROWS = 20_000
 RESULTS = "delays"
 RESULT_PARTITIONS = 2
 GROUP = "felice-demo"
-POLL_S = 1.0
+# A poll for a chunk ends after this time also if there are fewer rows.
+POLL_S = 0.1
 STALLED_AFTER_S = 30.0
 
 
@@ -53,13 +54,14 @@ class DemoTopic:
         return rows
 
 
-SOURCES = (
-    DemoTopic("flights", key="carrier", partitions=4, timestamp="scheduled"),
+FLIGHTS = DemoTopic("flights", key="carrier", partitions=4, timestamp="scheduled")
+TABLES = (
     DemoTopic("weather", key="origin", timestamp="time_hour"),
     DemoTopic("airlines", key="carrier", compacted=True),
     DemoTopic("airports", key="faa", compacted=True),
     DemoTopic("planes", key="tailnum", compacted=True),
 )
+SOURCES = (FLIGHTS, *TABLES)
 
 
 def create_topics(bootstrap: str) -> None:
@@ -115,18 +117,23 @@ def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int
     return read, windows_of(list(last.values()))
 
 
-def count_records(bootstrap: str, topic: str, advance: Callable[[int], None]) -> int:
-    """Reads a topic as a member of a group and returns the number of records."""
-    read = 0
-    for table in _consume(bootstrap, topic):
-        read += len(table)
+def count_records(
+    bootstrap: str, topics: Sequence[DemoTopic], advance: Callable[[int], None]
+) -> dict[str, int]:
+    """Reads topics as a member of a group. Returns the number of records of each."""
+    read = dict.fromkeys((topic.name for topic in topics), 0)
+    for table in _consume(bootstrap, *read):
+        for counted in table["topic"].value_counts().to_pylist():
+            read[counted["values"]] += counted["counts"]
         advance(len(table))
     return read
 
 
-def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
-    """Yields all records of a topic, as a member of the demo's group, and commits their offsets."""
-    ends = ends_of(bootstrap, topic)
+def _consume(bootstrap: str, *topics: str) -> Iterator[pa.Table]:
+    """Yields all records of the topics, as a member of the demo's group, and commits their offsets."""
+    ends: dict[Partition, int] = {}
+    for topic in topics:
+        ends |= ends_of(bootstrap, topic)
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": GROUP,
@@ -134,7 +141,7 @@ def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
         "enable.auto.commit": False,
     }
     with Consumer(settings) as consumer:
-        consumer.subscribe([topic])
+        consumer.subscribe(list(topics))
         last_came = time.monotonic()
         while not _is_read(consumer, ends):
             table = consumer.consume_arrow(CHUNK_ROWS, timeout=POLL_S)
@@ -142,7 +149,7 @@ def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
                 last_came = time.monotonic()
                 yield table
             elif time.monotonic() - last_came > STALLED_AFTER_S:
-                raise TimeoutError(f"nothing more of topic {topic} came within {STALLED_AFTER_S:.0f} s")
+                raise TimeoutError(f"nothing more of {', '.join(topics)} came within {STALLED_AFTER_S:.0f} s")
         consumer.commit(asynchronous=False)
 
 

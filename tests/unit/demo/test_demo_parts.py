@@ -316,6 +316,6 @@ class FailedQuery:
 def test_a_failed_query_is_reported_with_sparks_text() -> None:
     query = FailedQuery()
     with HeldInterrupts() as interrupts, pytest.raises(QueryFailed) as raised:
-        _follow(query, Step("query"), interrupts)  # type: ignore[arg-type]
+        _follow(query, 3, Step("query"), interrupts)  # type: ignore[arg-type]
     assert str(raised.value) == "disk full"
     assert query.stopped
