@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction
-from felice.pipelines.streams.scope import Scope
+from felice.pipelines.streams.scope import PreviewSource, Scope
 from felice.pipelines.streams.stream import GlobalTable, Stream, Table, by, global_table_of, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
@@ -95,6 +95,15 @@ class App:
             )
         formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True, is_global=True)
         return global_table_of(self._scope, formats, name)
+
+    def preview(self, bootstrap_servers: str = "127.0.0.1:9092", *, records: int = 1000) -> None:
+        """Let this App's Streams and Tables show their records in a notebook.
+
+        They are computed in the notebook's process, from the newest `records` of each partition of the App's topics,
+        and from later ones when they are shown again. Nothing is written. Functions are called, also those of `peek`.
+        """
+        self._scope.previews.source = PreviewSource(bootstrap_servers, records)
+        self._scope.previews.shown.clear()
 
     def describe(self) -> str:
         """The sub-topologies, as text."""

@@ -6,10 +6,9 @@ from collections import ChainMap, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from felice.pipelines.streams.app import App
 from felice.pipelines.streams.record import Headers, Record
 from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
-from felice.pipelines.streams.topology import DeadLetters, TopicFormats, TopologyError
+from felice.pipelines.streams.topology import DeadLetters, Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 
@@ -22,7 +21,7 @@ class TestDriver:
 
     __test__ = False  # The name is the users'; pytest must not collect it.
 
-    def __init__(self, app: App, partitions: int = 1) -> None:
+    def __init__(self, app: Described, partitions: int = 1) -> None:
         self._app, self._partitions = app, partitions
         self._tasks = [[Task(app.topology, part) for part in app.topology.parts()] for _ in range(partitions)]
         self._formats: dict[str, TopicFormats] = {}
@@ -70,6 +69,10 @@ class TestDriver:
             Record(*self._decoded(formats, record), record.timestamp, record.headers)
             for record in self._written.pop(topic, [])
         ]
+
+    def forget_written(self) -> None:
+        """Forget the records that were written and not read."""
+        self._written.clear()
 
     def table(self, name: str) -> Mapping[Any, Any]:
         """The rows of a store by key."""

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.topology import Node, TopicFormats, Topology, TopologyError
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewSource:
+    """Where previews read: the brokers, and how many of the newest records of each topic partition at first."""
+
+    bootstrap_servers: str
+    records: int
+
+
+class Shown(Protocol):
+    """What a notebook shows of a node."""
+
+    def advance(self) -> None:
+        """Process the records that came since the last call."""
+
+    def html(self) -> str:
+        """The newest records or rows."""
+
+
+@dataclass(slots=True)
+class Previews:
+    """What an App shows in a notebook: by node, and by the size of the topology at that time."""
+
+    source: PreviewSource | None = None
+    shown: dict[tuple[int, int], Shown] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +43,7 @@ class Scope:
     key_format: Format
     value_format: Format
     topology: Topology = field(default_factory=Topology)
+    previews: Previews = field(default_factory=Previews)
 
     def key(self, given: str | Format | None) -> Format:
         """The format of new keys: the App's unless given."""

@@ -44,6 +44,7 @@ from felice.pipelines.streams.operators.table import (
     VersionedTableSource,
 )
 from felice.pipelines.streams.plan import JoinKind, TablePlan
+from felice.pipelines.streams.preview import live, shown
 from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processor, StoreOf, processed
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
@@ -301,6 +302,13 @@ class Stream:
         )
         self.scope.topology.sink(formats, self.node)
 
+    def live(self, for_s: float = 60, every_s: float = 1) -> None:
+        """Show the newest records in a notebook, and later ones as they come. `App.preview` says where they are."""
+        live(self, for_s, every_s)
+
+    def _repr_html_(self) -> str:
+        return shown(self.scope, self.node, is_table=False)
+
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return Table(self.scope, plan, key, value)
 
@@ -525,6 +533,13 @@ class Table:
         )
         plan = TablePlan(node, [self.plan], closes_after_ms=self.plan.closes_after_ms)
         return Table(self.scope, plan, *formats)
+
+    def live(self, for_s: float = 60, every_s: float = 1) -> None:
+        """Show the newest rows in a notebook, and changes as they come. `App.preview` says where the records are."""
+        live(self, for_s, every_s)
+
+    def _repr_html_(self) -> str:
+        return shown(self.scope, self.plan.node, is_table=True)
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return Table(self.scope, plan, key, value)

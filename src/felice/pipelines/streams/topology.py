@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Operator
@@ -252,6 +252,18 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
                 group += table
     groups += [table for number, table in enumerate(tables) if number not in used]
     return [sorted(group, key=nodes.index) for group in groups]
+
+
+class Described(Protocol):
+    """What has a name and a topology: an App."""
+
+    @property
+    def name(self) -> str:
+        """The application's name."""
+
+    @property
+    def topology(self) -> Topology:
+        """Its graph."""
 
 
 def _connected(nodes: Iterable[Node], apart: frozenset[str]) -> list[list[Node]]:

@@ -1,0 +1,176 @@
+"""What a notebook shows of a Stream or Table: its latest records or rows, computed in the notebook's own process.
+
+Keeps true: showing changes nothing: neither the App's topology, nor topics, nor consumer groups.
+How:        The last records of the App's topics go through its operators as in a `TestDriver`, with one more operator
+            behind the node that is shown, which keeps what passes. Each time it is shown, newer records are added.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.html import bars, lines, message, table
+from felice.pipelines.streams.record import Change, Record, Windowed
+from felice.pipelines.streams.scope import PreviewSource, Scope
+from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.topology import Node, Topology
+
+if TYPE_CHECKING:
+    from felice.client import Consumer, Message
+
+SHOWN = 20
+READ_TIMEOUT_S = 10.0
+AT_ONCE = 500
+POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class Kept:
+    """The operator behind the shown node: keeps the last records of a stream, or the rows of a table."""
+
+    is_table: bool
+    records: deque[Record] = field(default_factory=lambda: deque(maxlen=SHOWN))
+    rows: dict[Any, Record] = field(default_factory=dict)
+
+    def process(self, record: Record) -> Iterable[Record]:
+        """Nothing: the graph ends here."""
+        if self.is_table:
+            self._put(record)
+        else:
+            self.records.append(record)
+        return ()
+
+    def _put(self, record: Record) -> None:
+        assert isinstance(record.value, Change), "tables carry changes"
+        self.rows.pop(record.key, None)
+        if record.value.new is not None:
+            self.rows[record.key] = record._replace(value=record.value.new)
+
+    def newest(self) -> list[Record]:
+        """The newest records or rows, the newest first."""
+        return list(self.rows.values())[: -SHOWN - 1 : -1] if self.is_table else list(self.records)[::-1]
+
+
+class Preview:
+    """One node, with the records that it has seen."""
+
+    def __init__(self, scope: Scope, source: PreviewSource, node: Node, *, is_table: bool) -> None:
+        self._source, self._kept = source, Kept(is_table)
+        with _operator_behind(scope.topology, node, self._kept):
+            self._driver = TestDriver(scope)
+        parts = scope.topology.parts()
+        self._topics = sorted({one.topic for part in parts for one in part.sources if not one.is_repartition})
+        self._positions: dict[tuple[str, int], int] = {}
+
+    def advance(self) -> None:
+        """Process the records that came since the last call."""
+        from felice.client import Consumer
+
+        settings = {"bootstrap.servers": self._source.bootstrap_servers, "enable.auto.commit": False}
+        with Consumer(settings | {"group.id": "felice-preview"}) as consumer:
+            for record in sorted(self._new_records(consumer), key=lambda one: one.timestamp):
+                self._driver.send_bytes(*record)
+        self._driver.forget_written()
+
+    def html(self) -> str:
+        """The newest records or rows, and a chart of a table of numbers."""
+        records = self._kept.newest()
+        if not records:
+            return message(f"no records yet in {', '.join(self._topics)}")
+        return table(records) + (_chart(list(self._kept.rows.values())) if self._kept.is_table else "")
+
+    def _new_records(self, consumer: Consumer) -> list[TopicRecord]:
+        from felice.client import TopicPartition
+
+        ends = self._ends(consumer)
+        left = {place for place, end in ends.items() if self._positions[place] < end}
+        consumer.assign([TopicPartition(*place, self._positions[place]) for place in sorted(left)])
+        found: list[TopicRecord] = []
+        until = time.monotonic() + READ_TIMEOUT_S
+        # What does not arrive in time is read by the next call.
+        while left and time.monotonic() < until:
+            found += [_topic_record(one) for one in consumer.consume(AT_ONCE, POLL_S) if one.error() is None]
+            positions = consumer.position([TopicPartition(*place) for place in left])
+            reached = {(one.topic, one.partition): one.offset for one in positions if one.offset >= 0}
+            self._positions |= reached
+            left -= {place for place, offset in reached.items() if offset >= ends[place]}
+        return found
+
+    def _ends(self, consumer: Consumer) -> dict[tuple[str, int], int]:
+        from felice.client import TopicPartition
+
+        known = consumer.list_topics(timeout=READ_TIMEOUT_S).topics
+        places = [
+            (topic, number) for topic in self._topics if topic in known for number in known[topic].partitions
+        ]
+        ends = {}
+        for place in places:
+            offsets = consumer.get_watermark_offsets(TopicPartition(*place), timeout=READ_TIMEOUT_S)
+            if offsets is None:
+                raise TimeoutError(f"no offsets of {place} within {READ_TIMEOUT_S:.0f} s")
+            start, ends[place] = offsets
+            self._positions.setdefault(place, max(start, ends[place] - self._source.records))
+        return ends
+
+
+@contextmanager
+def _operator_behind(topology: Topology, node: Node, kept: Kept) -> Iterator[None]:
+    """Adds an operator while tasks are made."""
+    last = Node("preview", lambda stores: kept, parents=[node])
+    node.children.append(last)
+    topology.nodes.append(last)
+    try:
+        yield
+    finally:
+        node.children.remove(last)
+        topology.nodes.remove(last)
+
+
+def _topic_record(message: Message) -> TopicRecord:
+    headers = tuple((name, value) for name, value in message.headers() or ())
+    return TopicRecord(str(message.topic()), message.key(), message.value(), message.timestamp()[1], headers)
+
+
+def _chart(rows: list[Record]) -> str:
+    numbers = [row for row in rows if isinstance(row.value, int | float) and not isinstance(row.value, bool)]
+    if len(numbers) < len(rows):
+        return ""
+    if all(isinstance(row.key, Windowed) for row in numbers):
+        return lines([(str(row.key.key), row.key.window.start, row.value) for row in numbers])
+    return bars([(str(row.key), row.value) for row in numbers])
+
+
+def shown(scope: Scope, node: Node, *, is_table: bool) -> str:
+    """HTML of a node, for notebooks."""
+    source = scope.previews.source
+    if source is None:
+        return message(f"{node.name} of {scope.name}; app.preview(bootstrap_servers) shows its records here")
+    key = id(node), len(scope.topology.nodes)
+    # A topology that has grown has other tasks.
+    if key not in scope.previews.shown:
+        scope.previews.shown[key] = Preview(scope, source, node, is_table=is_table)
+    preview = scope.previews.shown[key]
+    try:
+        preview.advance()
+    except Exception as error:
+        # A notebook would show nothing but the object's address. The next look begins again, and shows the error again.
+        del scope.previews.shown[key]
+        return message(f"{node.name} of {scope.name}: {type(error).__name__}: {error}")
+    return preview.html()
+
+
+def live(view: object, for_s: float, every_s: float) -> None:
+    """Show a Stream or Table in a notebook again and again, in one place."""
+    # Only notebooks have it.
+    handle = import_module("IPython.display").display(view, display_id=True)
+    until = time.monotonic() + for_s
+    while time.monotonic() < until:
+        time.sleep(every_s)
+        handle.update(view)
