@@ -345,6 +345,28 @@ def test_lost_records_fail_a_stream_unless_it_may_go_on(
     assert sorted(int(row["value"]) for batch in batches for row in batch) == list(range(30, 40))
 
 
+def test_an_offset_out_of_range_fails_a_batch(broker: Target, topic: str, read: Callable[..., Any]) -> None:
+    produce(broker, topic, 5)
+    offsets = json.dumps({topic: {"0": 7, "1": 0, "2": 0}})
+    with pytest.raises(Exception, match=f"{topic}"):
+        read(subscribe=topic, startingOffsets=offsets).collect()
+
+
+def test_a_checkpoint_of_a_query_over_another_topic_is_refused(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    other = unique_name("other")
+    create_topic(broker, other, partitions=3)
+    for name in (topic, other):
+        produce(broker, name, 3)
+    batches: list[Any] = []
+    run_now(stream(subscribe=other, startingOffsets="earliest"), tmp_path, batches)
+    batches.clear()
+    with pytest.raises(Exception, match=other):
+        run_now(stream(subscribe=topic, startingOffsets="earliest"), tmp_path, batches)
+    assert batches == []
+
+
 def test_the_sink_creates_a_missing_topic_where_brokers_do(
     spark: Any, read: Callable[..., Any], write: Callable[..., None]
 ) -> None:
