@@ -8,6 +8,9 @@
 #   make lint    ruff and a strict type check
 #   make docs    generates pages from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
+#   make bench-full  every workload beside Apache Kafka, Redis Streams, RabbitMQ and NATS JetStream, with table, charts and
+#                JSON in OUT (bench-result): ONLY="transactions tls-1kb" TURNS=1 SCALE=0.1 GIGABYTES=1; it resumes, FRESH=1 begins anew
+#   make scale   simulates clusters of SIZES="3x1000 30x10000" (brokers x partitions): what their metadata costs
 #   make attacks measures the waits of healthy clients while other clients attack a broker
 #   make crash-proof  power failures at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 runs, or SEED=k with its trace, or BUGS=1
@@ -34,7 +37,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -91,6 +94,12 @@ docs: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)
+
+bench-full: $(VENV)/.dev
+	$(PY) -m bench.full $(ONLY) $(if $(TURNS),--turns $(TURNS)) $(if $(SCALE),--scale $(SCALE)) $(if $(GIGABYTES),--gigabytes $(GIGABYTES)) $(if $(FRESH),--fresh) --out $(if $(filter file,$(origin OUT)),bench-result,$(OUT)) $(ARGS)
+
+scale: $(VENV)/.dev
+	$(PY) -m bench.scale $(SIZES) $(ARGS)
 
 mutate: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m mutation $(ONLY) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))

@@ -36,6 +36,15 @@ class System(Protocol):
     ) -> None: ...
 
 
+class KafkaSystem(System, Protocol):
+    """A broker that speaks Kafka's protocol, and that can be killed and started again on its data."""
+
+    log_dir: Path
+
+    def kill(self) -> None: ...
+    def start(self) -> None: ...
+
+
 class Felice:
     """`felice start` on a free port with a temporary data directory."""
 
@@ -45,6 +54,7 @@ class Felice:
         self._options = options
         self._directory = Path(tempfile.mkdtemp(prefix="felice-bench-"))
         self._process: subprocess.Popen[str] | None = None
+        self.log_dir = self._directory / "data"
         self.bootstrap = ""
         self.seconds_to_ready = 0.0
 
@@ -54,8 +64,13 @@ class Felice:
         return self._process.pid
 
     def __enter__(self) -> Felice:
-        command = [str(Path(sys.executable).parent / "felice"), "start", "--port", "0"]
-        command += ["--data-dir", str(self._directory / "data")]
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts the broker; after `kill` on the data and the port that it had."""
+        command = [str(Path(sys.executable).parent / "felice"), "start"]
+        command += ["--port", self.bootstrap.rpartition(":")[2] or "0", "--data-dir", str(self.log_dir)]
         command += [word for option in self._options for word in ("-o", option)]
         begun = time.perf_counter()
         # Compiles the modules first, because every start but a user's first finds them compiled.
@@ -69,20 +84,30 @@ class Felice:
         if not found:
             raise RuntimeError(f"felice did not start: {line!r}")
         self.bootstrap = found[1]
-        return self
+
+    def kill(self) -> None:
+        """Kills the broker (SIGKILL)."""
+        assert self._process is not None
+        self._process.kill()
+        self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.wait(60)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._process = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(30)
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+        self._end()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def apache_kafka() -> System:
+def apache_kafka(*options: str) -> KafkaSystem:
     """Apache Kafka (KRaft, one node) from Maven's jars, with Java started as its own scripts do."""
     sys.path.insert(0, str(ROOT / "tests"))
     from peers.apache_kafka import ApacheKafka
@@ -93,11 +118,18 @@ def apache_kafka() -> System:
         def java(self, *arguments: str) -> list[str]:
             return kafka_java(*arguments)
 
+        def kill(self) -> None:
+            assert self._process is not None
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
         def __enter__(self) -> Apache:
             super().__enter__()
             return self
 
-    return Apache()
+    overrides = [option.partition("=") for option in options]
+    return Apache({key: value for key, _, value in overrides})
 
 
 def kafka_java(*arguments: str) -> list[str]:

@@ -13,6 +13,8 @@ from bench.systems import System, cpu_seconds, resident_mib
 
 PARTITIONS = 6
 Figures = dict[str, float]
+# An address, and librdkafka's options to log in there.
+Login = tuple[str, tuple[str, ...]]
 
 
 def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
@@ -30,9 +32,9 @@ def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
 
 
 @contextmanager
-def scratch_topic(bootstrap: str) -> Iterator[str]:
+def scratch_topic(bootstrap: str, partitions: int = PARTITIONS) -> Iterator[str]:
     """A topic for one turn. Deleting it frees its page cache; otherwise each turn would need new pages."""
-    name = create_topic(bootstrap)
+    name = create_topic(bootstrap, partitions)
     try:
         yield name
     finally:
@@ -53,20 +55,35 @@ def _with_cpu(system: System, megabytes: float, load: Callable[[], dict[str, Any
     }
 
 
-def librdkafka(records: int, record_bytes: int) -> Callable[[System], Figures]:
-    """Produce and then consume the same records with librdkafka, acks=1, 6 partitions, no compression."""
+def librdkafka(
+    records: int,
+    record_bytes: int,
+    *,
+    partitions: int = PARTITIONS,
+    codec: str = "none",
+    login: Callable[[System], Login] | None = None,
+) -> Callable[[System], Figures]:
+    """Produce and then consume the same records with librdkafka, acks=1.
+
+    `login` names the listener that the load uses, and how it logs in; topics are made over the plain listener.
+    """
 
     def run(system: System) -> Figures:
-        address, megabytes = system.bootstrap, records * record_bytes / 1e6
-        with scratch_topic(address) as topic:
+        address, config = (system.bootstrap, ()) if login is None else login(system)
+        megabytes = records * record_bytes / 1e6
+        produce_config = ("acks=1", f"compression.codec={codec}", *config)
+        with scratch_topic(system.bootstrap, partitions) as topic:
             produced = _with_cpu(
                 system,
                 megabytes,
-                lambda: rdkafka.produce(address, topic, records, record_bytes, "acks=1"),
+                lambda: rdkafka.produce(address, topic, records, record_bytes, *produce_config),
                 "produce",
             )
             consumed = _with_cpu(
-                system, megabytes, lambda: rdkafka.consume(address, topic, records, PARTITIONS), "consume"
+                system,
+                megabytes,
+                lambda: rdkafka.consume(address, topic, records, partitions, *config),
+                "consume",
             )
         return produced | consumed
 
