@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.systems import PYCACHE, ROOT, free_port, kafka_java
+from bench.systems import PYCACHE, free_port, kafka_java
 
 BROKERS = (1, 2, 3)
 # Options of both systems.
@@ -214,7 +214,6 @@ class Kafka(Cluster):
     name = "kafka"
 
     def _begin(self) -> None:
-        sys.path.insert(0, str(ROOT / "tests"))
         self._controllers = {broker_id: free_port() for broker_id in BROKERS}
         for broker_id in BROKERS:
             from peers.apache_kafka import CLUSTER_ID

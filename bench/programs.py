@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from bench.systems import ROOT
+import bench.systems  # noqa: F401  makes `peers` importable
 
 NATS_SERVER = "github.com/nats-io/nats-server/v2@v2.15.2"
 _REDIS = ("redis-server", "redis-tools", "libjemalloc2", "liblua5.1-0", "liblzf1", "lua-bitop", "lua-cjson")
@@ -34,7 +33,6 @@ class Unavailable(Exception):
 
 def directory() -> Path:
     """Where fetched programs are."""
-    sys.path.insert(0, str(ROOT / "tests"))
     from peers.cache import cache_dir
 
     return cache_dir() / "bench"

@@ -16,6 +16,9 @@ from types import TracebackType
 from typing import Protocol
 
 ROOT = Path(__file__).parents[1]
+# `peers`, which fetches other projects' programs, is shared with the tests.
+if str(ROOT / "tests") not in sys.path:
+    sys.path.append(str(ROOT / "tests"))
 PYCACHE = Path(tempfile.gettempdir()) / "felice-bench-pycache"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -109,7 +112,6 @@ class Felice:
 
 def apache_kafka(*options: str) -> KafkaSystem:
     """Apache Kafka (KRaft, one node) from Maven's jars, with Java started as its own scripts do."""
-    sys.path.insert(0, str(ROOT / "tests"))
     from peers.apache_kafka import ApacheKafka
 
     class Apache(ApacheKafka):
