@@ -313,7 +313,7 @@ def test_metadata_written_over_tls_with_a_password_cannot_be_changed_by_others(t
             )
             assert refused.returncode == 1
             [line] = refused.stderr.splitlines()
-            assert "ZooKeeper does not allow it; check zookeeper.digest.auth" in line
+            assert "ZooKeeper does not allow it; check the broker's login (zookeeper.digest.auth" in line
             assert "right" not in line and "wrong" not in line
         finally:
             broker.terminate()
