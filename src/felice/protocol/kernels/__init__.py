@@ -28,11 +28,18 @@ class Table(Protocol):
         """`head` and the message in parts; the first four bytes of a frame become the size of the rest."""
 
 
+_NAMES = ("Field", "Struct", "Type", "memory_of", "request_header", "whole_frames")
+
+
 def _load() -> ModuleType | None:
     if is_set("FELICE_PURE"):
         return None
     try:
-        return import_module("felice.protocol.kernels._kernels")
+        found = import_module("felice.protocol.kernels._kernels")
+        missing = [name for name in _NAMES if not hasattr(found, name)]
+        if missing:
+            raise ImportError(f"it has no {', '.join(missing)}")
+        return found
     except ModuleNotFoundError:
         return None
     except ImportError as error:
