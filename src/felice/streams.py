@@ -6,6 +6,7 @@ docs/streams.md explains it.
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.driver import TestDriver
 from felice.pipelines.streams.formats import FormatError
+from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import (
     GroupedStream,
     GroupedTable,
@@ -18,7 +19,7 @@ from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
 from felice.pipelines.streams.stores import Rows
-from felice.pipelines.streams.stream import GlobalTable, Stream, Table
+from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
 from felice.pipelines.streams.views import StoreView

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
-from felice.pipelines.streams.operators.stateless import KeyValueFunction
+from felice.pipelines.streams.global_table import GlobalTable, global_table_of
+from felice.pipelines.streams.operators.stateless import KeyValueFunction, by
 from felice.pipelines.streams.scope import PreviewSource, Scope
-from felice.pipelines.streams.stream import GlobalTable, Stream, Table, by, global_table_of, table_of
+from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
     DeadLetters,

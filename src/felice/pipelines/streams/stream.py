@@ -11,17 +11,13 @@ from typing import Any
 
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
 from felice.pipelines.streams.formats import Format, format_of, pair_of
+from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
-from felice.pipelines.streams.join_stores import HeldRecords
-from felice.pipelines.streams.joining import Joined, stream_join
+from felice.pipelines.streams.joining import Joined, global_join, stream_join, table_join, tables_join
 from felice.pipelines.streams.operators.aggregate import RegroupTable
 from felice.pipelines.streams.operators.changes import Edges, OnlyChanges
 from felice.pipelines.streams.operators.joins import (
-    HoldBack,
-    JoinedTable,
     Joiner,
-    StreamTableJoin,
-    TableTableJoin,
 )
 from felice.pipelines.streams.operators.stateless import (
     Branch,
@@ -34,6 +30,7 @@ from felice.pipelines.streams.operators.stateless import (
     Pass,
     Peek,
     SelectKey,
+    by,
 )
 from felice.pipelines.streams.operators.suppress import Suppress
 from felice.pipelines.streams.operators.table import (
@@ -334,7 +331,8 @@ class Stream:
             raise TopologyError("join: `grace_ms` is for versioned tables")
         is_left = not kind.needs_right
         if isinstance(other, GlobalTable):
-            node = self._global_join(other, joiner, on, is_left=is_left)
+            key_of = (lambda key, _: key) if on is None else by(on)
+            node = global_join(self.scope.topology, self.node, other, joiner, key_of, is_left=is_left)
             return Stream(
                 self.scope, node, self.key_format, self.scope.value(value), is_rekeyed=self.is_rekeyed
             )
@@ -342,54 +340,16 @@ class Stream:
             raise TopologyError("join: `on` is for global tables; choose another key with key_by before")
         check_same_keys("join", self.key_format, other.key_format)
         if isinstance(other, Table):
-            node = self._table_join(other, joiner, grace_ms, is_left=is_left)
+            records = Joined(self._placed(), self.key_format, self.value_format)
+            node = table_join(self.scope.topology, records, other.plan, joiner, grace_ms, is_left=is_left)
         else:
             assert within is not None, "checked above"
             node = self._stream_join(other, joiner, within, kind)
         return Stream(self.scope, node, self.key_format, self.scope.value(value))
 
-    def _global_join(
-        self, table: GlobalTable, joiner: Joiner, on: KeyValueFunction | str | None, *, is_left: bool
-    ) -> Node:
-        key_of = (lambda key, _: key) if on is None else by(on)
-        return self.scope.topology.operator(
-            "join-global-table",
-            lambda stores: StreamTableJoin(stores[table.store].get, joiner, is_left, key_of),
-            self.node,
-            stores=[table.store],
-        )
-
-    def _table_join(self, table: Table, joiner: Joiner, grace_ms: int, *, is_left: bool) -> Node:
-        placed, needed = self._placed(), table.plan.lookup_stores()
-        return self.scope.topology.operator(
-            "join-table",
-            lambda stores: StreamTableJoin(
-                table.plan.getter(stores), joiner, is_left, lambda key, _: key, table.plan.getter_at(stores)
-            ),
-            self._held(placed, table, grace_ms, is_left=is_left) if grace_ms else placed,
-            stores=needed,
-        )
-
-    def _held(self, node: Node, table: Table, grace_ms: int, *, is_left: bool) -> Node:
-        history_ms = table.plan.versions_ms
-        if history_ms is None or history_ms < grace_ms:
-            raise TopologyError(
-                f"join: a grace of {grace_ms} ms needs a versioned table with a history as long; the table has "
-                + ("none" if history_ms is None else f"{history_ms} ms")
-            )
-        topology, formats = self.scope.topology, (self.key_format, self.value_format)
-        store = topology.next_name("hold-back")
-        topology.store(store, lambda: HeldRecords(store, *formats))
-        return topology.operator(
-            "hold-back",
-            lambda stores: HoldBack(store, stores[CLOCKS], stores[store], grace_ms, is_left),
-            node,
-            stores=[store],
-        )
-
     def _stream_join(self, other: Stream, joiner: Joiner, windows: JoinWindows, kind: JoinKind) -> Node:
-        sides = [Joined(one._placed(), one.value_format) for one in (self, other)]
-        return stream_join(self.scope.topology, self.key_format, sides, joiner, windows, kind)
+        sides = [Joined(one._placed(), one.key_format, one.value_format) for one in (self, other)]
+        return stream_join(self.scope.topology, sides, joiner, windows, kind)
 
     def _then(
         self,
@@ -589,56 +549,8 @@ class Table:
         self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind
     ) -> Table:
         check_same_keys("join", self.key_format, other.key_format)
-        topology = self.scope.topology
-        if not kind.needs_right:
-            self.plan.send_old()
-        if not kind.needs_left:
-            other.plan.send_old()
-
-        def swapped(own: Any, found: Any) -> Any:
-            return joiner(found, own)
-
-        def side(
-            own: TablePlan, partner: TablePlan, join: Joiner, needs_own: bool, needs_other: bool
-        ) -> Node:
-            return topology.operator(
-                "join-tables",
-                lambda stores: TableTableJoin(
-                    partner.getter(stores), join, needs_own, needs_other, plan.sends_old
-                ),
-                own.latest(topology),
-                stores=(*own.lookup_stores(), *partner.lookup_stores()),
-            )
-
-        left = side(self.plan, other.plan, joiner, kind.needs_left, kind.needs_right)
-        right = side(other.plan, self.plan, swapped, kind.needs_right, kind.needs_left)
-        node = topology.operator(
-            "joined", lambda stores: JoinedTable(plan.own_store(stores), plan.sends_old), left, right
-        )
-        plan = TablePlan(node, [self.plan, other.plan], join=(kind, joiner))
+        plan = tables_join(self.scope.topology, self.plan, other.plan, joiner, kind)
         return self._named(plan, name, self.scope.value(value))
-
-
-class GlobalTable:
-    """A table that every task has all rows of: for `join` and `left_join` of streams, with `on`."""
-
-    def __init__(self, store: str, key: Format, value: Format) -> None:
-        self.store = store
-        self.key_format, self.value_format = key, value
-
-
-def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> GlobalTable:
-    """The table of a topic that every task reads."""
-    topology = scope.topology
-    store = name or topology.next_name("global-table")
-    topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value, Rows.EVERYWHERE))
-    topology.operator(
-        "global-table",
-        lambda stores: TableSource(stores[store], sends_old=False),
-        topology.source(formats),
-        stores=[store],
-    )
-    return GlobalTable(store, formats.key, formats.value)
 
 
 def table_of(
@@ -662,15 +574,3 @@ def table_of(
     if name is not None or history_ms is not None:
         plan.lookup_stores()
     return Table(scope, plan, key, value)
-
-
-def by(key_of: KeyValueFunction | str) -> KeyValueFunction:
-    """A function that chooses a key; a name stands for the field of that name."""
-    if not isinstance(key_of, str):
-        return key_of
-    field = key_of
-
-    def of_field(_: Any, value: Any) -> Any:
-        return None if value is None else value.get(field)
-
-    return of_field

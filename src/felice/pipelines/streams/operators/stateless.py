@@ -115,3 +115,15 @@ class DropNullKeys:
     def process(self, record: Record) -> Iterable[Record]:
         """The record itself, or nothing."""
         return (record,) if record.key is not None else ()
+
+
+def by(key_of: KeyValueFunction | str) -> KeyValueFunction:
+    """A function that chooses a key; a name stands for the field of that name."""
+    if not isinstance(key_of, str):
+        return key_of
+    field = key_of
+
+    def of_field(_: Any, value: Any) -> Any:
+        return None if value is None else value.get(field)
+
+    return of_field

@@ -1,0 +1,31 @@
+"""A table that every task has all rows of."""
+
+from __future__ import annotations
+
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.operators.table import TableSource
+from felice.pipelines.streams.scope import Scope
+from felice.pipelines.streams.stores import KeyValueStore, Rows
+from felice.pipelines.streams.topology import TopicFormats
+
+
+class GlobalTable:
+    """A table that every task has all rows of: for `join` and `left_join` of streams, with `on`."""
+
+    def __init__(self, store: str, key: Format, value: Format) -> None:
+        self.store = store
+        self.key_format, self.value_format = key, value
+
+
+def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> GlobalTable:
+    """The table of a topic that every task reads."""
+    topology = scope.topology
+    store = name or topology.next_name("global-table")
+    topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value, Rows.EVERYWHERE))
+    topology.operator(
+        "global-table",
+        lambda stores: TableSource(stores[store], sends_old=False),
+        topology.source(formats),
+        stores=[store],
+    )
+    return GlobalTable(store, formats.key, formats.value)
