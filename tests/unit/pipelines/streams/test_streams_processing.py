@@ -137,6 +137,7 @@ def test_a_global_table_is_in_every_partition_and_in_every_part_that_uses_it() -
         driver.send("orders", f"o{number}", {"currency": currency, "n": 10})
     assert [record.value for record in driver.read("out")] == [[20, 2], [50, 2], [70, 2]]
     assert driver.table("rates") == {"eur": 2, "usd": 3}
+    assert len(driver.store("rates")) == 2
     driver.send("rates", "eur", None)
     driver.send("orders", "o9", {"currency": "usd", "n": 1})
     assert [record.value for record in driver.read("out")] == [[73, None]]
