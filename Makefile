@@ -24,6 +24,7 @@
 #                make publish uploads them to PyPI
 #   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times;
 #                KILL_MINUTES=60 ends the kills earlier
+#   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
@@ -37,7 +38,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -143,6 +144,9 @@ publish: dist-test
 
 spark-kills: $(VENV)/.dev
 	$(PY) tests/conformance/spark_kills.py $(KILLS) $(or $(SEED),random) $(KILL_MINUTES)
+
+streams-kills: $(VENV)/.dev
+	$(PY) tests/conformance/streams_kills.py $(KILLS) $(SEED)
 
 streams-oracle: $(VENV)/.dev peers
 	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)

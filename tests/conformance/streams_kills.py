@@ -1,0 +1,290 @@
+"""Payments between accounts by `felice run`, with drivers, Java, workers and brokers killed at random.
+
+`python tests/conformance/streams_kills.py KILLS [SEED]` runs until that many processes were killed and every payment is
+booked. Payments arrive all the time, so that there is always a batch to interrupt. Then a read_committed consumer must
+find each payment's two entries once, the balances must be those of the entries, and their sum must be 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from conformance.copying import mortal_broker, nothing_is_open
+from conformance.spark_kills import children_of
+from conformance.topics import create_topic_over
+from conformance.wire import Wire
+from felice.pipelines.streams.on_spark.directory import Checkpoint
+from peers.cache import PROGRAMS
+from waiting import wait_until
+
+PARTITIONS, ACCOUNTS = 2, 50
+PAYMENTS_PER_S = 200
+PROGRAM = PROGRAMS / "python" / "transfer.py"
+VICTIMS = {"worker": 40, "broker": 20, "java": 15, "driver": 15, "all": 10}
+"""Kinds of process, and how often each is chosen. "all" are driver, Java and workers at once."""
+RUN_STARTS_WITHIN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to kill, one after another, each at most `pause_s` after the batch that it waits for."""
+
+    victims: tuple[str, ...]
+    pause_s: float = 3.0
+
+
+QUICK = Plan(("worker", "java", "broker"))
+
+
+def full(kills: int, seed: int) -> Plan:
+    dice = random.Random(seed)
+    return Plan(tuple(dice.choices(list(VICTIMS), list(VICTIMS.values()), k=kills)))
+
+
+@dataclass(slots=True)
+class KillRun:
+    """What happened: kills, starts, and the reasons of runs that failed."""
+
+    killed: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        killed = ", ".join(f"{count} {name}" for name, count in sorted(self.killed.items()))
+        failed = "; ".join(f"{count} x {reason}" for reason, count in self.failures.most_common(5))
+        return f"killed: {killed}; {self.starts} starts; failures: {failed or 'none'}"
+
+
+class Payments:
+    """A thread that makes payments until it is stopped."""
+
+    def __init__(self, bootstrap: str, seed: int) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self._dice = random.Random(seed)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._pay)
+        self.count = 0
+
+    def __enter__(self) -> Payments:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+    def _pay(self) -> None:
+        while not self._stopped.wait(0.1):
+            for _ in range(PAYMENTS_PER_S // 10):
+                source, target = self._dice.sample(range(ACCOUNTS), 2)
+                payment = {
+                    "id": self.count,
+                    "from": f"a{source}",
+                    "to": f"a{target}",
+                    "amount": self._dice.randint(1, 100),
+                }
+                self._producer.produce("payments", json.dumps(payment), partition=self.count % PARTITIONS)
+                self.count += 1
+            self._producer.poll(0)
+
+
+class Transfer:
+    """`felice run`, which is started again until nothing is left to kill."""
+
+    def __init__(
+        self, bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
+    ) -> None:
+        self._bootstrap, self._place, self._plan = bootstrap, place, plan
+        self._left = list(plan.victims)
+        self._dice = random.Random(seed)
+        self._kill_broker = kill_broker
+        self._checkpoint = Checkpoint(place / "checkpoint")
+        self.outcome = KillRun()
+
+    def kill_all(self) -> None:
+        while self._left:
+            with self._started() as process:
+                self._interrupt(process)
+
+    def finish(self) -> None:
+        """Run until everything is booked."""
+        for _ in range(10):
+            with self._started("--until-caught-up") as process:
+                if process.wait(600) == 0:
+                    return
+        raise AssertionError(f"it did not finish: {self.outcome}")
+
+    @contextlib.contextmanager
+    def _started(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        self.outcome.starts += 1
+        # A task whose worker is killed runs again, up to four times.
+        command = [
+            str(Path(sys.executable).with_name("felice")),
+            "run",
+            str(PROGRAM),
+            "--master",
+            "local[2,4]",
+        ]
+        command += [
+            "--bootstrap-server",
+            self._bootstrap,
+            "--checkpoint",
+            str(self._checkpoint.path),
+            *options,
+        ]
+        with (self._place / "stderr").open("ab") as errors:
+            begin = errors.tell()
+            process = subprocess.Popen(command, stderr=errors, start_new_session=True)
+            try:
+                yield process
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                process.wait()
+        self._note_failure(process.returncode, begin)
+
+    def _note_failure(self, code: int, begin: int) -> None:
+        if code in (0, -signal.SIGKILL):
+            return
+        told = (self._place / "stderr").read_bytes()[begin:].decode(errors="replace").strip().splitlines()
+        self.outcome.failures[told[-1][:200] if told else "nothing told"] += 1
+        assert code == 1, f"exit code {code}: {told[-5:]}"
+
+    def _interrupt(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill processes until the run ends by itself or by a kill."""
+        while self._left and process.poll() is None:
+            before = self._batch()
+            until = time.monotonic() + RUN_STARTS_WITHIN_S
+            while process.poll() is None and self._batch() == before:
+                assert time.monotonic() < until, f"no batch in {RUN_STARTS_WITHIN_S} s: {self.outcome}"
+                time.sleep(0.05)
+            time.sleep(self._dice.random() * self._plan.pause_s)
+            if process.poll() is None and self._kill(self._left[0], process):
+                self.outcome.killed[self._left.pop(0)] += 1
+
+    def _kill(self, victim: str, driver: subprocess.Popen[bytes]) -> bool:
+        if victim == "broker":
+            self._kill_broker()
+            return True
+        java = self._java()
+        workers = [pid for child in children_of(java) for pid in (child, *children_of(child))] if java else []
+        if java is None or not workers:
+            return False
+        victims = {
+            "worker": [self._dice.choice(workers)],
+            "java": [java],
+            "driver": [driver.pid],
+            "all": [driver.pid, java, *workers],
+        }[victim]
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if victim != "worker":
+            driver.wait(120)
+        return True
+
+    def _batch(self) -> int:
+        return int(self._checkpoint.progress().get("batch", -1))
+
+    def _java(self) -> int | None:
+        holder = json.loads((self._checkpoint.directory / "lock").read_text())
+        return int(holder["java"][0]) if holder["java"] else None
+
+
+def read_topic(bootstrap: str, topic: str) -> Iterator[tuple[str, Any]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "checker",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    ended = 0
+    while ended < PARTITIONS:
+        message = consumer.poll(60)
+        assert message is not None, f"no record and no end of {topic} arrived in time"
+        if message.error():
+            ended += 1
+        else:
+            yield message.key().decode(), json.loads(message.value())
+    consumer.close()
+
+
+def check(ledger: list[tuple[str, Any]], balances: list[tuple[str, Any]], payments: int) -> None:
+    """Each payment is booked once on both sides, and balances are the sums of the entries."""
+    booked = Counter((entry["id"], entry["amount"] > 0) for _, entry in ledger)
+    twice = [payment for payment, count in booked.items() if count > 1]
+    missing = {(number, side) for number in range(payments) for side in (False, True)} - booked.keys()
+    assert not twice and not missing, (
+        f"{len(twice)} twice {twice[:5]}, {len(missing)} missing {sorted(missing)[:5]}"
+    )
+    totals: Counter[str] = Counter()
+    for account, entry in ledger:
+        totals[account] += entry["amount"]
+    last = dict(balances)
+    wrong = {name: (last.get(name), totals[name]) for name in totals if last.get(name) != totals[name]}
+    assert not wrong, wrong
+    assert last.keys() == totals.keys(), last.keys() ^ totals.keys()
+    assert sum(last.values()) == 0, sum(last.values())
+    changes, entries = (Counter(account for account, _ in rows) for rows in (balances, ledger))
+    assert changes == entries, "an account has not one change of its balance for each entry"
+
+
+def transfer_under_kills(
+    bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
+) -> tuple[KillRun, int]:
+    with Wire(bootstrap) as wire:
+        for topic in ("payments", "ledger", "balances"):
+            create_topic_over(wire, topic, PARTITIONS)
+    transfer = Transfer(bootstrap, place, plan, seed, kill_broker)
+    with Payments(bootstrap, seed) as payments:
+        transfer.kill_all()
+    transfer.finish()
+    check(list(read_topic(bootstrap, "ledger")), list(read_topic(bootstrap, "balances")), payments.count)
+    wait_until(lambda: nothing_is_open(bootstrap))
+    return transfer.outcome, payments.count
+
+
+@contextlib.contextmanager
+def workplace(directory: Path) -> Iterator[tuple[Path, str, Callable[[], None]]]:
+    (place := directory / "run").mkdir()
+    with mortal_broker(directory / "data") as (bootstrap, kill):
+        yield place, bootstrap, kill
+
+
+def main() -> None:
+    kills, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+    print(f"seed {seed}: {kills} kills", flush=True)
+    with tempfile.TemporaryDirectory() as directory, workplace(Path(directory)) as (place, bootstrap, kill):
+        began = time.monotonic()
+        outcome, payments = transfer_under_kills(bootstrap, place, full(kills, seed), seed, kill)
+        took_s = time.monotonic() - began
+        print(
+            f"{payments} payments booked once, sum of balances 0, after {took_s:.0f} s; {outcome}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
