@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 
 from felice.pipelines.spark.properties import BATCH_ID
+from felice.pipelines.streams.on_spark.columns import address_columns
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Headers
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
@@ -89,6 +90,19 @@ class Application:
         """The parts with timers of the wall clock."""
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
+
+    @property
+    def plain_topics(self) -> dict[str, int]:
+        """The part of each topic whose records need no function before they are placed, and go to one place."""
+        placed = {part.number for part in self.parts if part.is_placed}
+        return {
+            topic: numbers[0]
+            for topic, numbers in self.reads.items()
+            if len(numbers) == 1
+            and numbers[0] in placed
+            and self._formats[topic].timestamp_of is None
+            and not self._formats[topic].is_global
+        }
 
     def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
         """The record with the timestamp that its input chooses."""
@@ -157,7 +171,11 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
     stateless = {
         part.number: Task(application.topology, part) for part in application.parts if not part.is_placed
     }
+    plain = application.plain_topics
     for batch in batches:
+        if (made := address_columns(batch, plain, plan.places, SCHEMA)) is not None:
+            yield made
+            continue
         rows, tick = Rows(), None
         for given, origin, offset in _source_records(batch):
             if given.topic == TICK:

@@ -1,0 +1,45 @@
+"""Addresses the rows of a source by column, where no operator and no function has to see them first.
+
+Keeps true: the rows are those that are made one by one, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from felice.records.arrow import key_hashes
+
+
+def address_columns(
+    batch: pa.RecordBatch, part_of: Mapping[str, int], places: int, schema: pa.Schema
+) -> pa.RecordBatch | None:
+    """The rows with their part and place; None if `part_of` has not all their topics."""
+    topics = batch.column("topic").dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    if not part_of.keys() >= set(names):
+        return None
+    parts = np.array([part_of[name] for name in names], np.int32)[topics.indices.to_numpy()]
+    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    made = {name: batch.column(name) for name in ("topic", "key", "value", "headers")} | {
+        "part": pa.array(parts),
+        "place": pa.array(places_of(batch.column("key"), batch.column("offset").to_numpy(), places)),
+        "origin": pc.binary_join_element_wise(
+            batch.column("topic"), batch.column("partition").cast(pa.string()), "-"
+        ),
+        "seq": batch.column("offset"),
+        "timestamp": pa.array(microseconds // 1000),
+    }
+    arrays = [made[field.name].cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def places_of(keys: pa.Array, otherwise: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
+    """The partition of each key, as Kafka's partitioner chooses it; of a null key, that of the number in its place."""
+    hashes = pc.fill_null(key_hashes(keys), -1).to_numpy(zero_copy_only=False)
+    chosen: np.ndarray[Any, Any] = (np.where(hashes < 0, otherwise, hashes) % places).astype(np.int32)
+    return chosen

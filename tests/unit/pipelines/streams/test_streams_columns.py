@@ -1,0 +1,87 @@
+"""Addresses by column are those of rows one by one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark.columns import address_columns, places_of
+from felice.pipelines.streams.on_spark.stage import HEADERS, SCHEMA, Plan, address
+from felice.records.kernels import murmur2
+from felice.streams import App
+
+SOURCE = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def plan_of() -> Plan:
+    app = App("addresses", value="string")
+    app.stream("a").group_by_key().count().to("counts")
+    app.stream("b").group_by_key().tumbling(5).count().to("windows")
+    app.stream("timed", ts="at").group_by_key().count(name="timed").to("timed-counts")
+    app.stream("passed").to("out")
+    return Plan(cloudpickle.dumps(app.topology), 3, "")  # type: ignore[no-untyped-call]
+
+
+def source(dice: Random, topics: tuple[str, ...], rows: int) -> pa.RecordBatch:
+    found = [
+        {
+            "key": dice.choice((None, b"", b"k1", b"k2", b"long key")),
+            "value": dice.choice((None, b"v")),
+            "topic": dice.choice(topics),
+            "partition": dice.randrange(12),
+            "offset": number,
+            "timestamp": dice.choice((0, 1_999, 1_700_000_000_123_456)),
+            "headers": dice.choice((None, [{"key": "h", "value": None}])),
+        }
+        for number in range(rows)
+    ]
+    return pa.RecordBatch.from_pylist(found, SOURCE)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 40])
+def test_columns_are_addressed_as_rows_are(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    plan, batch = plan_of(), source(Random(rows), ("a", "b"), rows)
+    plain = plan.application().plain_topics
+    assert sorted(plain) == ["a", "b"]
+    made = address_columns(batch, plain, plan.places, SCHEMA)
+    assert made is not None
+    monkeypatch.setattr(stage, "address_columns", lambda *_: None)
+    assert made.to_pylist() == next(address([batch], plan)).to_pylist()
+
+
+@pytest.mark.parametrize("other", ["timed", "passed"])
+def test_topics_that_need_functions_first_are_left_to_rows(other: str) -> None:
+    plan, dice = plan_of(), Random(1)
+    batch = source(dice, ("a", other), 30)
+    assert address_columns(batch, plan.application().plain_topics, plan.places, SCHEMA) is None
+
+
+def test_places_are_those_of_kafkas_partitioner() -> None:
+    keys = [None, b"", *(b"key %d" % number for number in range(50)), None]
+    otherwise = np.arange(100, 100 + len(keys))
+    expected = [
+        (int(number) if key is None else murmur2(key)) % 7
+        for number, key in zip(otherwise, keys, strict=True)
+    ]
+    assert places_of(pa.array(keys, pa.binary()), otherwise, 7).tolist() == expected
+    assert places_of(pa.nulls(3, pa.binary()), otherwise[:3], 7).tolist() == [
+        number % 7 for number in (100, 101, 102)
+    ]
