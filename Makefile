@@ -76,7 +76,7 @@ retest: $(VENV)/.dev
 
 # The unit tests of these packages mostly wait for sockets, processes and timers, which takes two minutes: run those that
 # concern a change by their folder.
-CHECK_WITHOUT := tests/unit/client tests/unit/server tests/unit/testing
+CHECK_WITHOUT := tests/unit/bench tests/unit/client tests/unit/server tests/unit/testing
 
 check: lint
 	$(PYTEST) -q tests/unit tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))

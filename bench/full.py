@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
@@ -287,6 +289,7 @@ def main(
         (directory / "turns.jsonl").unlink(missing_ok=True)
     raise_own_limit()
     warm_memory(min(8, 1 + int(gigabytes)))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the systems under test are stopped
     run = Run(directory, Options(scale, gigabytes), turns)
     failures = []
     for name in names or WORKLOADS:
