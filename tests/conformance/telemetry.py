@@ -61,7 +61,7 @@ def ask(wire: Wire, instance_id: uuid.UUID = ZERO, client_id: str = "app") -> An
     return wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=instance_id), client_id=client_id)
 
 
-def push(wire: Wire, subscription: Any, metrics: bytes = b"", **fields: Any) -> int:
+def push(wire: Wire, subscription: Any, metrics: bytes = b"", client_id: str = "app", **fields: Any) -> int:
     """The error code of a push."""
     request = PushTelemetryRequest(
         **{
@@ -73,7 +73,7 @@ def push(wire: Wire, subscription: Any, metrics: bytes = b"", **fields: Any) -> 
             **fields,
         }
     )
-    code: int = wire.ask(request).error_code
+    code: int = wire.ask(request, client_id=client_id).error_code
     return code
 
 

@@ -241,7 +241,7 @@ def test_values_are_on_the_page_with_the_clients_labels(target: Target, wire: Wi
     )
     data = metrics_data(*metrics, attributes={"group.id": "g"})
     for codec in (Codec.NONE, Codec.GZIP):
-        push_after_interval(wire, answer, bytes(compress(codec, data)), codec)
+        push_after_interval(wire, answer, bytes(compress(codec, data)), codec, 'say "hi"')
     assert value_of(target, "org_apache_kafka_producer_record_send_total", **labels) == [10.0]
     assert value_of(target, "my_own_total", **labels) == [7.0]
     assert value_of(target, "org_apache_kafka_producer_latency_avg", **labels) == [1.5]
@@ -249,10 +249,10 @@ def test_values_are_on_the_page_with_the_clients_labels(target: Target, wire: Wi
     assert "# TYPE org_apache_kafka_producer_record_send_total counter" in page(target)
 
 
-def push_after_interval(wire: Wire, answer: Any, data: bytes, codec: Codec) -> None:
-    """Pushes with the client id of the question; as often as the broker says that it is too early."""
+def push_after_interval(wire: Wire, answer: Any, data: bytes, codec: Codec, client_id: str = "app") -> None:
+    """Pushes as often as the broker says that it is too early."""
     deadline = time.monotonic() + 30
-    while (code := push(wire, answer, data, compression_type=int(codec))) == THROTTLED:
+    while (code := push(wire, answer, data, client_id, compression_type=int(codec))) == THROTTLED:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert code == 0

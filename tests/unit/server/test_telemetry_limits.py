@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import gc
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
 from uuid import UUID
 
@@ -12,11 +14,12 @@ import pytest
 from conformance.telemetry import gauge, metrics_data
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.primitives import Buffer
 from felice.server.metrics.families import Family, Kind
-from felice.server.telemetry import clients, series
+from felice.server.telemetry import clients, otlp, series
 from felice.server.telemetry.clients import ClientTelemetry, Push
 from felice.server.telemetry.otlp import BadTelemetry, Point, points
-from felice.server.telemetry.series import Series
+from felice.server.telemetry.series import ClientSeries, Series
 
 ONE, TWO = UUID(int=11), UUID(int=12)
 SELECTORS = {
@@ -183,3 +186,118 @@ def test_random_bytes_are_refused_or_read_but_never_fail_otherwise() -> None:
             )
         except BadTelemetry:
             continue
+
+
+JUNK = b"\x78\x00" * (otlp.MAX_FIELDS + 1)  # fields that no message has
+EMPTY_ATTRIBUTES = b"\x0a\x00" * (otlp.MAX_FIELDS + 1)
+
+
+def nested(data: bytes, *numbers: int) -> bytes:
+    """The data as a message in a message."""
+    for number in reversed(numbers):
+        data = bytes([number << 3 | 2]) + _varint(len(data)) + data
+    return data
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [JUNK, nested(JUNK, 1), nested(JUNK, 1, 2), nested(JUNK, 1, 2, 2), nested(EMPTY_ATTRIBUTES, 1, 1)],
+    ids=["message", "resource", "scope", "metric", "attributes"],
+)
+def test_a_push_has_a_limited_number_of_fields(data: bytes) -> None:
+    with pytest.raises(BadTelemetry, match="fields"):
+        list(points(data))
+
+
+def test_a_point_has_a_limited_number_of_attributes() -> None:
+    many = {f"a{place}": "b" for place in range(40)}
+    for data in (metrics_data(gauge("m", 1.0, **many)), metrics_data(gauge("m", 1.0), attributes=many)):
+        (one,) = points(data)
+        assert one.attributes == tuple(many.items())[: otlp.MAX_ATTRIBUTES]
+
+
+def test_a_push_is_read_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(data: Buffer) -> Iterator[Point]:
+        threads.append(threading.current_thread())
+        return points(data)
+
+    monkeypatch.setattr(clients, "points", noted)
+
+    async def scenario(world: World) -> None:
+        await world.push(ONE, metrics_data(gauge("m", 1.0)))
+        assert values(world.telemetry.series) == {"m": [1.0]}
+        (thread,) = threads
+        assert thread is not threading.main_thread()
+
+    run(scenario)
+
+
+def test_a_client_that_is_forgotten_during_its_push_leaves_nothing() -> None:
+    async def scenario(world: World) -> None:
+        for is_back in (False, True):
+            pushing = asyncio.create_task(world.push(ONE, metrics_data(gauge("m", 1.0))))
+            while ONE not in world.telemetry._clients:
+                await asyncio.sleep(0)
+            world.clock.s += 1000
+            world.telemetry.forget_silent()
+            if is_back:
+                world.telemetry.subscribe(ONE, SELECTORS)
+            await pushing
+            assert (values(world.telemetry.series), world.telemetry.series.count) == ({}, 0)
+
+    run(scenario)
+
+
+def test_a_client_that_is_forgotten_between_two_points_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        add = world.telemetry.series.add
+
+        def add_and_forget(client: ClientSeries, one: Point) -> None:
+            add(client, one)
+            world.clock.s += 1000  # the next point waits
+            asyncio.get_running_loop().call_soon(world.telemetry.forget_silent)
+
+        monkeypatch.setattr(world.telemetry.series, "add", add_and_forget)
+        await world.push(ONE, metrics_data(gauge("m", 1.0), gauge("n", 1.0)))
+        assert (values(world.telemetry.series), world.telemetry.series.count) == ({}, 0)
+
+    run(scenario)
+
+
+def test_clients_are_kept_without_their_texts() -> None:
+    """16,384 client ids of 32 KB each would take half a gigabyte."""
+
+    async def scenario(world: World) -> None:
+        selectors = {**SELECTORS, "client_id": "".join(["x"] * 30_000)}
+        world.telemetry.subscribe(ONE, selectors)
+        client = world.telemetry._clients[ONE]
+        assert selectors not in gc.get_referents(client)
+
+    run(scenario)
+
+
+def test_a_pushed_attribute_cannot_be_a_label_of_prometheus_itself() -> None:
+    found = Series()
+    found.add(found.client(ONE, {}), point(**{"__name__": "other", "..b": "c"}))
+    (family,) = [one for one in found.families() if isinstance(one, Family)][2:]
+    ((labels, _),) = family.rows
+    assert labels.startswith('_name__="other",_b="c",')
+
+
+def test_a_pushed_metric_cannot_have_the_name_of_one_of_the_pages_own() -> None:
+    found = Series()
+    found.add(found.client(ONE, {}), point("felice.client.telemetry.clients"))
+    assert found.dropped == 1
+    assert len([family for family in found.families() if family is not None]) == 2

@@ -17,14 +17,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from uuid import UUID
 
+from felice.config import shortened
 from felice.env import Clock, Random
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.uuids import format_uuid
 from felice.records.compression import Codec, codec_of_id, decompress
 from felice.server.pace import paced
-from felice.server.telemetry.otlp import BadTelemetry, points
-from felice.server.telemetry.series import Series
+from felice.server.telemetry.otlp import BadTelemetry, Point, points
+from felice.server.telemetry.series import ClientSeries, Series
 from felice.server.telemetry.subscriptions import Resource, Subscription, parse_resource, subscription_of
 
 _log = logging.getLogger("felice.server")
@@ -36,6 +37,7 @@ _MIN_LIFE_S = 60.0
 _INTERVALS_OF_LIFE = 3
 # Decompressed metrics may be this many times as large as `telemetry.max.bytes`.
 _MAX_EXPANSION = 16
+_LABELS = ("client_id", "client_software_name", "client_software_version")
 _FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
@@ -43,7 +45,6 @@ _FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSIO
 class _Client:
     """A client instance: its subscription, and when it asked and pushed last."""
 
-    selectors: Mapping[str, str]
     subscription: Subscription
     subscription_id: int
     resources: object
@@ -125,11 +126,11 @@ class ClientTelemetry:
         if client.last_error == ErrorCode.NONE and push.metrics:
             try:
                 async with self._taking:
-                    await self._take(instance_id, client, push)
+                    await self._take(instance_id, client, selectors, push)
             except (BadTelemetry, ApiError) as error:
                 _log.warning(
                     "pushed metrics of a client cannot be read",
-                    extra={"client_id": selectors["client_id"], "reason": str(error)},
+                    extra={"client_id": shortened(selectors["client_id"]), "reason": str(error)},
                 )
                 client.last_error = ErrorCode.INVALID_RECORD
         if client.last_error != ErrorCode.NONE:
@@ -148,20 +149,22 @@ class ClientTelemetry:
             return ErrorCode.TELEMETRY_TOO_LARGE
         return ErrorCode.NONE
 
-    async def _take(self, instance_id: UUID, client: _Client, push: Push) -> None:
-        codec, limit_bytes = codec_of_id(push.compression_type), self.max_bytes * _MAX_EXPANSION
-        # On a thread: decompression releases Python's lock.
-        data = await asyncio.get_running_loop().run_in_executor(
-            None, decompress, codec, push.metrics, limit_bytes
-        )
-        names = ("client_id", "client_software_name", "client_software_version")
-        series = self.series.client(instance_id, {name: client.selectors[name] for name in names})
-        # Points above the limit are dropped, because reading them takes time.
-        async for point in paced(islice(points(data), MAX_POINTS_OF_PUSH), self._clock):
+    async def _take(
+        self, instance_id: UUID, client: _Client, selectors: Mapping[str, str], push: Push
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        # On a thread: both steps may take long.
+        found = await loop.run_in_executor(None, _points_of, push, self.max_bytes * _MAX_EXPANSION)
+        series: ClientSeries | None = None
+        async for point in paced(found, self._clock):
+            # The client may have been forgotten during a pause: nothing would remove what is added then.
+            if self._clients.get(instance_id) is not client:
+                break
             if client.subscription.requests(point.name):
+                series = series or self.series.client(
+                    instance_id, {name: selectors[name] for name in _LABELS}
+                )
                 self.series.add(series, point)
-        if instance_id not in self._clients:
-            self.series.forget(instance_id)
 
     def _client(self, instance_id: UUID, selectors: Mapping[str, str]) -> _Client:
         now_s, resources = self._clock.monotonic(), self._current_resources()
@@ -169,7 +172,7 @@ class ClientTelemetry:
         if client is None or client.resources is not resources:
             mine = {**selectors, "client_instance_id": format_uuid(instance_id)}
             subscription = subscription_of(resources, mine)
-            client = _Client(selectors, subscription, subscription.id_for(instance_id), resources, now_s)
+            client = _Client(subscription, subscription.id_for(instance_id), resources, now_s)
         client.seen_s = now_s
         self._clients[instance_id] = client
         if len(self._clients) > MAX_CLIENTS:
@@ -196,6 +199,12 @@ class ClientTelemetry:
             found = UUID(int=self._random.getrandbits(128), version=4)
             if found not in self._clients:
                 return found
+
+
+def _points_of(push: Push, limit_bytes: int) -> list[Point]:
+    """The first points of a push. Raises `BadTelemetry` or `ApiError`."""
+    data = decompress(codec_of_id(push.compression_type), push.metrics, limit_bytes)
+    return list(islice(points(data), MAX_POINTS_OF_PUSH))
 
 
 def _readable(configs: Mapping[str, Mapping[str, str]]) -> list[Resource]:

@@ -18,10 +18,13 @@ from felice.server.telemetry.otlp import Attributes, Point
 
 MAX_SERIES = 20_000
 MAX_SERIES_OF_CLIENT = 2_000
-_MAX_ATTRIBUTES = 16
 _MAX_TEXT = 256
 _MAX_LABEL_TEXT = 1024
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+# Labels that begin with two underscores belong to Prometheus: it would refuse a page with a label `__name__`.
+_RESERVED = re.compile(r"^__+")
+_CLIENTS = "felice_client_telemetry_clients"
+_DROPPED = "felice_client_telemetry_dropped_total"
 
 
 class ClientSeries:
@@ -62,8 +65,8 @@ class Series:
         key = (name, label_text(**_labels(client.labels, point.attributes)))
         metric = self._metrics.get(name)
         is_known = key in client.keys
-        is_other_kind = metric is not None and metric.kind is not kind
-        if is_other_kind or not (is_known or self._has_room(client, key[1])):
+        is_taken = name in (_CLIENTS, _DROPPED) or (metric is not None and metric.kind is not kind)
+        if is_taken or not (is_known or self._has_room(client, key[1])):
             self.dropped += 1
             return
         if metric is None:
@@ -93,10 +96,10 @@ class Series:
 
     def families(self) -> Families:
         """All series, one family for each name."""
-        yield gauge("felice_client_telemetry_clients", "Clients with pushed metrics.", len(self._clients))
+        yield gauge(_CLIENTS, "Clients with pushed metrics.", len(self._clients))
         yield counter(
-            "felice_client_telemetry_dropped_total",
-            "Pushed values that were dropped: there are too many series, or a name is both gauge and counter.",
+            _DROPPED,
+            "Pushed values that were dropped: there are too many series, or the name has another meaning.",
             self.dropped,
         )
         for name, metric in sorted(self._metrics.items()):
@@ -106,10 +109,10 @@ class Series:
 
 def _name(text: str) -> str:
     """A name of Prometheus: `org.apache.kafka.producer.record.send.total` has underscores instead of dots."""
-    found = _NOT_IN_NAMES.sub("_", text[:_MAX_TEXT])
+    found = _RESERVED.sub("_", _NOT_IN_NAMES.sub("_", text[:_MAX_TEXT]))
     return found if found and not found[0].isdigit() else f"_{found}"
 
 
 def _labels(own: Mapping[str, str], attributes: Attributes) -> dict[str, str]:
-    pushed = {_name(key): value[:_MAX_TEXT] for key, value in attributes[:_MAX_ATTRIBUTES]}
+    pushed = {_name(key): value[:_MAX_TEXT] for key, value in attributes}
     return {**pushed, **own}
