@@ -47,12 +47,17 @@ def with_tokens(
 
 
 def create(
-    wire: Wire, *renewers: str, owner: str | None = None, max_lifetime_ms: int = -1, kind: str = "User"
+    wire: Wire,
+    *renewers: str,
+    owner: str | None = None,
+    owner_kind: str = "User",
+    max_lifetime_ms: int = -1,
+    kind: str = "User",
 ) -> Any:
     """The answer to the creation of a token; renewers are names of users."""
     return wire.ask(
         CreateDelegationTokenRequest(
-            owner_principal_type=None if owner is None else "User",
+            owner_principal_type=None if owner is None else owner_kind,
             owner_principal_name=owner,
             renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for name in renewers],
             max_lifetime_ms=max_lifetime_ms,

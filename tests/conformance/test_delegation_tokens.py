@@ -227,6 +227,13 @@ def test_a_token_for_another_owner_needs_a_permission(broker: Secured, alice: Wi
     assert (row.principal_name, row.token_requester_principal_name) == ("bob", "alice")
 
 
+def test_the_owner_must_be_a_user(broker: Secured, alice: Wire) -> None:
+    """Kafka creates the token, and a login with it is that of the user bob."""
+    broker.grant(Rule(ResourceType.USER, "Group:bob", Operation.CREATE_TOKENS, principal="User:alice"))
+    code = create(alice, owner="bob", owner_kind="Group").error_code
+    assert code == (0 if IS_APACHE else ErrorCode.INVALID_PRINCIPAL_TYPE)
+
+
 def test_tokens_are_seen_by_those_whom_they_concern(broker: Secured, alice: Wire, bob: Wire) -> None:
     own, shared = created(alice).token_id, created(alice, "bob").token_id
     assert {own, shared} <= ids(describe(alice))

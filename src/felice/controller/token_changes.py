@@ -19,6 +19,8 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.security.delegation_tokens import DelegationToken
 
 _MAX_ATTEMPTS = 20
+# Every broker keeps all tokens in memory, and clients choose the renewers.
+_MAX_TOKEN_BYTES = 16 * 1024
 
 Decide = Callable[[DelegationToken], DelegationToken | None]
 """Returns the changed token, or None to delete it. Raises `ApiError` if it must not be changed."""
@@ -33,8 +35,8 @@ class TokenChanges:
 
     @answering
     async def create(self, token: DelegationToken) -> None:
-        """Stores a new token. Its id must be new."""
-        path, data = token_path(token.token_id), encode_token(token)
+        """Stores a new token. Its id must be new. Raises `ApiError` for a token that must not be stored."""
+        path, data = token_path(token.token_id), _content(token)
         for _ in range(_MAX_ATTEMPTS):
             if await self._write(token.token_id, Create(path, data)):
                 await self._wait_shown(token.token_id, None)
@@ -75,3 +77,22 @@ class TokenChanges:
         await self._watcher.wait_until(
             lambda image: image.tokens.get(token_id) not in older, FOLLOW_TIMEOUT_S
         )
+
+
+def _content(token: DelegationToken) -> bytes:
+    data = encode_token(token)
+    if len(data) > _MAX_TOKEN_BYTES:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "the delegation token has too many or too long renewers")
+    # Brokers ignore nodes that they cannot read, so such a token would never be deleted.
+    if not _is_readable(data, token):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "a principal of the delegation token has no type or no name"
+        )
+    return data
+
+
+def _is_readable(data: bytes, token: DelegationToken) -> bool:
+    try:
+        return decode_token(data) == token
+    except ValueError:
+        return False

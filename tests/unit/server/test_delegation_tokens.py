@@ -11,7 +11,7 @@ import pytest
 from felice.config import BrokerConfig
 from felice.controller.token_changes import TokenChanges
 from felice.env import Environment, SystemDisk, SystemNetwork
-from felice.metadata import Create, layout
+from felice.metadata import Create, MetadataStore, layout, token_nodes
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
@@ -34,7 +34,10 @@ class Clock:
 
 
 class World:
-    def __init__(self, watcher: Watcher, clock: Clock, tokens: DelegationTokens) -> None:
+    def __init__(
+        self, store: MetadataStore, watcher: Watcher, clock: Clock, tokens: DelegationTokens
+    ) -> None:
+        self.store = store
         self.watcher = watcher
         self.clock = clock
         self.tokens = tokens
@@ -54,7 +57,7 @@ def run(scenario: Callable[[World], Awaitable[None]], **options: str) -> None:
         await watcher.start()
         env = Environment(clock, SystemDisk(), SystemNetwork(), Random(1))
         tokens = DelegationTokens(config, env, lambda: watcher.image, TokenChanges(store, watcher))
-        await scenario(World(watcher, clock, tokens))
+        await scenario(World(store, watcher, clock, tokens))
         await watcher.stop()
 
     asyncio.run(whole())
@@ -119,3 +122,21 @@ def test_without_a_key_no_token_is_a_user() -> None:
         assert world.tokens.user("any", "SCRAM-SHA-256") is None
 
     run(scenario, **{"delegation.token.secret.key": ""})
+
+
+def test_a_token_that_would_not_be_readable_or_takes_much_room_is_not_stored() -> None:
+    async def scenario(world: World) -> None:
+        kept = await world.create()
+        many = tuple(Principal("User", f"renewer-{number:04}") for number in range(1000))
+        for owner, renewers, code in (
+            (ALICE, (Principal("User", ""),), ErrorCode.INVALID_REQUEST),
+            (Principal("", "alice"), (), ErrorCode.INVALID_REQUEST),
+            (Principal("A:B", "alice"), (), ErrorCode.INVALID_REQUEST),
+            (ALICE, many, ErrorCode.POLICY_VIOLATION),
+        ):
+            with pytest.raises(ApiError) as error:
+                await world.tokens.create(owner, ALICE, renewers, 0)
+            assert error.value.code == code
+        assert await world.store.children(token_nodes.TOKENS) == [kept.token_id]
+
+    run(scenario)

@@ -57,5 +57,6 @@ def _check(owner: Principal, request: CreateDelegationTokenRequest, context: Req
     is_own = owner.is_same_as(context.principal)
     if not is_own and not context.access.allows(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if any(one.principal_type != USER for one in request.renewers):
+    # A login with the token would be that of the user with the owner's name.
+    if owner.kind != USER or any(one.principal_type != USER for one in request.renewers):
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
