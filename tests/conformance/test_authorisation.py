@@ -145,6 +145,7 @@ def test_a_host_with_a_slash_is_a_network(broker: Secured, client: Wire) -> None
 
 
 def test_an_unknown_topic_is_not_told_from_a_forbidden_one(broker: Secured, client: Wire) -> None:
+    """29: a request that names a topic gets an error."""
     assert fetched(client, "missing") == OF_TOPIC
     assert list_offset(client, "missing", -1).error_code == OF_TOPIC
     assert metadata_of(client, "missing").error_code == OF_TOPIC
@@ -159,6 +160,7 @@ def test_an_unknown_topic_is_not_told_from_a_forbidden_one(broker: Secured, clie
 
 
 def test_lists_leave_out_what_is_forbidden(broker: Secured, client: Wire) -> None:
+    """29: a request for all topics gets those that the client may see, and no error."""
     assert names_of(client.ask(MetadataRequest(topics=None), 12)) == set()
     assert names_of(client.ask(DescribeTopicPartitionsRequest(topics=[]))) == set()
     assert client.ask(ListGroupsRequest(), 4).groups == []

@@ -212,6 +212,7 @@ def silence_s(wire: Wire, client: str) -> float:
 def test_a_producer_over_its_quota_is_told_at_once_and_then_silenced(
     broker: Target, wire: Wire, limited: Limited
 ) -> None:
+    """14: the reply comes first, and then the broker leaves the connection unread (KIP-219)."""
     topic, client = new_topic(wire), limited.client(producer_byte_rate=10_000.0)
     with broker.wire() as own:
         first = produced(own, topic, 60_000, client)

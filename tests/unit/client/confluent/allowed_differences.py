@@ -6,7 +6,7 @@ Keys are names below `confluent_kafka`, as the comparison reports them.
 from __future__ import annotations
 
 _SHARE = "share groups (KIP-932) are not supported"
-_SASL = "this client has no SASL"
+_SASL = "the credentials of this client are those of its configuration, and cannot be replaced"
 
 ABSENT = {
     "error.Message": "an accident of confluent_kafka's imports; Message is in felice.client",
