@@ -57,7 +57,13 @@ cdef extern from *:
     }
     /* `type` is a subclass of tuple without fields of its own, such as a named tuple. */
     static inline PyObject *felice_new_tuple(PyObject *type, Py_ssize_t size) {
-        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+        PyObject *made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+    #if PY_VERSION_HEX >= 0x030E0000
+        /* Python 3.14 keeps the hash of a tuple in it. -1 is none; 0, which `tp_alloc` leaves, would be the hash. */
+        if (made != NULL)
+            ((PyTupleObject *)made)->ob_hash = -1;
+    #endif
+        return made;
     }
     static inline void felice_set(PyObject *tuple, Py_ssize_t index, PyObject *value) {
         Py_INCREF(value);
