@@ -20,7 +20,7 @@ from felice.security.delegation_tokens import DelegationToken
 
 _MAX_ATTEMPTS = 20
 # Every broker keeps all tokens in memory, and clients choose the renewers.
-_MAX_TOKEN_BYTES = 16 * 1024
+_MAX_TOKEN_BYTES = 4 * 1024
 
 Decide = Callable[[DelegationToken], DelegationToken | None]
 """Returns the changed token, or None to delete it. Raises `ApiError` if it must not be changed."""
