@@ -115,6 +115,13 @@ def structs_in(value: Any) -> Iterator[Any]:
             yield item
 
 
+def all_structs_in(message: Any) -> Iterator[Any]:
+    for field in schema_of(type(message)).fields:
+        for struct in structs_in(getattr(message, field.name)):
+            yield struct
+            yield from all_structs_in(struct)
+
+
 @pytest.mark.parametrize(("cls", "version"), CLASSES_AND_VERSIONS, ids=name_of)
 def test_an_ordinary_message_is_read_and_written_by_the_compiled_codec(cls: type[Any], version: int) -> None:
     message = sample(cls, version)
@@ -160,6 +167,20 @@ def test_both_codecs_agree_on_wrong_values(cls: type[Any], version: int) -> None
             setattr(message, field.name, wrong)
             compare_writes(message, version)
     compare_writes(cls.__new__(cls), version)  # without values
+
+
+@pytest.mark.parametrize(("cls", "version"), CLASSES_AND_VERSIONS, ids=name_of)
+def test_both_codecs_agree_on_wrong_values_in_structs(cls: type[Any], version: int) -> None:
+    source = random.Random(f"structs {cls.__name__} {version}")
+    for _ in range(20):
+        message = sample(cls, version)
+        struct = source.choice([message, *all_structs_in(message)])
+        names = [field.name for field in schema_of(type(struct)).fields]
+        if names and source.random() < 0.1:
+            delattr(struct, source.choice(names))
+        elif names:
+            setattr(struct, source.choice(names), source.choice([*WRONG_VALUES, b"", 0, 2**16, "é" * 16_384]))
+        compare_writes(message, version)
 
 
 class InFile:

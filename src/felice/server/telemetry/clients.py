@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from uuid import UUID
 
-from felice.config import shortened
 from felice.env import Clock, Random
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -130,7 +129,7 @@ class ClientTelemetry:
             except (BadTelemetry, ApiError) as error:
                 _log.warning(
                     "pushed metrics of a client cannot be read",
-                    extra={"client_id": shortened(selectors["client_id"]), "reason": str(error)},
+                    extra={"client_id": selectors["client_id"], "reason": str(error)},
                 )
                 client.last_error = ErrorCode.INVALID_RECORD
         if client.last_error != ErrorCode.NONE:
