@@ -117,9 +117,9 @@ def structs_in(value: Any) -> Iterator[Any]:
 
 def all_structs_in(message: Any) -> Iterator[Any]:
     for field in schema_of(type(message)).fields:
-        for struct in structs_in(getattr(message, field.name)):
-            yield struct
-            yield from all_structs_in(struct)
+        for found in structs_in(getattr(message, field.name)):
+            yield found
+            yield from all_structs_in(found)
 
 
 @pytest.mark.parametrize(("cls", "version"), CLASSES_AND_VERSIONS, ids=name_of)
@@ -174,12 +174,14 @@ def test_both_codecs_agree_on_wrong_values_in_structs(cls: type[Any], version: i
     source = random.Random(f"structs {cls.__name__} {version}")
     for _ in range(20):
         message = sample(cls, version)
-        struct = source.choice([message, *all_structs_in(message)])
-        names = [field.name for field in schema_of(type(struct)).fields]
+        changed = source.choice([message, *all_structs_in(message)])
+        names = [field.name for field in schema_of(type(changed)).fields]
         if names and source.random() < 0.1:
-            delattr(struct, source.choice(names))
+            delattr(changed, source.choice(names))
         elif names:
-            setattr(struct, source.choice(names), source.choice([*WRONG_VALUES, b"", 0, 2**16, "é" * 16_384]))
+            setattr(
+                changed, source.choice(names), source.choice([*WRONG_VALUES, b"", 0, 2**16, "é" * 16_384])
+            )
         compare_writes(message, version)
 
 
