@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from felice.records.builder import BatchBuilder
 from felice.records.reader import read_records
 from felice.server.embedded import EmbeddedBroker
 from felice.server.maintenance import Maintenance
+from felice.server.services import Services
 from felice.server.startup import StartupError
 from felice.testing.simulation.disk import SimDisk
 from waiting import wait_until
@@ -237,14 +239,9 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
         return SimpleNamespace(log=log, flusher=SimpleNamespace(begin=begin_flush))
 
     partitions = [partition("a", RuntimeError("no thread")), partition("b", None)]
-    services: Any = SimpleNamespace(
-        partitions=partitions,
-        env=SimpleNamespace(clock=SystemClock()),
-        settings=None,
-        directories=(),
-        frame_memory=None,
-        offline_logs=None,
-    )
+    others = dict.fromkeys(field.name for field in fields(Services))
+    env = SimpleNamespace(clock=SystemClock())
+    services: Any = SimpleNamespace(**others | {"partitions": partitions, "env": env})
     asyncio.run(Maintenance(services, ())._flush_due())
     assert flushed == ["b"]
 
