@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.faults import Fault
+from felice.cli.options import client_config, connection_options
 
 if TYPE_CHECKING:
     from felice.pipelines.streams.on_spark.directory import Checkpoint
@@ -74,9 +75,7 @@ def reason_of(text: str) -> str:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--bootstrap-server", default="127.0.0.1:9092", show_default=True, help="A broker of the cluster."
-)
+@connection_options
 @click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or spark://host:7077."
 )
@@ -95,7 +94,8 @@ def reason_of(text: str) -> str:
 @click.option("--describe", is_flag=True, help="Print the topology and end.")
 def run(
     file: Path,
-    bootstrap_server: str,
+    bootstrap: str,
+    command_config: Path | None,
     master: str,
     checkpoint: Path | None,
     partitions: int | None,
@@ -111,15 +111,21 @@ def run(
     \b
     felice run wordcount.py --until-caught-up
     felice run wordcount.py --describe
+    felice run wordcount.py --command-config alice.properties
     """
     app = app_in(file)
     if describe:
         click.echo(app.describe())
         return
     checkpoint_of_app = checkpoint_at(app.name, checkpoint)
-    options = {"partitions": partitions, "until_caught_up": until_caught_up, "trigger_ms": trigger_ms}
-    with plain_faults(), locked(checkpoint_of_app, app.name, bootstrap_server) as lock:
-        query = _started(app, master, bootstrap_server, checkpoint_of_app, lock, options)
+    options = {
+        "client": client_config(bootstrap, command_config),
+        "partitions": partitions,
+        "until_caught_up": until_caught_up,
+        "trigger_ms": trigger_ms,
+    }
+    with plain_faults(), locked(checkpoint_of_app, app.name, bootstrap) as lock:
+        query = _started(app, master, bootstrap, checkpoint_of_app, lock, options)
         click.echo(f"{app.name} is running", err=True)
         _Run(query, checkpoint_of_app).follow()
 

@@ -48,6 +48,7 @@ from felice.protocol.messages.find_coordinator import (
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from felice.protocol.messages.offset_commit import OffsetCommitResponse
 from felice.protocol.messages.offset_fetch import OffsetFetchResponse
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -137,7 +138,7 @@ class BlockingCoordinators:
             topics=_offset_rows(offsets),
         )
         versioned = ByVersion(TxnOffsetCommitRequest, lambda version: request, _LAST_EXPLICIT_OFFSETS)
-        self._ask(GROUP_KEY_TYPE, group_id, versioned, lambda a: commit_results(a).values())
+        self._ask(GROUP_KEY_TYPE, group_id, versioned, lambda a: commit_results(a).values(), _refused_topic)
 
     def end(self, producers: Iterable[TransactionalProducer], *, committed: bool) -> dict[str, int]:
         """End transactions; returns error codes by id. NONE also if a transaction had already ended that way."""
@@ -212,7 +213,7 @@ class BlockingCoordinators:
     def commit_offsets(self, group_id: str, offsets: Mapping[Partition, CommittedOffset]) -> None:
         """Commit offsets as a consumer outside the group's membership."""
         request = offset_commit_request(group_id, offsets)
-        self._ask(GROUP_KEY_TYPE, group_id, request, lambda a: commit_results(a).values())
+        self._ask(GROUP_KEY_TYPE, group_id, request, lambda a: commit_results(a).values(), _refused_topic)
 
     def committed(self, group_id: str) -> dict[Partition, CommittedOffset]:
         """Return all committed offsets of the group; waits for open transactions that would change them."""
@@ -231,7 +232,15 @@ class BlockingCoordinators:
 
     # Finding coordinators
 
-    def _ask(self, key_type: int, key: str, request: object, codes_of: Callable[[R], Iterable[int]]) -> R:
+    def _ask(
+        self,
+        key_type: int,
+        key: str,
+        request: object,
+        codes_of: Callable[[R], Iterable[int]],
+        refused: Callable[[R, int], str] = lambda answer, code: "",
+    ) -> R:
+        """Ask the coordinator of a key. An error names the key, followed by the text of `refused`."""
         patience = _Patience(self._client.config.retry_timeout_ms)
         while True:
             try:
@@ -248,7 +257,7 @@ class BlockingCoordinators:
             if code in _MOVED:
                 self._where.pop((key_type, key), None)
             if not _is_open(code) or not patience.wait():
-                raise failure(code, key)
+                raise failure(code, key + refused(answer, code))
 
     def _locate(self, key_type: int, keys: Iterable[str]) -> dict[str, Address]:
         wanted = list(keys)
@@ -309,6 +318,12 @@ def _check_listed(broker: BrokerMetadata, code: int) -> None:
 def _is_open(code: int | None) -> bool:
     """True if the same request may get another response later."""
     return code is None or (code != ErrorCode.NONE and (code in _MOVED or ErrorCode.of(code).retriable))
+
+
+def _refused_topic(answer: OffsetCommitResponse, code: int) -> str:
+    """The first topic whose offset was refused with this code. An error that may pass concerns the whole group."""
+    refused = (topic for (topic, _), found in commit_results(answer).items() if found == code)
+    return "" if _is_open(code) else f", topic {next(refused)}"
 
 
 def _worst(codes: Iterable[int]) -> int:

@@ -357,7 +357,9 @@ def test_a_lasting_error_is_raised_with_the_key(
     prepare(broker, call, call.answer(LASTING))
     with pytest.raises(KafkaException) as raised:
         call.do(coordinators)
-    assert raised.value.code == LASTING and raised.value.error.str().endswith(f": {call.key[1]}")
+    text, _, topic = raised.value.error.str().partition(", topic ")
+    assert raised.value.code == LASTING and text.endswith(f": {call.key[1]}")
+    assert topic == ("t" if isinstance(call.request, (OffsetCommitRequest, TxnOffsetCommitRequest)) else "")
     assert len(broker.asked(type(call.request))) == 1
 
 

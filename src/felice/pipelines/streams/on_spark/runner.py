@@ -10,8 +10,10 @@ How:        The source's rows are addressed (`stage.address`); then each part wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -44,14 +46,16 @@ def start(
     bootstrap: str,
     checkpoint: Path,
     *,
+    client: Mapping[str, object] = MappingProxyType({}),
     partitions: int | None = None,
     until_caught_up: bool = False,
     trigger_ms: int = 0,
 ) -> StreamingQuery:
     """Start the App; with `until_caught_up`, it ends when it has processed what is there now.
 
-    `partitions` is the number of tasks of each part with state: the number of cores, unless the first start says
-    another. A `lock.RunLock` must be held.
+    `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
+    of tasks of each part with state: the number of cores, unless the first start says another. A `lock.RunLock` must be
+    held.
     """
     # Spark must not change the number of tasks by itself: each has the state of one partition.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -65,7 +69,8 @@ def start(
     topics = sorted(
         {one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition}
     )
-    connected = {"kafka.bootstrap.servers": bootstrap}
+    properties = {**client, "bootstrap.servers": bootstrap}
+    connected = {f"kafka.{name}": str(value) for name, value in properties.items()}
     source = spark.readStream.format("felice").options(
         **connected,
         subscribe=",".join(topics),
