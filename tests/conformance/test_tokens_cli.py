@@ -88,6 +88,16 @@ def test_a_token_is_created_listed_renewed_and_deleted(broker: Secured, login: P
     assert token not in json.loads(felice(broker, login, "list", "--json").output)
 
 
+def test_a_secret_is_printed_on_one_line_of_a_narrow_terminal(
+    broker: Secured, login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = felice(broker, login, "create").output.splitlines()
+    hmac = next(line.split()[1] for line in lines if line.startswith("hmac "))
+    assert felice(broker, login, "renew", hmac).exit_code == 0
+    assert f"hmac       {hmac}" in felice(broker, login, "list").output.splitlines()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

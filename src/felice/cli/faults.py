@@ -1,6 +1,6 @@
 """Which exceptions the user can fix, and the one line that says how.
 
-object other exception is a bug of Felice and keeps its traceback.
+Any other exception is a bug of Felice and keeps its traceback.
 """
 
 from __future__ import annotations

@@ -58,6 +58,8 @@ def metrics(
             f"broker {number}": matching(read_page(where), names)
             for number, where in endpoints(admin, broker_id).items()
         }
+    if not any(found.values()):
+        raise Fault(f"no metric has a name that contains {' or '.join(names)}")
     if as_json:
         show_json({source: dict(samples(lines)) for source, lines in found.items()})
         return

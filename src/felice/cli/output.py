@@ -61,14 +61,25 @@ def show_table(rows: Sequence[Row]) -> None:
     console.print(table)
 
 
+def show_fields(row: Row) -> None:
+    """Prints one row as lines of name and value: long values stay whole, so that they can be copied."""
+    width = max(map(len, row))
+    for name, value in row.items():
+        click.echo(f"{name.replace('_', ' '):{width}}  {_text(value)}")
+
+
 def _cell(value: object) -> str:
     from rich.markup import escape
 
+    return escape(_text(value))
+
+
+def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value)
-    return escape(str(value))
+    return str(value)
 
 
 def partition_lines(names: Iterable[str], most: int = 20) -> Iterator[str]:

@@ -105,7 +105,7 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Fault(f"{key} must be a number, and {text!r} is none") from None
+        raise Fault(f"{key} must be a number, not {text!r}") from None
 
 
 @click.group(cls=CommandGroup)

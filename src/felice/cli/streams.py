@@ -14,7 +14,7 @@ import click
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
-from felice.cli.output import show, show_json
+from felice.cli.output import show, show_fields, show_json
 from felice.cli.run import app_in, checkpoint_at, locked, plain_faults
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def describe_command(application: str, checkpoint: Path | None, as_json: bool) -
         show_json(rows)
         return
     topology = rows.pop("topology")
-    width = max(map(len, rows))
-    for name, value in rows.items():
-        click.echo(f"{name.replace('_', ' '):{width}}  {value}")
+    show_fields(rows)
     click.echo(f"\n{topology}")
 
 
@@ -236,7 +234,7 @@ def _listed(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _described(checkpoint: Checkpoint, description: Description) -> dict[str, Any]:
-    from felice.pipelines.streams.on_spark.lock import holder_of
+    from felice.pipelines.streams.on_spark.lock import holder_of, is_running
     from felice.pipelines.streams.on_spark.progress import in_time, size_of
     from felice.pipelines.streams.stores import NEVER
 
@@ -247,7 +245,7 @@ def _described(checkpoint: Checkpoint, description: Description) -> dict[str, An
         "application": description.application,
         "checkpoint": str(checkpoint.path),
         "state": _state(checkpoint),
-        "run_by": holder_of(checkpoint),
+        "run_by": holder_of(checkpoint) if is_running(checkpoint) else None,
         "partitions": description.partitions,
         **{name: progress.get(name) for name in (*_SHOWN, "failure")},
         "reported_at": None if reported is None else in_time(reported),

@@ -13,7 +13,7 @@ import click
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
-from felice.cli.output import Row, show, show_json, show_table
+from felice.cli.output import Row, show_fields, show_json
 
 if TYPE_CHECKING:
     from felice.client.admin import DelegationToken
@@ -67,7 +67,7 @@ def create_command(
     if as_json:
         show_json(row_of(found))
     else:
-        show_table([row_of(found)])
+        show_fields(row_of(found))
 
 
 @tokens.command("list")
@@ -85,7 +85,14 @@ def list_command(owners: tuple[str, ...], as_json: bool, bootstrap: str, command
     admin = admin_client(bootstrap, command_config)
     found = admin.describe_delegation_tokens(owners or None).result()
     rows = [row_of(token) for token in sorted(found, key=lambda token: token.issue_timestamp)]
-    show(rows, as_json, empty="There are no tokens that you may see.")
+    if as_json:
+        show_json(rows)
+    elif not rows:
+        click.echo("There are no tokens that you may see.", err=True)
+    for number, row in enumerate(() if as_json else rows):
+        if number:
+            click.echo()
+        show_fields(row)
 
 
 @tokens.command("renew")

@@ -59,6 +59,15 @@ def test_describe_shows_topology_and_failure(place: Path) -> None:
     assert found["reported at"].strip() == "1970-01-01T00:00:01.000+00:00"
 
 
+def test_describe_names_the_running_process_only_while_it_runs(place: Path) -> None:
+    found = checkpoint(place)
+    with RunLock(found, "shop"):
+        assert json.loads(told("describe", "shop", "--json").output)["run_by"].startswith("process ")
+    assert json.loads(told("describe", "shop", "--json").output)["run_by"] is None
+    lines = told("describe", "shop").output.splitlines()
+    assert next(line for line in lines if line.startswith("run by")).split() == ["run", "by", "-"]
+
+
 @pytest.mark.parametrize("words", [("describe", "shop"), ("stop", "shop"), ("reset", "shop", "--yes")])
 def test_a_checkpoint_that_is_not_there_is_told(place: Path, words: tuple[str, ...]) -> None:
     result = told(*words)
