@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from felice.config.broker_options import BrokerOptions
+from felice.config.listener_limits import CREATION_RATE
 from felice.config.option import (
     ConfigError,
     Kind,
@@ -23,7 +24,13 @@ from felice.config.option import (
     options_of,
     parse_all,
 )
-from felice.config.security import ListenerSecurity, check_prefixes, listener_security, prefixed_option
+from felice.config.security import (
+    ListenerSecurity,
+    check_prefixes,
+    listener_security,
+    prefixed_option,
+    split_name,
+)
 from felice.config.topic import TOPIC_OPTIONS
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -267,6 +274,18 @@ class BrokerConfig(BrokerOptions):
         """How the listener of this name is secured."""
         return listener_security(listener, self._security_protocols()[listener], self.originals)
 
+    @property
+    def creation_rates(self) -> dict[str, int]:
+        """`max.connection.creation.rate` of each listener: its own, or else that of the broker."""
+        rates = dict.fromkeys(
+            (found.name for found in self.parsed_listeners), self.max_connection_creation_rate
+        )
+        for name, text in self.originals.items():
+            parts = split_name(name)
+            if parts is not None and parts.key == CREATION_RATE.name:
+                rates[parts.listener] = int(text)
+        return rates
+
     def _security_protocols(self) -> dict[str, str]:
         protocols = {}
         for entry in self.listener_security_protocol_map:
@@ -317,12 +336,12 @@ BROKER_OPTIONS: dict[str, Option] = {**_OWN_OPTIONS, **_SYNONYM_OPTIONS, **_topi
 
 
 def find_option(name: str) -> Option | None:
-    """The declaration of an option of a broker, also of a security option with a listener's prefix."""
+    """The declaration of an option of a broker, also of one with a listener's prefix."""
     return BROKER_OPTIONS.get(name) or prefixed_option(name)
 
 
 def _checked_prefixed(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the security options that have a listener's prefix. Raises `ConfigError` for a wrong value."""
+    """Returns the options that have a listener's prefix. Raises `ConfigError` for a wrong value."""
     found = {}
     for name, text in properties.items():
         if (option := prefixed_option(name)) is not None:

@@ -53,7 +53,7 @@ initial.broker.registration.timeout.ms inter.broker.protocol.version internal.me
 internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
-log.message.timestamp.difference.max.ms max.connection.creation.rate metadata.log.dir
+log.message.timestamp.difference.max.ms metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples

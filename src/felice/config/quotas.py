@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from felice.config.limits import LimitOptions
-from felice.config.option import Kind, Scope, option
+from felice.config.listener_limits import CREATION_RATE
+from felice.config.option import INT_MAX, Kind, Scope, option
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
@@ -42,6 +43,7 @@ class QuotaOptions(LimitOptions):
         scope=Scope.CLUSTER_WIDE,
         internal_check=_fault_of_overrides,
     )
+    max_connection_creation_rate: int = field(default=INT_MAX, metadata={"option": CREATION_RATE})
     quota_window_num: int = option(
         "quota.window.num",
         Kind.INT,

@@ -1,8 +1,8 @@
 """Options of TLS and SASL, and the prefixes that set them for one listener or one SASL mechanism.
 
-Keeps true: the configuration of a listener is complete and consistent before the broker opens it. A key with the prefix
-            of a listener that does not exist is an error: it would otherwise leave a listener less secure than its
-            operator believes.
+Keeps true: the configuration of a listener is complete and consistent before the broker opens it. A security option
+            with the prefix of a listener that does not exist is an error: it would otherwise leave a listener less
+            secure than its operator believes.
 How:        `SecurityOptions` declares the options once. A broker's file sets them for all listeners, the prefix
             `listener.name.NAME.` for one listener, and `listener.name.NAME.MECHANISM.` for one mechanism of it.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas
+from felice.config.listener_limits import LISTENER_LIMITS
 from felice.config.option import ConfigError, Kind, Option, Scope, construct, option, options_of, parse_all
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -243,6 +244,7 @@ class SecurityOptions:
 
 
 OPTIONS: Final[dict[str, Option]] = options_of(SecurityOptions)
+_PREFIXED: Final = OPTIONS | LISTENER_LIMITS
 _MECHANISM_PREFIXES: Final = {name.lower(): name for name in MECHANISMS}
 
 
@@ -254,9 +256,14 @@ class PrefixedName:
     mechanism: str | None
     key: str
 
+    @property
+    def is_security(self) -> bool:
+        """Whether it is an option of TLS or SASL, and not a limit of the listener."""
+        return self.key in OPTIONS
+
 
 def split_name(name: str) -> PrefixedName | None:
-    """Returns the parts of a security option's name with a prefix, or None for any other name."""
+    """Returns the parts of an option's name with a prefix, or None for any other name."""
     if not name.startswith(PREFIX):
         return None
     listener, _, key = name.removeprefix(PREFIX).partition(".")
@@ -264,14 +271,14 @@ def split_name(name: str) -> PrefixedName | None:
     first, _, rest = key.partition(".")
     if first.lower() in _MECHANISM_PREFIXES:
         mechanism, key = _MECHANISM_PREFIXES[first.lower()], rest
-    is_allowed = key in OPTIONS and (mechanism is None or not key.startswith("ssl."))
+    is_allowed = key in _PREFIXED if mechanism is None else key in OPTIONS and not key.startswith("ssl.")
     return PrefixedName(listener.upper(), mechanism, key) if listener and is_allowed else None
 
 
 def prefixed_option(name: str) -> Option | None:
-    """The declaration of a security option whose name has a prefix."""
+    """The declaration of an option whose name has a prefix."""
     parts = split_name(name)
-    return None if parts is None else dataclasses.replace(OPTIONS[parts.key], name=name)
+    return None if parts is None else dataclasses.replace(_PREFIXED[parts.key], name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +408,7 @@ def listener_security(name: str, protocol: str, properties: Mapping[str, str]) -
     mechanisms: dict[str, dict[str, str]] = {}
     for full_name, text in properties.items():
         parts = split_name(full_name)
-        if parts is None or parts.listener != name:
+        if parts is None or parts.listener != name or not parts.is_security:
             continue
         (own if parts.mechanism is None else mechanisms.setdefault(parts.mechanism, {}))[parts.key] = text
     of_all = {key: text for key, text in properties.items() if key in OPTIONS}
@@ -409,11 +416,13 @@ def listener_security(name: str, protocol: str, properties: Mapping[str, str]) -
 
 
 def check_prefixes(properties: Mapping[str, str], names: Iterable[str], ignored: Iterable[str]) -> None:
-    """Raises `ConfigError` for a key with the prefix of a listener that does not exist."""
+    """Raises `ConfigError` for a security option with the prefix of a listener that does not exist."""
     known, passed_over = list(names), {name.upper() for name in ignored}
     for name in properties:
         parts = split_name(name)
-        if parts is not None and parts.listener not in known and parts.listener not in passed_over:
+        if parts is None or not parts.is_security:
+            continue
+        if parts.listener not in known and parts.listener not in passed_over:
             raise ConfigError(
                 name,
                 "[hidden]",

@@ -8,7 +8,7 @@ Keeps true: the values that DescribeConfigs shows for these options are true of 
 
 from __future__ import annotations
 
-from felice.config.option import INT_MAX, Kind, Option, OptionValue, Scope
+from felice.config.option import Kind, Option, OptionValue, Scope
 
 
 def _fixed(name: str, kind: Kind, value: OptionValue, doc: str) -> Option:
@@ -74,13 +74,6 @@ _SETTABLE = (
     _threads("background.threads", "tasks in the background"),
     _threads("num.io.threads", "requests"),
     _threads("num.network.threads", "connections"),
-    _settable(
-        "max.connection.creation.rate",
-        Kind.INT,
-        INT_MAX,
-        "New connections per second; Felice has no limit.",
-        1,
-    ),
     _settable(
         "metric.reporters", Kind.LIST, (), "Classes that report metrics; Felice cannot run Java plugins."
     ),

@@ -3,6 +3,7 @@
 Keeps true: during a shortage of descriptors new connections wait in the kernel's queue, without cost, and enough
             descriptors stay free for log files. Accepting resumes by itself when connections have closed.
             A shortage is logged at most once a minute.
+            While a connection waits because too many came (`Pace`), no further one is accepted.
             A TLS handshake does not delay other connections, takes a limited time, and when too many are in progress,
             the oldest is given up.
 """
@@ -30,6 +31,8 @@ _MAX_HANDSHAKES = 1000
 _TLS_SHUTDOWN_S = 3.0
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+Pace = Callable[[], float]
+"""Called once for each accepted connection. Returns the seconds that it and all later ones must wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,19 @@ class ListeningServer(asyncio.AbstractServer):
         factory: ProtocolFactory,
         backlog: int,
         tls: ServerTls | None,
+        pace: Pace | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.sockets = list(sockets)
         self._factory = factory
         self._backlog = backlog
         self._tls = tls
+        self._pace = pace
         self._loop = loop
         self._connecting: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self._reports = RateLimit(loop.time, _LOG_INTERVAL_S)
         self._pause: asyncio.TimerHandle | None = None
+        self._waiting: socket.socket | None = None  # accepted, and not set up while the pace is too fast
 
     def start(self) -> None:
         """Starts to listen and accept. Raises `OSError` if another process listens at the address."""
@@ -88,7 +94,22 @@ class ListeningServer(asyncio.AbstractServer):
                     raise
                 self._pause_accepting()
                 return
+            wait_s = 0.0 if self._pace is None else self._pace()
+            if wait_s > 0:
+                self._begin_later(connection, wait_s)
+                return
             self._begin(connection)
+
+    def _begin_later(self, connection: socket.socket, wait_s: float) -> None:
+        self._stop_watching()
+        self._waiting = connection
+        self._pause = self._loop.call_later(wait_s, self._end_wait)
+
+    def _end_wait(self) -> None:
+        connection, self._waiting = self._waiting, None
+        if connection is not None:
+            self._begin(connection)
+        self._look_again()
 
     def _begin(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -150,6 +171,9 @@ class ListeningServer(asyncio.AbstractServer):
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
         self._stop_watching()
         for listening in self.sockets:
             listening.close()

@@ -122,7 +122,8 @@ async def _prepare_tls(
     """Makes the listeners again whose keys or certificates the request names. Raises `ApiError`."""
     parts = [split_name(name) for name in named]
     uses_tls = context.services.tls.uses_tls
-    listeners = {found.listener for found in parts if found is not None and uses_tls(found.listener)}
+    secured = [found.listener for found in parts if found is not None and found.is_security]
+    listeners = {name for name in secured if uses_tls(name)}
     if not listeners:
         return {}
     configs = context.services.image.broker_configs

@@ -71,6 +71,7 @@ class Listener:
                 self.address.port,
                 backlog=self.services.config.socket_listen_backlog_size,
                 tls=self._tls(),
+                pace=lambda: self.services.quotas.accepting.record(self.name),
             )
         if self.port == 0:
             self.port = _port_of(self._server)

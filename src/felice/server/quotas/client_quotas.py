@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from felice.config import BrokerConfig
 from felice.env import Clock
 from felice.metadata import ClusterImage
+from felice.server.quotas.accepting import AcceptRates
 from felice.server.quotas.bounded import MAX_CLIENTS, kept
 from felice.server.quotas.connection_rates import ConnectionRates
 from felice.server.quotas.limits import CLIENT_KINDS, Client, Limit, QuotaKind, limit_of
@@ -35,6 +36,7 @@ class ClientQuotas:
         self._rates: OrderedDict[tuple[QuotaKind, Client], Rate] = OrderedDict()
         self._buckets: OrderedDict[Client, TokenBucket] = OrderedDict()
         self.connections = ConnectionRates(clock, lambda: self.window)
+        self.accepting = AcceptRates(clock, config, lambda: self.window)
         self.throttled_s: OrderedDict[tuple[QuotaKind, Client], float] = OrderedDict()
 
     def follow(self, image: ClusterImage) -> None:

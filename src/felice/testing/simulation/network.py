@@ -17,7 +17,7 @@ import socket
 import ssl
 from random import Random
 
-from felice.env.listening import ProtocolFactory, ServerTls
+from felice.env.listening import Pace, ProtocolFactory, ServerTls
 from felice.testing.simulation.connection import SimTransport, Trace, Wire
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.process import Process
@@ -208,8 +208,9 @@ class ProcessNetwork:
         *,
         backlog: int = 50,
         tls: ServerTls | None = None,
+        pace: Pace | None = None,
     ) -> asyncio.AbstractServer:
-        """Listens on this machine's name and ignores `host`. The end of the process closes the server."""
+        """Listens on this machine's name and ignores `host` and `pace`. The end of the process closes the server."""
         _refuse_tls(tls)
         server = SimServer(self._network, self._process, (self.host, port), protocol_factory)
         self._network.serve(server)

@@ -1,0 +1,20 @@
+"""Limits that a broker has, and that each listener may have for itself, with the prefix `listener.name.NAME.`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from felice.config.option import INT_MAX, Kind, Option, Scope
+
+CREATION_RATE: Final = Option(
+    "max.connection.creation.rate",
+    Kind.INT,
+    INT_MAX,
+    "Connections per second that the broker accepts, and with the prefix of a listener that this listener accepts. "
+    "Over it the broker waits before it accepts the next. The inter-broker listener is exempt from the limit of all "
+    "listeners together, unless it is the only one.",
+    scope=Scope.CLUSTER_WIDE,
+    minimum=1,
+)
+LISTENER_LIMITS: Final = {CREATION_RATE.name: CREATION_RATE}
+"""These options by the name without a prefix."""
