@@ -1,7 +1,7 @@
-"""Custom processors: a class of the user's with stores and timers.
+"""Custom processors: classes of an application, with stores and timers.
 
-Keeps true: a processor's state is in its stores. A runner may make the processor again at any time and load them, so
-            what it keeps in itself is lost. The times at which timers are due are in a store, too.
+Keeps true: a processor's state is in its stores, also the times at which its timers are due. A runner may create the
+            processor again at any time and load the stores; attributes of the processor are lost then.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Where operators keep state: rows of tables, windows and sessions, and streams' clocks.
 
-Keeps true: a store holds packed values only (`formats`), so nobody who got a value can change the store.
+Keeps true: a store holds packed values only (`formats`), so a caller that changes a value does not change the store.
             `take_changes` gives each row that changed since it was last called, with None for a deleted one; a new
             store that loads them in order holds the same rows. A runner persists stores in this way.
-            Windows and sessions stay until their retention has passed and `expire` is called: an operator sends the
-            last result of a window before.
+            Windows and sessions stay until their retention has passed and `expire` is called. Operators send the last
+            result of a window before they call it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TASK_TIME = "task"
 
 
 class Rows(Enum):
-    """Where the rows of a store are, among the partitions of a task."""
+    """Which partitions of a task have which rows of a store."""
 
     BY_KEY = "by key"
     """Where the records of their keys are."""
@@ -288,7 +288,7 @@ class SessionStore(Store):
 
 
 class ChangeBuffer(Store):
-    """One held change for each key, by the time of the first that was held, then as they came."""
+    """One held change for each key, ordered by the time of its first held change, then by arrival."""
 
     def __init__(self, name: str, key: Format, value: Format) -> None:
         super().__init__(name)
@@ -311,7 +311,7 @@ class ChangeBuffer(Store):
         return self._key.placed_by(self._key.unpack(row_key))
 
     def put(self, due: int, record: Record) -> None:
-        """Hold a change in place of the key's change before; that one's time stays."""
+        """Hold a change. It replaces the key's previous change, and keeps its place in the order."""
         key, change, timestamp, headers = record
         packed = self._key.pack(key)
         before = self.rows.get(packed)

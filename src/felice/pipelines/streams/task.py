@@ -1,7 +1,7 @@
 """Runs a sub-topology on one partition: a record in, the records that it sends to topics out.
 
-Keeps true: a record goes through the graph depth first, as in Kafka Streams: all that follows from an operator's first
-            result happens before its second. Records are bytes outside, and values inside.
+Keeps true: a record goes through the graph depth first, as in Kafka Streams: everything that an operator's first result
+            causes happens before the second result is passed on. Records are bytes outside, and values inside.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class VersionedStore(Store):
         return self._row(versions[-1]) if versions else None
 
     def get_at(self, key: Any, timestamp: int) -> Timestamped | None:
-        """The row of a key at a time. Beyond the history there is only a row that has not changed since."""
+        """The row of a key at a time. For a time before the history, only a row that has not changed since is known."""
         versions: tuple[Version, ...] = self.rows.get(self._key.pack(key), ())
         place = bisect_right(versions, timestamp, key=lambda version: version[0])
         is_beyond = timestamp < self._time - self._history_ms and place < len(versions)
@@ -81,7 +81,7 @@ class VersionedStore(Store):
         return None if packed is None else Timestamped(self._value.unpack(packed), timestamp)
 
     def _kept(self, versions: list[Version], time: int) -> tuple[Version, ...] | None:
-        """Without those that were replaced before the history begins, and deletions that nothing comes before."""
+        """The versions without those replaced before the history begins, and without leading deletions."""
         begin = time - self._history_ms
         while len(versions) > 1 and versions[1][0] <= begin:
             versions.pop(0)

@@ -1,4 +1,4 @@
-"""What the client of one request may do, and the audit log of the answers.
+"""Permissions of the client of one request, and the audit log.
 
 Keeps true: the audit log has Kafka's logger, levels and text: refusals at INFO, permissions at DEBUG, and at TRACE the
             questions that only filter a list or fill a bit field.
@@ -38,7 +38,7 @@ class Access(Protocol):
         ...
 
     def shows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """The same for a question that only decides what a list shows: a refusal is no attempt."""
+        """The same for a check that only filters a list, which is no attempt of the operation."""
         ...
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
@@ -58,7 +58,7 @@ class _Context(Protocol):
 
 
 class _Everything:
-    """The access of every client while the broker has no authorizer."""
+    """Allows everything: a broker without an authorizer."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         return True

@@ -125,7 +125,7 @@ def each(
         try:
             access = context.access
             codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
-            # The process may have been suspended meanwhile, and others may lead.
+            # The process may have been suspended meanwhile, and another broker may lead the partitions now.
             context.services.image_follower.check_session()
             answer = proceed(asked, codes, request, context, handle)
         finally:

@@ -1,4 +1,4 @@
-"""Bounds the memory of what is kept for each client name, because clients may send any number of names."""
+"""A dict with a bounded number of clients, because clients may send any number of names."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _LONG_MAX = 2**63 - 1
 def changed_quotas(
     entity: ClientEntity, current: Mapping[str, str], changes: Iterable[OpData]
 ) -> dict[str, str]:
-    """The entity's configuration after the changes. What is no quota stays. Raises `ApiError`."""
+    """The entity's configuration after the changes. Keys that are not quotas stay. Raises `ApiError`."""
     _check_address(entity)
     allowed = {kind.value: kind for kind in (CLIENT_KINDS if entity.ip is None else IP_KINDS)}
     changed = dict(current)
@@ -34,7 +34,7 @@ def changed_quotas(
 
 
 def _check_address(entity: ClientEntity) -> None:
-    """Kafka resolves names too: an answer of the network, on which the meaning of a quota would depend."""
+    """Refuses host names. Kafka resolves them, but then a quota's meaning depends on what DNS answers."""
     if entity.ip is None or entity.ip == DEFAULT:
         return
     try:

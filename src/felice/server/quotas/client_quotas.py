@@ -1,7 +1,7 @@
 """What clients have used of their quotas on this broker.
 
-Keeps true: changed quotas count at once, also for connected clients; what a client has used stays.
-            Memory is bounded: of more than `MAX_CLIENTS` the ones that were idle longest are forgotten.
+Keeps true: changed quotas apply at once, also to connected clients; the recorded use stays.
+            Memory is bounded: above `MAX_CLIENTS`, the clients that were idle longest are forgotten.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClientQuotas:
             self._rate(kind, limit.shared_by).record(-amount, self._clock.monotonic())
 
     def max_fetch_bytes(self, user: str, client_id: str) -> int:
-        """The most bytes of one Fetch: more than the client may have in one window would never be sent."""
+        """The largest response of one Fetch: a response larger than the quota of one window could never be sent."""
         limit = self._limit(QuotaKind.FETCH, user, client_id) if self.are_set else None
         if limit is None:
             return _UNLIMITED_BYTES

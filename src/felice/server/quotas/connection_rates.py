@@ -1,7 +1,7 @@
 """How many connections each address may open per second (connection_creation_rate).
 
-Keeps true: a connection over the limit stays silent, and is closed when its wait, a second at most, is over. So a
-            client that connects again and again is slowed down. It does not count for the rate.
+Keeps true: a connection above the limit gets no response, and is closed after a wait of at most one second, which slows
+            down clients that connect again and again. Such a connection does not count for the rate.
             Memory is bounded as in `client_quotas`.
 """
 

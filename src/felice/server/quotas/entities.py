@@ -78,7 +78,7 @@ class EntityFilter:
         return cls(names, strict)
 
     def matches(self, entity: ClientEntity) -> bool:
-        """Whether the entity has all types of the filter with names that match, and if strict no others."""
+        """Whether the entity has every type of the filter, with a matching name; if strict, no other type."""
         found = dict(zip(_TYPES, entity, strict=True))
         if self.is_strict and any(
             name is not None and kind not in self.names for kind, name in found.items()

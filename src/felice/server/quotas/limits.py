@@ -1,6 +1,7 @@
 """Which quota applies to a client. Pure.
 
-Keeps true: Kafka's precedence, for each kind of quota alone: an entity without this quota does not hide a weaker one.
+Keeps true: Kafka's precedence, separately for each kind of quota: if the most specific entity lacks this kind, the
+            next entity that has it applies. From the most to the least specific:
 
 | entity                        | counted for               |
 |-------------------------------|---------------------------|
@@ -46,7 +47,7 @@ QuotaConfigs = Mapping[ClientEntity, Mapping[str, str]]
 
 
 class Client(NamedTuple):
-    """A user and a client id; None is left out: what shares a quota."""
+    """The clients that share a quota: those with this user and this client id. None matches any."""
 
     user: str | None
     client_id: str | None
@@ -80,7 +81,7 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[ClientEntity, Clien
 
 
 def number(text: str | None) -> float | None:
-    """The value of a quota; None if another program wrote something else than a number."""
+    """The value of a quota; None if it is not a number, which only another program can have written."""
     try:
         return None if text is None else float(text)
     except ValueError:

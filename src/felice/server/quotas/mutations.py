@@ -1,7 +1,8 @@
 """The quota of partitions that one request creates and deletes (KIP-599).
 
-Keeps true: in versions whose clients understand THROTTLING_QUOTA_EXCEEDED, a client in debt gets it for each topic; the
-            topic that overdraws is accepted. In older versions every topic is accepted, and the client waits after.
+Keeps true: in versions that have THROTTLING_QUOTA_EXCEEDED, a client above its quota gets it for each topic; the topic
+            that exceeds the quota is still accepted. In older versions every topic is accepted, and the client waits
+            after its request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Rates over a sliding window, and a bucket of tokens, as Kafka's quotas measure them. Pure: times are arguments.
 
-Keeps true: a rate counts at least `samples - 1` whole windows of time, so that a burst at the beginning is not taken
-            for a rate: of limit L and 11 windows of 1 s, 20 x L bytes at once are a rate of 2 x L, and wait 10 s.
+Keeps true: a rate is computed over at least `samples - 1` whole windows of time, so that a first burst is not
+            a high rate. Example: with limit L and 11 windows of 1 s, 20 x L bytes at once are the rate 2 x L, and
+            the client waits 10 s.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Window:
 
     @property
     def burst_s(self) -> float:
-        """The time whose allowance may be used at once."""
+        """A burst may use the allowance of this time."""
         return (self.samples - 1) * self.sample_s
 
 
@@ -67,7 +68,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come at a rate, up to a burst. Taking more than there are leaves a debt."""
+    """A bucket that fills at a rate, up to the size of a burst. Taking more tokens than it holds leaves a debt."""
 
     __slots__ = ("_tokens", "_updated_s", "_window")
 

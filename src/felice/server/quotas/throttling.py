@@ -1,7 +1,7 @@
 """Counts a request against the quotas of its client, and says how long the connection is to be silent.
 
 Keeps true: the reply is sent at once and says how long the client should wait (KIP-219); the broker then does not read
-            from the connection for as long. Of several quotas the longest wait counts.
+            from the connection during that time. If several quotas are exceeded, the longest wait counts.
             A consumer that has to wait gets no records, and they are not counted.
             Requests of other brokers are exempt.
 """

@@ -1,7 +1,7 @@
-"""What a checkpoint says about its application: whose it is, in how many partitions, who runs it, how far it is.
+"""What a checkpoint says about its application: name, topology, partitions, running process and last batch.
 
 Keeps true: a directory belongs to one application with one topology, and one process runs it at a time. Its description
-            is whole or absent: it is written aside, synced and renamed. The description names the directory of the
+            is complete or absent: it is written to another file, synced and renamed. It names the directory of the
             state, so replacing the description also replaces the state.
 Where:      CHECKPOINT/felice-streams/application.json; `progress.json` after each batch; `stop` while a stop is asked
             for; `lock` (see `lock`); and the state of tasks in STATE/PART/PLACE (see `state`).

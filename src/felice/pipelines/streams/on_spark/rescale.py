@@ -1,11 +1,11 @@
-"""Another number of partitions for an application that is stopped: its state is dealt out again.
+"""Changes the number of partitions of a stopped application: redistributes its state.
 
 Keeps true: a row is in the partition that its record key chooses. The new state is complete and durable before the
-            description names it; the old one is removed after that. So a crash leaves one or the other.
-Refused:    stores whose rows do not follow record keys, keys whose bytes the stores do not know (JSON), and a last
-            batch that is planned but not done, since its results depend on the partitions.
-Changed:    a partition's stream times become the least of all partitions before. So no window closes earlier than it
-            would have, and records that were late in one partition may be taken now.
+            description names it; the old state is removed after that. So after a crash there is one complete state.
+Refused:    stores whose rows are not placed by their record keys; keys whose original bytes are not known (JSON);
+            an unfinished last batch, because its results depend on the partitions.
+Changed:    every partition continues with the smallest stream time of all old partitions. So no window closes earlier
+            than before, and a record that was late in one partition may now count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from felice.records.kernels import murmur2
 
 
 def rescale(app: App, checkpoint: Checkpoint, description: Description, partitions: int) -> Description:
-    """Deal the state out to `partitions`. The caller holds the lock. Raises `CheckpointError` if it cannot be done."""
+    """Redistribute the state over `partitions`. The caller holds the lock. Raises `CheckpointError` on refusal."""
     planned, done = checkpoint.last_batches()
     if planned > done:
         raise CheckpointError(

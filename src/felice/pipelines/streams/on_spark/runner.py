@@ -1,8 +1,8 @@
 """Starts an App as one streaming query on Spark: from its topics through its tasks to its topics, exactly once.
 
 Keeps true: one query with one checkpoint is the whole application. Spark's logs say which offsets a batch has; the
-            state's versions have the batch's number; the sink writes a batch once. So all three belong together, and a
-            batch that runs again replaces what it left.
+            state's versions have the batch's number; the sink writes a batch once. So offsets, state and results always
+            agree, and a batch that runs again replaces what its first run left.
 How:        The source's rows are addressed (`stage.address`); then each part with state has a shuffle by place and a
             stage. Rows of other parts pass through, so that the query stays one line of stages and nothing is computed
             twice.

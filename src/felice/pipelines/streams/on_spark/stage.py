@@ -1,9 +1,9 @@
-"""What a Spark worker does with the rows of one batch: run tasks on them, and address what they send.
+"""What a Spark worker does with the rows of one batch: it runs tasks on them, and addresses the tasks' results.
 
 Keeps true: a task takes the records of its topics in the order of Kafka Streams: of each topic partition by offset,
             among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
             with its rows in another order, gives the same results.
-            The task's state is that of the batch before, even if this process ran other tasks meanwhile.
+            The task starts with its state after the previous batch, even if this process ran other tasks meanwhile.
 How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results.
             Each stage runs one sub-topology, and passes the rows of others on. `origin` and `seq` order the rows.
 """

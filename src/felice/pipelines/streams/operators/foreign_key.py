@@ -2,8 +2,8 @@
 
 How:  A left row subscribes to its right row, in the task that has the right row; its old subscription is removed. The
       answer, and every later change of the right row, goes to the task that has the left row, which joins both.
-      A subscription and its answers carry a digest of the left row. An answer to an older left row is dropped, so that
-      answers of two right rows that overtake each other do no harm.
+      A subscription and its answers carry a digest of the left row. An answer for an older left row is dropped, because
+      the answers of two right rows may arrive in any order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIGEST_BYTES = 16
 
 
 class Request(IntEnum):
-    """What a left row asks of the task of a right row."""
+    """What a left row requests from the task of a right row."""
 
     SUBSCRIBE = 0
     """Answer now, also if there is no right row: the result may have to be deleted."""
@@ -37,7 +37,7 @@ class Request(IntEnum):
 
 
 def digest_of(value: Any, format_: Format) -> bytes | None:
-    """Tells two versions of a left row apart; None for a row that was deleted."""
+    """A digest that tells two versions of a left row apart; None for a deleted row."""
     return None if value is None else blake2b(format_.write(value), digest_size=DIGEST_BYTES).digest()
 
 
