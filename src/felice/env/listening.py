@@ -6,6 +6,7 @@ Keeps true: during a shortage of descriptors new connections wait in the kernel'
             While a connection waits because too many came (`Pace`), no further one is accepted.
             A TLS handshake does not delay other connections, takes a limited time, and when too many are in progress,
             the oldest is given up.
+Leaves:     how many steps of handshakes one turn of the event loop does, to `handshakes`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from felice.env.clock import RateLimit
 from felice.env.descriptors import SHORTAGES, has_room_for_connections
+from felice.env.handshakes import HandshakeSocket, HandshakeSteps
 
 _log = logging.getLogger("felice.env")
 
@@ -63,6 +65,7 @@ class ListeningServer(asyncio.AbstractServer):
         self._tls = tls
         self._pace = pace
         self._loop = loop
+        self._steps = HandshakeSteps(loop)
         self._connecting: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self._reports = RateLimit(loop.time, _LOG_INTERVAL_S)
         self._pause: asyncio.TimerHandle | None = None
@@ -86,7 +89,7 @@ class ListeningServer(asyncio.AbstractServer):
                 self._pause_accepting()
                 return
             try:
-                connection, _ = listening.accept()
+                accepted, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -96,9 +99,9 @@ class ListeningServer(asyncio.AbstractServer):
                 return
             wait_s = 0.0 if self._pace is None else self._pace()
             if wait_s > 0:
-                self._begin_later(connection, wait_s)
+                self._begin_later(accepted, wait_s)
                 return
-            self._begin(connection)
+            self._begin(accepted)
 
     def _begin_later(self, connection: socket.socket, wait_s: float) -> None:
         self._stop_watching()
@@ -111,14 +114,20 @@ class ListeningServer(asyncio.AbstractServer):
             self._begin(connection)
         self._look_again()
 
-    def _begin(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        connect = self._connect(connection) if self._tls is None else self._secure(connection, self._tls)
+    def _begin(self, accepted: socket.socket) -> None:
+        if self._tls is None:
+            accepted.setblocking(False)
+            self._set_up(self._connect(accepted), accepted)
+            return
+        connection = HandshakeSocket(accepted, self._steps)
+        self._set_up(self._secure(connection, self._tls), connection)
+        if len(self._connecting) > _MAX_HANDSHAKES:
+            next(iter(self._connecting)).cancel()
+
+    def _set_up(self, connect: Coroutine[None, None, None], connection: socket.socket) -> None:
         task = self._loop.create_task(connect)
         self._connecting[task] = None
         task.add_done_callback(lambda _: self._on_set_up(task, connection))
-        if self._tls is not None and len(self._connecting) > _MAX_HANDSHAKES:
-            next(iter(self._connecting)).cancel()
 
     def _on_set_up(self, task: asyncio.Task[None], connection: socket.socket) -> None:
         self._connecting.pop(task, None)
@@ -133,7 +142,7 @@ class ListeningServer(asyncio.AbstractServer):
             # The client has closed the connection.
             connection.close()
 
-    async def _secure(self, connection: socket.socket, tls: ServerTls) -> None:
+    async def _secure(self, connection: HandshakeSocket, tls: ServerTls) -> None:
         peer = _peer_of(connection)
         try:
             await self._loop.connect_accepted_socket(
@@ -146,6 +155,8 @@ class ListeningServer(asyncio.AbstractServer):
         except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
             connection.close()
             tls.on_failure(peer, _handshake_failure(error))
+        else:
+            connection.end_handshake()
 
     def _pause_accepting(self) -> None:
         self._stop_watching()
