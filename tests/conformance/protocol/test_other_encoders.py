@@ -30,6 +30,16 @@ aiokafka_protocol = pytest.importorskip("aiokafka.protocol", reason="aiokafka is
 BIT_FIELD = "authorized_operations"
 """What kafka-python calls every such field that it shows as a set of bits."""
 
+UNKNOWN_TO_KAFKA_PYTHON = {
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
+    "ExpireDelegationToken",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
+    "RenewDelegationToken",
+}
+APIS_OF_KAFKA_PYTHON = [api for api in API.by_key.values() if api.name not in UNKNOWN_TO_KAFKA_PYTHON]
+
 
 @cache
 def kafka_python_classes() -> dict[str, Any]:
@@ -89,7 +99,10 @@ def pairs() -> list[tuple[type[Any], int]]:
 
 
 def test_kafka_python_knows_nearly_all_of_our_apis() -> None:
-    assert {cls.__name__ for cls in API_CLASSES} <= set(kafka_python_classes())
+    known = kafka_python_classes()
+    assert {
+        api.name for api in API.by_key.values() if api.request.__name__ not in known
+    } == UNKNOWN_TO_KAFKA_PYTHON
     assert len(pairs()) > 300
 
 
@@ -103,7 +116,7 @@ def test_kafka_python_writes_the_same_bytes_and_we_read_them(cls: type[Any], ver
     assert decode(cls, written, version) == message
 
 
-@pytest.mark.parametrize("api", API.by_key.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", APIS_OF_KAFKA_PYTHON, ids=lambda api: api.name)
 def test_kafka_python_writes_the_same_headers(api: Any) -> None:
     known = kafka_python_classes()
     # A version that is not offered is not read past its header.
@@ -119,7 +132,7 @@ def test_kafka_python_writes_the_same_headers(api: Any) -> None:
         assert decode(api.request, frame[4:], version, position) == message
 
 
-@pytest.mark.parametrize("api", API.by_key.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", APIS_OF_KAFKA_PYTHON, ids=lambda api: api.name)
 def test_kafka_python_writes_the_same_response_headers(api: Any) -> None:
     known = kafka_python_classes()
     for version in api.versions:
