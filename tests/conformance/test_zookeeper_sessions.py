@@ -16,7 +16,7 @@ from peers.zookeeper import open_zookeeper, require_ensemble
 from waiting import until
 
 # Where a session is to end, and where it is to outlive a server that comes back.
-SHORT_MS, LONG_MS = 2_000, 15_000
+SHORT_MS, LONG_MS = 2_000, 50_000
 
 
 @pytest.fixture(scope="module")
