@@ -1,4 +1,4 @@
-"""State of a join of two streams: each side's recent records, and those that have not been joined yet."""
+"""State of joins: recent records of a stream, records that have no partner yet or wait, and foreign keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Record
-from felice.pipelines.streams.stores import Store
+from felice.pipelines.streams.stores import IndexedStore, Store
 
 
 class RecentRecords(Store):
@@ -75,7 +75,7 @@ class Unjoined(NamedTuple):
     values: list[Any]
 
 
-class UnjoinedRecords(Store):
+class UnjoinedRecords(IndexedStore):
     """Records of both sides that an outer join may have to send alone, by timestamp, the left side's first."""
 
     def __init__(self, name: str, key: Format, left: Format, right: Format) -> None:
@@ -83,14 +83,12 @@ class UnjoinedRecords(Store):
         self._key, self._left, self._right = key, left, right
         self._places: list[Place] = []
 
-    def _apply(self, key: Any, row: Any) -> None:
-        was_there = key in self.rows
-        super()._apply(key, row)
-        if row is None and was_there:
-            self._places.remove(key)
-        elif row is not None and not was_there:
-            # Keys of one store may differ in type; what counts is that the order is always the same.
-            insort(self._places, key, key=lambda place: (place[0], place[1], repr(place[2])))
+    def _added(self, key: Any) -> None:
+        # Keys of one store may differ in type; what counts is that the order is always the same.
+        insort(self._places, key, key=lambda place: (place[0], place[1], repr(place[2])))
+
+    def _removed(self, key: Any) -> None:
+        self._places.remove(key)
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the records' key."""
@@ -124,7 +122,7 @@ class UnjoinedRecords(Store):
         return self._left if is_left else self._right
 
 
-class SubscriptionStore(Store):
+class SubscriptionStore(IndexedStore):
     """Which left rows of a foreign-key join refer to a right row, each with its digest."""
 
     def __init__(self, name: str, right_key: Format, left_key: Format) -> None:
@@ -132,20 +130,18 @@ class SubscriptionStore(Store):
         self._right_key, self._left_key = right_key, left_key
         self._of: dict[Any, list[tuple[bytes, Any]]] = {}
 
-    def _apply(self, key: Any, row: Any) -> None:
-        was_there = key in self.rows
-        super()._apply(key, row)
-        if was_there == (row is not None):
-            return
+    def _added(self, key: Any) -> None:
         right, left = key
-        place = self._left_key.write(self._left_key.unpack(left)), left
-        found = self._of.setdefault(right, [])
-        if was_there:
-            found.remove(place)
-        else:
-            insort(found, place, key=lambda one: one[0])
-        if not found:
+        insort(self._of.setdefault(right, []), self._place(left), key=lambda one: one[0])
+
+    def _removed(self, key: Any) -> None:
+        right, left = key
+        self._of[right].remove(self._place(left))
+        if not self._of[right]:
             del self._of[right]
+
+    def _place(self, left: Any) -> tuple[bytes, Any]:
+        return self._left_key.write(self._left_key.unpack(left)), left
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the right row's key."""
@@ -162,7 +158,7 @@ class SubscriptionStore(Store):
             yield self._left_key.unpack(left), self.rows[packed, left]
 
 
-class HeldRecords(Store):
+class HeldRecords(IndexedStore):
     """Records that wait, by timestamp and then as they came."""
 
     def __init__(self, name: str, key: Format, value: Format) -> None:
@@ -171,14 +167,12 @@ class HeldRecords(Store):
         self._places: list[tuple[int, int]] = []
         self._count = 0
 
-    def _apply(self, key: Any, row: Any) -> None:
-        was_there = key in self.rows
-        super()._apply(key, row)
-        if row is None and was_there:
-            self._places.remove(key)
-        elif row is not None and not was_there:
-            insort(self._places, key)
-            self._count = max(self._count, key[1] + 1)
+    def _added(self, key: Any) -> None:
+        insort(self._places, key)
+        self._count = max(self._count, key[1] + 1)
+
+    def _removed(self, key: Any) -> None:
+        self._places.remove(key)
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the record's key."""

@@ -73,6 +73,24 @@ class Store:
         self._apply(key, row)
 
 
+class IndexedStore(Store):
+    """A store that also keeps its keys in another order: it is told of each key that is new or gone."""
+
+    def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
+        super()._apply(key, row)
+        if row is None and was_there:
+            self._removed(key)
+        elif row is not None and not was_there:
+            self._added(key)
+
+    def _added(self, key: Any) -> None:
+        raise NotImplementedError
+
+    def _removed(self, key: Any) -> None:
+        raise NotImplementedError
+
+
 class Clocks(Store):
     """Stream times by name: the greatest timestamp that an operator has seen."""
 
@@ -186,23 +204,22 @@ class WindowStore(Store):
                 self._set((key, start), None)
 
 
-class SlidingStore(WindowStore):
+class SlidingStore(IndexedStore, WindowStore):
     """A `WindowStore` that finds the windows of a key by a span of starts."""
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
         super().__init__(name, key, value, size_ms, retention_ms)
         self._of_key: dict[Any, list[int]] = {}
 
-    def _apply(self, key: Any, row: Any) -> None:
-        was_there = key in self.rows
-        super()._apply(key, row)
+    def _added(self, key: Any) -> None:
         packed, start = key
-        if row is not None and not was_there:
-            insort(self._of_key.setdefault(packed, []), start)
-        elif row is None and was_there:
-            self._of_key[packed].remove(start)
-            if not self._of_key[packed]:
-                del self._of_key[packed]
+        insort(self._of_key.setdefault(packed, []), start)
+
+    def _removed(self, key: Any) -> None:
+        packed, start = key
+        self._of_key[packed].remove(start)
+        if not self._of_key[packed]:
+            del self._of_key[packed]
 
     def around(self, key: Any, first: int, last: int) -> list[tuple[int, Timestamped]]:
         """The windows of a key that begin from `first` to `last`, both included, in order."""
