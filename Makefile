@@ -9,7 +9,7 @@
 #   make docs    generates pages from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make bench-full  every workload beside Apache Kafka, Redis Streams, RabbitMQ and NATS JetStream, with table, charts and
-#                JSON in OUT (bench-result): ONLY="transactions tls-1kb" TURNS=1 SCALE=0.1 GIGABYTES=1; it resumes, FRESH=1 begins anew
+#                JSON in OUT (bench-result): ONLY="transactions tls-1kb" TURNS=1 SCALE=0.1 GIGABYTES=1; it resumes; FRESH=1 measures all again
 #   make scale   simulates clusters of SIZES="3x1000 30x10000" (brokers x partitions): what their metadata costs
 #   make attacks measures the waits of healthy clients while other clients attack a broker
 #   make crash-proof  power failures at every moment of SEEDS (40) histories, and flipped bits

@@ -835,7 +835,7 @@ WITHOUT_NEEDS = {
     API.DESCRIBE_CLUSTER,
     API.SASL_HANDSHAKE,
     API.SASL_AUTHENTICATE,
-    # The owner and the renewers of a token, whatever ACLs say.
+    # Only the owner and the renewers of a token may do this; ACLs do not count.
     API.RENEW_DELEGATION_TOKEN,
     API.EXPIRE_DELEGATION_TOKEN,
     API.GET_TELEMETRY_SUBSCRIPTIONS,

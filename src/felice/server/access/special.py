@@ -84,7 +84,7 @@ def _has_ids(item: Any, version: int) -> bool:
 
 
 def valid_topic_name(item: Any, context: RequestContext) -> str | None:
-    """The name of an item's topic. None for an invalid name, which the handler refuses whatever the client may do."""
+    """The name of an item's topic. None for an invalid name: the handler refuses it with or without rights."""
     return None if topic_names.fault_of(item.name) is not None else str(item.name)
 
 
@@ -389,7 +389,7 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle:
 
 
 def _topic_to_delete(item: Any, context: RequestContext) -> str | None:
-    """The topic of an item. None if the handler refuses the item whatever the client may do."""
+    """The topic of an item. None if the handler refuses the item with or without rights."""
     if not isinstance(item, DeleteTopicState):
         return _existing_or_hidden(str(item), context)
     if item.name is None:

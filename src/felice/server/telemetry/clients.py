@@ -1,6 +1,6 @@
 """The clients that ask for subscriptions and push metrics (KIP-714).
 
-Keeps true: a client is told the same subscription id by every broker, so that it may push to any of them. A client that
+Keeps true: every broker gives a client the same subscription id, so the client may push to any of them. A client that
             asks or pushes more often than its interval gets THROTTLING_QUOTA_EXCEEDED.
             A client that is silent for `_MIN_LIFE_S`, and for three intervals, is forgotten with its series; so is the
             one that was silent longest if there are more than `MAX_CLIENTS`.

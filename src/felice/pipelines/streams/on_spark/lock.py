@@ -134,7 +134,7 @@ def _wait_for_end_of(holder: dict[str, object]) -> None:
 
 
 def _started(process_id: int) -> str | None:
-    """When a process began, so that another process with the same number is told apart; None if there is none."""
+    """The time at which a process began. A later process with the same number has another. None if there is none."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     except OSError:
