@@ -11,7 +11,6 @@ from felice.pipelines.streams.grouped import (
     GroupedStream,
     GroupedTable,
     SessionedStream,
-    SlidingStream,
     WindowedStream,
     cogroup,
 )
@@ -48,7 +47,6 @@ __all__ = [
     "Rows",
     "SessionWindows",
     "SessionedStream",
-    "SlidingStream",
     "SlidingWindows",
     "StoreView",
     "StoredState",

@@ -164,6 +164,10 @@ def windows(table: Table) -> Stream:
     return table.to_stream().key_by(named)
 
 
+def closed(table: Table) -> Stream:
+    return windows(table.suppress_until_closed())
+
+
 def text(table: Table | Stream) -> Stream:
     stream = table.to_stream() if isinstance(table, Table) else table
     return stream.map_values(lambda key, value: None if value is None else str(value))
@@ -322,6 +326,12 @@ TOPOLOGIES: dict[str, Build] = {
     "sliding_no_grace": lambda app: windows(app.stream("a").group_by_key().sliding(25).reduce(both)).to(
         "out"
     ),
+    "sliding_final": lambda app: windows(
+        app.stream("a").group_by_key().sliding(10, grace_ms=15).emit("final").aggregate(empty, add, name="w")
+    ).to("out"),
+    "sliding_final_no_grace": lambda app: windows(
+        app.stream("a").group_by_key().sliding(25).emit("final").reduce(both, name="w")
+    ).to("out"),
     "to_table": lambda app: app.stream("a").to_table().to("out"),
     "to_table_regrouped": lambda app: text(
         regrouped(app.stream("a").key_by(lambda key, value: group(value)).to_table()).count()
@@ -331,6 +341,10 @@ TOPOLOGIES: dict[str, Build] = {
     "cogroup_hopping": lambda app: windows(two_grouped(app, TimeWindows(30, 10, 5))).to("out"),
     "cogroup_sliding": lambda app: windows(two_grouped(app, SlidingWindows(10, 15))).to("out"),
     "cogroup_session": lambda app: windows(two_grouped(app, SessionWindows(8, 12), merge)).to("out"),
+    "cogroup_tumbling_closed": lambda app: closed(two_grouped(app, TimeWindows(20, 20, 10))).to("out"),
+    "cogroup_hopping_closed": lambda app: closed(two_grouped(app, TimeWindows(30, 10, 5))).to("out"),
+    "cogroup_sliding_closed": lambda app: closed(two_grouped(app, SlidingWindows(10, 15))).to("out"),
+    "cogroup_session_closed": lambda app: closed(two_grouped(app, SessionWindows(8, 12), merge)).to("out"),
     "foreign_key_join": lambda app: app.table("t").join(app.table("u"), pair, on=referred).to("out"),
     "left_foreign_key_join": lambda app: (
         app.table("t").left_join(app.table("u"), pair, on=referred).to("out")

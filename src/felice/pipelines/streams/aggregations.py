@@ -145,6 +145,7 @@ class InSlidingWindows(Kind):
 
     label: ClassVar[str] = "sliding"
     windows: SlidingWindows
+    on_close: bool = False
 
     @property
     def closes_after_ms(self) -> int:
@@ -163,7 +164,8 @@ class InSlidingWindows(Kind):
     def operator(self, of: Input, functions: Functions) -> Operator:
         """Sliding."""
         kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
-        return SlidingAggregate(*kept, functions.initializer, functions.aggregator, of.sends_old)
+        initializer, aggregator, _ = functions
+        return SlidingAggregate(*kept, initializer, aggregator, of.sends_old, self.on_close)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,9 +129,9 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
         """Windows of one size, a new one every `every_ms`, so that they overlap."""
         return WindowedStream(self, InTimeWindows(TimeWindows(size_ms, every_ms, grace_ms)))
 
-    def sliding(self, difference_ms: int, *, grace_ms: int = 0) -> SlidingStream[TableT]:
+    def sliding(self, difference_ms: int, *, grace_ms: int = 0) -> WindowedStream[TableT]:
         """A window for each record: the records of its key that are at most `difference_ms` older."""
-        return SlidingStream(self, InSlidingWindows(SlidingWindows(difference_ms, grace_ms)))
+        return WindowedStream(self, InSlidingWindows(SlidingWindows(difference_ms, grace_ms)))
 
     def session(self, gap_ms: int, *, grace_ms: int = 0) -> SessionedStream[TableT]:
         """Sessions: records that are at most `gap_ms` apart."""
@@ -139,19 +139,15 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
 
 
 class WindowedStream(OneAggregate[TableT]):
-    """A grouped stream in windows of time."""
+    """A grouped stream in tumbling, hopping or sliding windows."""
 
-    def __init__(self, grouped: Grouping[TableT], kind: InTimeWindows) -> None:
+    def __init__(self, grouped: Grouping[TableT], kind: InTimeWindows | InSlidingWindows) -> None:
         super().__init__(grouped, kind)
         self._windows = kind
 
     def emit(self, when: str) -> WindowedStream[TableT]:
         """With "update", each record gives a result at once; with "final", each window one, when it is closed."""
         return WindowedStream(self._grouped, replace(self._windows, on_close=_is_final(when)))
-
-
-class SlidingStream(OneAggregate[TableT]):
-    """A grouped stream in sliding windows."""
 
 
 class SessionedStream(Aggregable[TableT]):

@@ -121,6 +121,15 @@ public class StreamsOracle {
         return SessionWindows.ofInactivityGapAndGrace(Duration.ofMillis(8), Duration.ofMillis(12));
     }
 
+    static SlidingWindows sliding() {
+        return SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15));
+    }
+
+    static void closed(KTable<Windowed<String>, String> table) {
+        table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
+                .toStream((key, value) -> windowed(key)).to("out");
+    }
+
     static JoinWindows joinWindows() {
         return JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)).before(Duration.ofMillis(5));
     }
@@ -305,11 +314,18 @@ public class StreamsOracle {
         TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
                 .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("sliding", b -> stream(b, "a").groupByKey()
-                .windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)))
+                .windowedBy(sliding())
                 .aggregate(() -> "", StreamsOracle::add, windowStore("w")).toStream((key, value) -> windowed(key)).to("out"));
         TOPOLOGIES.put("sliding_no_grace", b -> stream(b, "a").groupByKey()
                 .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(25)))
                 .reduce((one, other) -> one + other).toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("sliding_final", b -> stream(b, "a").groupByKey().windowedBy(sliding())
+                .emitStrategy(EmitStrategy.onWindowClose())
+                .aggregate(() -> "", StreamsOracle::add, longStore("w")).toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("sliding_final_no_grace", b -> stream(b, "a").groupByKey()
+                .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(25)))
+                .emitStrategy(EmitStrategy.onWindowClose())
+                .reduce((one, other) -> one + other, longStore("w")).toStream((key, value) -> windowed(key)).to("out"));
         TOPOLOGIES.put("to_table", b -> stream(b, "a").toTable().toStream().to("out"));
         TOPOLOGIES.put("to_table_regrouped", b -> regrouped(stream(b, "a").selectKey((key, value) -> group(value)).toTable())
                 .count().toStream().mapValues(n -> n.toString()).to("out"));
@@ -321,11 +337,19 @@ public class StreamsOracle {
         TOPOLOGIES.put("cogroup_hopping", b -> cogrouped(b).windowedBy(hopping()).aggregate(() -> "", windowStore("agg"))
                 .toStream((key, value) -> windowed(key)).to("out"));
         TOPOLOGIES.put("cogroup_sliding", b -> cogrouped(b)
-                .windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)))
+                .windowedBy(sliding())
                 .aggregate(() -> "", windowStore("agg")).toStream((key, value) -> windowed(key)).to("out"));
         TOPOLOGIES.put("cogroup_session", b -> cogrouped(b).windowedBy(session())
                 .aggregate(() -> "", StreamsOracle::merge, sessionStore("agg"))
                 .toStream((key, value) -> windowed(key)).to("out"));
+        TOPOLOGIES.put("cogroup_tumbling_closed", b -> closed(
+                cogrouped(b).windowedBy(tumbling()).aggregate(() -> "", windowStore("agg"))));
+        TOPOLOGIES.put("cogroup_hopping_closed", b -> closed(
+                cogrouped(b).windowedBy(hopping()).aggregate(() -> "", windowStore("agg"))));
+        TOPOLOGIES.put("cogroup_sliding_closed", b -> closed(
+                cogrouped(b).windowedBy(sliding()).aggregate(() -> "", windowStore("agg"))));
+        TOPOLOGIES.put("cogroup_session_closed", b -> closed(
+                cogrouped(b).windowedBy(session()).aggregate(() -> "", StreamsOracle::merge, sessionStore("agg"))));
         TOPOLOGIES.put("foreign_key_join", b -> table(b, "t")
                 .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair).toStream().to("out"));
         TOPOLOGIES.put("left_foreign_key_join", b -> table(b, "t")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
+from felice.pipelines.streams.operators.windowed import close_windows
 from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
 from felice.pipelines.streams.stores import Clocks, SlidingStore
 from felice.pipelines.streams.windows import SlidingWindows
@@ -19,7 +20,10 @@ from felice.pipelines.streams.windows import SlidingWindows
 
 @dataclass(slots=True)
 class SlidingAggregate:
-    """A record changes the windows that hold it, and may make up to three: its own, and one just behind a record."""
+    """A record changes the windows that hold it, and may make up to three: its own, and one just behind a record.
+
+    `on_close`: each window gives one result, when it closes, in place of one for each record.
+    """
 
     name: str
     clocks: Clocks
@@ -28,6 +32,7 @@ class SlidingAggregate:
     initializer: Initializer
     aggregator: Aggregator
     sends_old: bool
+    on_close: bool
 
     def process(self, record: Record) -> Iterable[Record]:
         """The changes of the windows, in the order of Kafka Streams."""
@@ -43,8 +48,11 @@ class SlidingAggregate:
         )
         visit = self._early if record.timestamp < difference_ms else self._usual
         for change in visit(record, found, closed_until):
-            if change is not None:
+            if change is not None and not self.on_close:
                 yield change
+        if self.on_close:
+            # The end of a sliding window belongs to it, so it is closed one millisecond later than another window.
+            yield from close_windows(self.name, self.clocks, self.store, difference_ms + 1, closed_until)
         # As Kafka's store, which measures its retention from the newest window's start.
         self.store.expire(self.clocks.get(f"{self.store.name} newest"))
 

@@ -46,7 +46,7 @@ class WindowAggregate:
                 if not self.on_close:
                     yield change
         if self.on_close:
-            yield from self._close(closed_until)
+            yield from close_windows(self.name, self.clocks, self.store, self.windows.size_ms, closed_until)
         # As Kafka's store, which measures its retention from the newest window's start.
         self.store.expire(self.clocks.get(f"{self.store.name} newest"))
 
@@ -64,16 +64,22 @@ class WindowAggregate:
         self.store.put(key, window.start, new, time)
         return Record(Windowed(key, window), Change(new, old), time, headers)
 
-    def _close(self, closed_until: int) -> Iterator[Record]:
-        done = self.clocks.get(f"{self.name} closed")
-        if closed_until <= done:
-            return
-        for start in self.store.starts():
-            end = start + self.windows.size_ms
-            if done < end <= closed_until:
-                for key, row in self.store.starting_at(start):
-                    yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
-        self.clocks.advance(f"{self.name} closed", closed_until)
+
+def close_windows(
+    name: str, clocks: Clocks, store: WindowStore, size_ms: int, closed_until: int
+) -> Iterator[Record]:
+    """The result of each window that ends after the last call's `closed_until`, and not after this one's.
+
+    A window ends `size_ms` after its start; its end does not belong to it.
+    """
+    done = clocks.get(f"{name} closed")
+    if closed_until <= done:
+        return
+    for start in store.starts():
+        if done < start + size_ms <= closed_until:
+            for key, row in store.starting_at(start):
+                yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
+    clocks.advance(f"{name} closed", closed_until)
 
 
 @dataclass(slots=True)
