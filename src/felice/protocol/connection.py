@@ -158,7 +158,9 @@ class Request:
     reply: list[Part] | None = None
     undecoded: memoryview | None = None
     timing: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Set by the session while the handler awaits: seconds in the queue and on the event loop, and when it left it."""
+    """Set by the session: seconds in the queue and on the event loop, and when the handler left it. Once the reply was
+    made, the last one is that moment.
+    """
 
 
 class ServerConnection:

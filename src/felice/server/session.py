@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from felice.env.network import set_no_delay, set_send_buffer
+from felice.protocol.codec import Part
 from felice.protocol.connection import Request, ServerConnection, encode_reply
 from felice.security.principal import ANONYMOUS
 from felice.server.closings import Closing
@@ -107,6 +108,11 @@ class Session(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Bytes of replies in memory that have not left."""
         return 0 if self._outbox is None else self._outbox.memory_bytes
+
+    @property
+    def waiting_replies(self) -> int:
+        """Replies that were made and wait for the replies to earlier requests."""
+        return sum(request.reply is not None for request in self._connection.unanswered)
 
     @property
     def incomplete_bytes(self) -> int:
@@ -382,6 +388,7 @@ class Session(asyncio.BufferedProtocol):
     def _answer(self, request: Request, answer: object) -> int:
         assert self._outbox is not None
         request.reply = reply = encode_reply(request, answer)
+        self._requests.count_errors(request.api.key, answer)
         return self._outbox.count(reply)
 
     def _take_later(self, request: Request) -> None:
@@ -401,15 +408,21 @@ class Session(asyncio.BufferedProtocol):
             if answer is NO_REPLY:
                 request.reply = []
             else:
-                reply = await self.listener.loop.run_in_executor(None, encode_reply, request, answer)
+                reply, errors = await self.listener.loop.run_in_executor(
+                    None, self._encode_large, request, answer
+                )
                 assert self._outbox is not None
                 self._outbox.count(reply)
                 request.reply = reply
+                self._requests.add_errors(request.api.key, errors)
             self._note_awaited(request, self._clock.monotonic())
         except Exception as error:
             self.fail(error)
         self._flush()
         self._on_room()
+
+    def _encode_large(self, request: Request, answer: object) -> tuple[list[Part], Mapping[int, int]]:
+        return encode_reply(request, answer), self._requests.errors_of(request.api.key, answer)
 
     async def _call_in_turn(self, request: Request) -> Any:
         try:
@@ -472,6 +485,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _note_awaited(self, request: Request, replied_s: float) -> None:
         queued_s, local_s, handled_s = request.timing
+        request.timing = queued_s, local_s, replied_s
         self._note_reply(request, replied_s, (queued_s, local_s, replied_s - handled_s, self._charged_s))
 
     # Bytes out
@@ -479,6 +493,7 @@ class Session(asyncio.BufferedProtocol):
     def _flush(self) -> float:
         """Sends the replies whose turn has come. Returns the time of the monotonic clock."""
         connection = self._connection
+        self._time_queueing()
         parts = connection.take_replies()
         if connection.large_request_bytes != self._held_bytes:
             self._count_request_memory()
@@ -488,6 +503,16 @@ class Session(asyncio.BufferedProtocol):
         now_s = self._clock.monotonic()
         self._time_sending(self._outbox, now_s)
         return now_s
+
+    def _time_queueing(self) -> None:
+        """Notes how long the replies waited that may leave now."""
+        now_s = self._clock.monotonic()
+        for request in self._connection.unanswered:
+            if request.reply is None:
+                return
+            if request.reply:
+                times = self._requests.times_of(request.api.key, request.message)
+                times.queueing.append(now_s - request.timing[2])
 
     def _time_sending(self, outbox: Outbox, now_s: float) -> None:
         """Notes how long the newest replies took to leave, or when they began to."""

@@ -94,7 +94,11 @@ def test_traffic_and_lag_are_counted(tmp_path: Path) -> None:
         assert found["kafka_server_socket_server_metrics_failed_authentication_total"] == 0
         assert found['kafka_topic_partition_current_offset{topic="orders",partition="0"}'] == 100
         assert sum(value for name, value in found.items() if 'requests_total{request="Produce"' in name) >= 1
-        assert found['kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"}'] > 0
+        requests = "kafka_network_requestmetrics_"
+        assert found[f'{requests}totaltimems{{request="Produce",quantile="0.99"}}'] > 0
+        assert f'{requests}responsequeuetimems{{request="Produce",quantile="0.99"}}' in found
+        assert found[f'{requests}errors_total{{request="Produce",error="NONE"}}'] >= 1
+        assert found["kafka_network_requestchannel_responsequeuesize"] >= 0
 
 
 def test_connections_are_counted_by_software(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Counts and times of requests by API. The sessions add to them on every request, so adding is cheap.
+"""Counts, errors and times of requests by API. The sessions add to them on every request, so adding is cheap.
 
 Keeps true: the memory is bounded: the newest `RECENT` times of each API are kept, as many as Kafka's histograms keep.
 How:        the times of a request are one tuple in a deque. Quantiles are computed when somebody reads them.
@@ -7,11 +7,12 @@ Leaves:     the clock to the session, which reads it after each request and afte
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from felice.protocol.api import API, Api
+from felice.protocol.error_codes import CountErrors, compile_error_counter
 
 RECENT = 1024
 
@@ -22,11 +23,14 @@ Times: TypeAlias = tuple[float, float, float, float]
 class RequestTimes:
     """The times of the newest requests of one API, in seconds."""
 
-    __slots__ = ("parts", "sending", "timed")
+    __slots__ = ("parts", "queueing", "sending", "timed")
 
     def __init__(self) -> None:
         self.timed = 0
         self.parts: deque[Times] = deque(maxlen=RECENT)
+        # From the moment when a reply was made until it could be sent: at the end of a turn of the session, and after
+        # the replies to earlier requests.
+        self.queueing: deque[float] = deque(maxlen=RECENT)
         # From the moment when the last reply of a flush was made until the kernel had taken all of the flush.
         self.sending: deque[float] = deque(maxlen=RECENT)
 
@@ -45,6 +49,31 @@ class RequestMetrics:
         self.counts: dict[int, dict[int, int]] = {key: {} for key in apis}
         self.times: dict[int, RequestTimes] = {key: RequestTimes() for key in apis}
         self.follower_fetches = RequestTimes()
+        # Error codes in responses, by API key.
+        self.errors: dict[int, dict[int, int]] = {key: defaultdict(int) for key in apis}
+        self._error_counters: dict[int, CountErrors] = {}
+
+    def count_errors(self, api_key: int, response: object) -> None:
+        """Counts the error codes in a response, NONE included."""
+        self._error_counter(api_key)(response, self.errors[api_key])
+
+    def errors_of(self, api_key: int, response: object) -> Mapping[int, int]:
+        """The error codes in a response, to be counted with `add_errors`. May run on a thread."""
+        found: dict[int, int] = defaultdict(int)
+        self._error_counter(api_key)(response, found)
+        return found
+
+    def add_errors(self, api_key: int, found: Mapping[int, int]) -> None:
+        """Adds what `errors_of` found."""
+        counts = self.errors[api_key]
+        for code, count in found.items():
+            counts[code] += count
+
+    def _error_counter(self, api_key: int) -> CountErrors:
+        counter = self._error_counters.get(api_key)
+        if counter is None:
+            counter = self._error_counters[api_key] = compile_error_counter(self.apis[api_key].response)
+        return counter
 
     def times_of(self, api_key: int, message: object) -> RequestTimes:
         """Where the times of a request belong. Fetches of followers wait for new records most of the time."""

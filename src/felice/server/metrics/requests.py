@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
 from felice.server.metrics.families import (
+    PAUSE,
     Families,
     Family,
     Kind,
@@ -22,7 +24,10 @@ from felice.server.metrics.request_times import RequestMetrics, RequestTimes, Ti
 from felice.server.metrics.sources import Sources
 
 _MS = 1000.0
+# Each may have hundreds of replies to look at.
+_SESSIONS_IN_ONE_STEP = 20
 _metric = partial(MBean, "kafka.network", "RequestMetrics")
+_queue = partial(MBean, "kafka.network", "RequestChannel")
 _sockets = partial(MBean, "kafka.server", "socket-server-metrics")
 
 _PARTS: tuple[tuple[str, str, Callable[[Times], float]], ...] = (
@@ -43,15 +48,35 @@ def requests(sources: Sources) -> Families:
         yield Family(_metric(name), Kind.GAUGE, text, _quantiles(found, part))
         rows = [(labels, sum(one.timed for one in times)) for labels, times in found]
         yield Family(_metric(name, "_count"), Kind.COUNTER, "Requests that were timed.", rows)
+    queued = {labels: (s for one in times for s in one.queueing) for labels, times in found}
+    text = "Milliseconds from a reply until it could be sent, behind the replies to earlier requests."
+    yield Family(_metric("ResponseQueueTimeMs"), Kind.GAUGE, text, histogram_rows(queued, _MS))
     sent = {labels: (s for one in times for s in one.sending) for labels, times in found}
-    yield Family(
-        _metric("ResponseSendTimeMs"),
-        Kind.GAUGE,
-        "Milliseconds from a reply until the kernel had taken it.",
-        histogram_rows(sent, _MS),
+    text = "Milliseconds from a reply until the kernel had taken it."
+    yield Family(_metric("ResponseSendTimeMs"), Kind.GAUGE, text, histogram_rows(sent, _MS))
+    text = "Error codes in responses, NONE included."
+    yield Family(_metric("ErrorsPerSec"), Kind.COUNTER, text, _errors(counted))
+    yield from _queues(sources)
+
+
+def _queues(sources: Sources) -> Families:
+    waiting = sources.services.turns.waiting
+    yield gauge(_queue("RequestQueueSize"), "Connections whose requests wait for their turn.", waiting)
+    replies = 0
+    for listener in sources.listeners:
+        for number, session in enumerate(list(listener.sessions), start=1):
+            replies += session.waiting_replies
+            if number % _SESSIONS_IN_ONE_STEP == 0:
+                yield PAUSE
+    yield gauge(
+        _queue("ResponseQueueSize"), "Replies that wait for the replies to earlier requests.", replies
     )
-    queue = MBean("kafka.network", "RequestChannel", "RequestQueueSize")
-    yield gauge(queue, "Connections whose requests wait for their turn.", sources.services.turns.waiting)
+
+
+def _errors(counted: RequestMetrics) -> Iterator[Row]:
+    for key, codes in counted.errors.items():
+        for code, count in list(codes.items()):
+            yield label_text(request=counted.apis[key].name, error=ErrorCode.of(code).name), count
 
 
 def _counts(counted: RequestMetrics) -> Iterator[Row]:

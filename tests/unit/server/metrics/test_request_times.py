@@ -9,7 +9,11 @@ import pytest
 
 from felice.config import BrokerConfig
 from felice.protocol.api import API
-from felice.protocol.messages.delete_records import DeleteRecordsResponse
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from felice.protocol.messages.fetch import FetchRequest, ReplicaState
 from felice.server.context import RequestContext
 from felice.server.metrics.request_times import RECENT, RequestMetrics, RequestTimes, quantiles
@@ -91,6 +95,49 @@ def test_sending_lasts_until_the_transport_is_empty() -> None:
         clock.now_s += 3.0
         peer.transport.drain(peer.session)
         assert list(peer.requests.times[KEY].sending) == [3.0]
+
+    run(scenario)
+
+
+def test_a_reply_queues_until_earlier_requests_are_answered() -> None:
+    async def scenario() -> None:
+        clock, gate = HeldClock(), asyncio.get_running_loop().create_future()
+
+        async def later(request: Any) -> DeleteRecordsResponse:
+            await gate
+            return DeleteRecordsResponse()
+
+        def handle(request: Any, context: RequestContext) -> Any:
+            return later(request) if request.timeout_ms == 1 else DeleteRecordsResponse()
+
+        peer = peer_on(clock, handle)
+        peer.feed(question(1) + question(2))
+        await asyncio.sleep(0)
+        assert peer.session.waiting_replies == 1
+        clock.now_s += 2.0
+        gate.set_result(None)
+        while not peer.replies():
+            await asyncio.sleep(0)
+        assert list(peer.requests.times[KEY].queueing) == [0.0, 2.0]
+        assert peer.session.waiting_replies == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ask", [question, large_question], ids=["small", "large"])
+def test_error_codes_of_responses_are_counted(ask: Any) -> None:
+    async def scenario() -> None:
+        partitions = [
+            DeleteRecordsPartitionResult(partition_index=number, error_code=number % 2 * 3)
+            for number in range(3)
+        ]
+        topic = DeleteRecordsTopicResult(name="t", partitions=partitions)
+        peer = peer_on(HeldClock(), lambda request, context: DeleteRecordsResponse(topics=[topic]))
+        peer.feed(ask(1))
+        async with asyncio.timeout(30):
+            while not peer.requests.errors[KEY]:
+                await asyncio.sleep(0)
+        assert peer.requests.errors[KEY] == {0: 2, 3: 1}
 
     run(scenario)
 
