@@ -60,6 +60,13 @@ def test_felices_command(broker: EmbeddedBroker) -> None:
         (["alter", "--set", "producer_byte_rate=1"], "name a user, a client id or an address"),
         (["alter", "--user", "a"], "say what to change"),
         (["alter", "--user", "a", "--set", "producer_byte_rate=much"], "must be a number"),
+        (
+            ["alter", "--user", "a", "--set", "producer_rate=1"],
+            "'producer_rate'; valid keys: producer_byte_rate,",
+        ),
+        (["alter", "--user", "a", "--unset", "connection_creation_rate"], "valid keys: producer_byte_rate,"),
+        (["alter", "--ip-default", "--set", "producer_byte_rate=1"], "valid keys: connection_creation_rate"),
+        (["alter", "--user", "a", "--set", "producer_byte_rate=0"], "must be greater than 0"),
         (["alter", "--user", "a", "--user-default", "--set", "producer_byte_rate=1"], "not both"),
     ],
 )

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
-KEYS = (
+_CLIENT_KEYS = (
     "producer_byte_rate",
     "consumer_byte_rate",
     "request_percentage",
     "controller_mutation_rate",
-    "connection_creation_rate",
 )
+_ADDRESS_KEYS = ("connection_creation_rate",)
+KEYS = (*_CLIENT_KEYS, *_ADDRESS_KEYS)
 _WORDS = {"user": "user", "client-id": "client id", "ip": "address"}
 
 
@@ -101,6 +102,14 @@ def alter_quotas(
     wait_all(admin.alter_client_quotas([ClientQuotaAlteration(ClientQuotaEntity.of(names), changes)]))
 
 
+def _check_keys(names: Mapping[str, str | None], keys: Iterable[str]) -> None:
+    """Raises `Fault` for a key that the entity cannot have."""
+    valid = _ADDRESS_KEYS if "ip" in names else _CLIENT_KEYS
+    for key in keys:
+        if key not in valid:
+            raise Fault(f"{in_words(names)} cannot have a quota {key!r}; valid keys: {', '.join(valid)}")
+
+
 def _number(key: str, text: str) -> float:
     try:
         return float(text)
@@ -170,5 +179,7 @@ def alter_command(
         raise Fault("name a user, a client id or an address, or one of their defaults")
     if not added and not removed:
         raise Fault("say what to change: --set KEY=VALUE or --unset KEY")
-    alter_quotas(admin_client(bootstrap, command_config), names, key_values(added), removed)
+    values = key_values(added)
+    _check_keys(names, (*values, *removed))
+    alter_quotas(admin_client(bootstrap, command_config), names, values, removed)
     click.echo(f"Changed the quotas of {in_words(names)}.")

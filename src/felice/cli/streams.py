@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,7 +140,7 @@ def reset_command(
     with plain_faults(), locked(found, application, bootstrap):
         _check_owner(found, application)
         if not yes:
-            click.confirm(f"Remove the state in {found.path} and the group {application}?", abort=True)
+            _confirm(f"Remove the state in {found.path} and the group {application}?")
         _delete_group(admin_client(bootstrap, command_config), application)
         # Renamed first: a crash must not leave a part of a checkpoint.
         aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
@@ -147,6 +148,18 @@ def reset_command(
         found.start_from(starting)
         shutil.rmtree(aside)
     click.echo(f"{application} begins again from {to}")
+
+
+def _confirm(question: str) -> None:
+    """Ends the command unless the user agrees. Raises `Fault` if nobody can answer."""
+    try:
+        is_agreed = click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise Fault("nobody answered; without a terminal give --yes") from None
+    if not is_agreed:
+        raise click.Abort
 
 
 @streams.command("rescale")

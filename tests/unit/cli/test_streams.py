@@ -112,6 +112,13 @@ def test_reset_asks_and_leaves_what_runs_or_belongs_to_others(place: Path, group
     assert found.is_used and groups == []
 
 
+def test_reset_without_an_answer_names_the_option(place: Path, groups: list[str]) -> None:
+    found = checkpoint(place)
+    refused = CliRunner().invoke(streams, ["reset", "shop"], input="")
+    assert refused.exit_code == 1 and "without a terminal give --yes" in refused.output
+    assert found.is_used and groups == []
+
+
 def test_reset_removes_what_another_release_wrote_but_no_other_query(place: Path, groups: list[str]) -> None:
     found = checkpoint(place)
     found.describe(replace(Description("shop", "", 1, {}), format=1))
