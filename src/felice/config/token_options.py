@@ -50,7 +50,15 @@ class TokenOptions(AuthorizerOptions):
         "felice.delegation.tokens.max",
         Kind.INT,
         10_000,
-        "Delegation tokens that may exist in the cluster at the same time; every client that has logged in may "
-        "create some. A further token is refused with POLICY_VIOLATION.",
+        "Delegation tokens that may exist in the cluster at the same time. A further token is refused with "
+        "POLICY_VIOLATION.",
+        minimum=1,
+    )
+    felice_delegation_tokens_per_owner_max: int = option(
+        "felice.delegation.tokens.per.owner.max",
+        Kind.INT,
+        1000,
+        "Delegation tokens that one owner may have at the same time, so that no user takes those of the others. A "
+        "further token is refused with POLICY_VIOLATION.",
         minimum=1,
     )

@@ -66,8 +66,7 @@ class DelegationTokens:
     ) -> DelegationToken:
         """Creates a token. A lifetime of 0 or less means the greatest."""
         self._check_enabled()
-        if len(self._image().tokens) >= self._config.felice_delegation_tokens_max:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, "there are too many delegation tokens")
+        self._check_room(owner)
         now_ms = self._clock.now_ms()
         longest_ms = self._config.delegation_token_max_lifetime_ms
         max_ms = now_ms + (min(max_lifetime_ms, longest_ms) if max_lifetime_ms > 0 else longest_ms)
@@ -82,6 +81,14 @@ class DelegationTokens:
         )
         await self._changes.create(token)
         return token
+
+    def _check_room(self, owner: Principal) -> None:
+        tokens, config = self._image().tokens, self._config
+        if len(tokens) >= config.felice_delegation_tokens_max:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "there are too many delegation tokens")
+        of_owner = sum(token.owner.is_same_as(owner) for token in tokens.values())
+        if of_owner >= config.felice_delegation_tokens_per_owner_max:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{owner} has too many delegation tokens")
 
     async def renew(self, secret: bytes, principal: Principal, period_ms: int) -> int:
         """Lets a token expire later, and returns when. The period is at most `delegation.token.expiry.time.ms`."""

@@ -74,6 +74,20 @@ def test_a_further_token_than_allowed_is_refused() -> None:
     run(scenario, **{"felice.delegation.tokens.max": "2"})
 
 
+def test_one_owner_cannot_use_up_the_tokens_of_the_others() -> None:
+    async def scenario(world: World) -> None:
+        token = await world.create()
+        with pytest.raises(ApiError) as error:
+            await world.create()
+        assert error.value.code == ErrorCode.POLICY_VIOLATION
+        bob = Principal("User", "bob")
+        assert (await world.tokens.create(bob, ALICE, (), 0)).owner == bob
+        await world.tokens.expire(world.tokens.secret(token), ALICE, -1)
+        assert (await world.create()).owner == ALICE
+
+    run(scenario, **{"felice.delegation.tokens.per.owner.max": "1"})
+
+
 def test_only_expired_tokens_are_deleted() -> None:
     async def scenario(world: World) -> None:
         old = await world.create()
