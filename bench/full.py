@@ -124,6 +124,9 @@ def _small_requests() -> dict[str, Workload]:
         found[f"latency-{rate}"] = Workload(
             _SIDE_BY_SIDE, lambda o, rate=rate: kafka_loads.fixed_rate(rate, max(2.0, 20 * o.scale))
         )
+    found["latency-half-load"] = Workload(
+        _SIDE_BY_SIDE, lambda o: workloads.latency_under_load(200_000, max(2.0, 10 * o.scale), 1000)
+    )
     found["connections-idle-1000"] = Workload(_SIDE_BY_SIDE, lambda o: kafka_loads.idle_connections(1000))
     found["connections-active-1000"] = Workload(
         _SIDE_BY_SIDE, lambda o: workloads.synchronous(1000, max(1.0, 8 * o.scale))

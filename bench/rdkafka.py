@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import tempfile
 from functools import cache
@@ -23,7 +24,9 @@ def program() -> Path:
     target = Path(tempfile.mkdtemp(prefix="felice-bench-")) / "rdkafka_load"
     try:
         done = subprocess.run(
-            ["cc", "-O2", "-o", str(target), str(_SOURCE), "-lrdkafka"], capture_output=True, text=True
+            ["cc", "-O2", "-o", str(target), str(_SOURCE), "-lrdkafka", "-lpthread"],
+            capture_output=True,
+            text=True,
         )
     except FileNotFoundError:
         raise CompilerMissing(
@@ -46,9 +49,24 @@ def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: 
     return _run("consume", bootstrap, topic, records, partitions, *_CONSUMER, "group.id=bench", *config)
 
 
+def latency(
+    bootstrap: str, topic: str, records: int, record_bytes: int, partitions: int, per_second: int
+) -> dict[str, object]:
+    """Produces at a fixed rate, consumes at once, and returns percentiles of the latency in milliseconds."""
+    return _run("latency", bootstrap, topic, records, record_bytes, partitions, per_second)
+
+
 def _run(*arguments: object) -> dict[str, object]:
-    done = subprocess.run([str(program()), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    command = [str(program()), *map(str, arguments)]
+    before_s = _children_cpu_s()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    used_s = _children_cpu_s() - before_s
     if done.returncode:
         raise RuntimeError(f"librdkafka's load failed: {done.stdout} {done.stderr}")
     found: dict[str, object] = json.loads(done.stdout)
-    return found
+    return {**found, "cpu_s": used_s}
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

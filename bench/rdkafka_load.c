@@ -1,11 +1,14 @@
-/* Produces or consumes as fast as librdkafka can, and prints what it saw as one line of JSON.
+/* Produces or consumes as fast as librdkafka can, or both at a fixed rate, and prints what it saw as one line of JSON.
  *
  *   rdkafka_load produce BOOTSTRAP TOPIC RECORDS RECORD_BYTES [key=value ...]
  *   rdkafka_load consume BOOTSTRAP TOPIC RECORDS PARTITIONS   [key=value ...]
+ *   rdkafka_load latency BOOTSTRAP TOPIC RECORDS RECORD_BYTES PARTITIONS RATE
  *
- * The clock starts when the client is made and stops at the last acknowledgement or record. */
+ * The clock starts when the client is made and stops at the last acknowledgement or record. A latency starts when a
+ * record is due, even if it is sent later, and ends when the consumer gets the record. */
 #include <errno.h>
 #include <librdkafka/rdkafka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +85,69 @@ static long consume(rd_kafka_t *rk, const char *topic_name, long records, int pa
     return count;
 }
 
+typedef struct {
+    const char *bootstrap, *topic;
+    long records, size, rate;
+} load_t;
+
+static void *send_at_rate(void *argument) {
+    const load_t *load = argument;
+    rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, load->bootstrap, 0, NULL);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, load->topic, NULL);
+    char *payload = calloc(1, (size_t)load->size);
+    double begun = now_s();
+    for (long sent = 0; sent < load->records; sent++) {
+        double due = begun + (double)sent / (double)load->rate;
+        if (due > now_s()) {
+            rd_kafka_poll(rk, 0);
+            struct timespec pause = {0, 500000};
+            while (due > now_s()) nanosleep(&pause, NULL);
+        }
+        memcpy(payload, &due, sizeof due);
+        while (rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, payload, (size_t)load->size, NULL, 0,
+                                NULL))
+            rd_kafka_poll(rk, 1);
+    }
+    while (delivered < load->records) rd_kafka_poll(rk, 100);
+    return NULL;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int latency(load_t *load, int partitions) {
+    rd_kafka_t *rk = client(RD_KAFKA_CONSUMER, load->bootstrap, 0, NULL);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, load->topic, NULL);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    for (int p = 0; p < partitions; p++)
+        rd_kafka_consume_start_queue(topic, p, RD_KAFKA_OFFSET_BEGINNING, queue);
+    pthread_t sender;
+    if (pthread_create(&sender, NULL, send_at_rate, load)) fail("thread", strerror(errno));
+    double *times_s = malloc((size_t)load->records * sizeof *times_s);
+    long count = 0;
+    while (count < load->records) {
+        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, 20000);
+        if (!message) fail("latency", "no record for 20 seconds");
+        if (!message->err) {
+            double due;
+            memcpy(&due, message->payload, sizeof due);
+            times_s[count++] = now_s() - due;
+        }
+        rd_kafka_message_destroy(message);
+    }
+    qsort(times_s, (size_t)count, sizeof *times_s, ascending);
+    printf("{\"records\": %ld, \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"p999_ms\": %.3f}\n", count,
+           times_s[count / 2] * 1e3, times_s[(long)((double)count * 0.99)] * 1e3,
+           times_s[(long)((double)count * 0.999)] * 1e3);
+    fflush(stdout);
+    _Exit(failed ? 2 : 0);
+}
+
 int main(int argc, char **argv) {
+    if (argc == 8 && !strcmp(argv[1], "latency"))
+        return latency(&(load_t){argv[2], argv[3], atol(argv[4]), atol(argv[5]), atol(argv[7])}, atoi(argv[6]));
     if (argc < 6) fail("usage", "rdkafka_load produce|consume BOOTSTRAP TOPIC RECORDS SIZE|PARTITIONS [key=value ...]");
     int producing = !strcmp(argv[1], "produce");
     long records = atol(argv[4]), number = atol(argv[5]), bytes = 0;

@@ -52,6 +52,7 @@ def _with_cpu(system: System, megabytes: float, load: Callable[[], dict[str, Any
     return {
         f"{what} records/s": found["records"] / found["seconds"],
         f"{what} broker cpu s/GB": used_s / (megabytes / 1000),
+        f"{what} client cpu s/GB": found["cpu_s"] / (megabytes / 1000),
     }
 
 
@@ -86,6 +87,27 @@ def librdkafka(
                 "consume",
             )
         return produced | consumed
+
+    return run
+
+
+def latency_under_load(per_second: int, seconds: float, record_bytes: int) -> Callable[[System], Figures]:
+    """Latency from end to end with librdkafka's defaults, at a rate that a broker can sustain; acks=all."""
+
+    def run(system: System) -> Figures:
+        records = int(per_second * seconds)
+        with scratch_topic(system.bootstrap) as topic:
+            before_s = cpu_seconds(system.pid)
+            found: dict[str, Any] = rdkafka.latency(
+                system.bootstrap, topic, records, record_bytes, PARTITIONS, per_second
+            )
+            used_s = cpu_seconds(system.pid) - before_s
+        return {
+            "p50 ms": found["p50_ms"],
+            "p99 ms": found["p99_ms"],
+            "p99.9 ms": found["p999_ms"],
+            "broker cpu s/GB": used_s / (records * record_bytes / 1e9),
+        }
 
     return run
 
