@@ -1,6 +1,6 @@
 """Client metrics (KIP-714): resources, subscriptions, pushes, and the page with what clients pushed.
 
-Apache Kafka passes the tests of resources. Without a plugin it has no subscriptions and pushes.
+Apache Kafka passes the tests of resources and of how often clients may ask. Without a plugin it has no pushed metrics.
 """
 
 from __future__ import annotations
@@ -165,6 +165,44 @@ def test_a_second_question_within_the_interval_is_throttled_unless_resources_cha
     assert second.error_code == 0
     assert second.client_instance_id == first.client_instance_id
     assert second.subscription_id != first.subscription_id
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_throttled"),
+    [
+        ({"metrics": "a."}, True),
+        ({"metrics": "b."}, False),
+        ({"match": "client_id=nobody"}, False),
+    ],
+    ids=["written as it was", "changed", "does not concern the client"],
+)
+def test_only_a_change_of_resources_lets_a_client_ask_again(
+    wire: Wire, changes: dict[str, str], is_throttled: bool
+) -> None:
+    subscribe_to(wire, "a", metrics="a.")
+    first = ask(wire)
+    assert first.error_code == 0
+    subscribe_to(wire, "a" if "metrics" in changes else "b", **changes)
+    time.sleep(0.5)  # a change that must not count has no visible effect to wait for
+    again = ask(wire, first.client_instance_id)
+    assert again.error_code == (THROTTLED if is_throttled else 0)
+    assert bool(again.accepted_compression_types) == (not is_throttled)
+
+
+def test_a_client_may_ask_again_once_after_an_unknown_subscription(wire: Wire) -> None:
+    subscribe_to(wire, "a", metrics="a.")
+    first = ask(wire)
+    assert push(wire, first, subscription_id=7) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert ask(wire, first.client_instance_id).error_code == 0
+    assert ask(wire, first.client_instance_id).error_code == THROTTLED
+
+
+@only_felice
+def test_a_client_that_asked_again_may_push_at_once(wire: Wire, subscription: Any) -> None:
+    assert push(wire, subscription, subscription_id=7) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert ask(wire, subscription.client_instance_id).error_code == 0
+    assert push(wire, subscription) == 0
+    assert push(wire, subscription) == THROTTLED
 
 
 # Pushes

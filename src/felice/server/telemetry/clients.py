@@ -52,6 +52,8 @@ class _Client:
     asked_s: float = field(default=float("-inf"))
     pushed_s: float = field(default=float("-inf"))
     last_error: int = ErrorCode.NONE
+    may_push_early: bool = False
+    """Whether the client asked again after an error, and has not pushed since then."""
     is_terminating: bool = False
 
     @property
@@ -65,16 +67,19 @@ class _Client:
 
     def may_ask(self, now_s: float) -> bool:
         """Whether the client may ask for its subscription: once an interval, or to recover from an error."""
-        if now_s - max(self.asked_s, self.pushed_s) < self.interval_s and self.last_error not in _FORGIVEN:
-            return False
-        self.asked_s = now_s
-        return True
+        if now_s - max(self.asked_s, self.pushed_s) >= self.interval_s:
+            self.asked_s = now_s
+            return True
+        # As in Kafka this answer does not begin a new interval. In Kafka the push that follows is throttled.
+        self.may_push_early = self.last_error in _FORGIVEN
+        return self.may_push_early
 
     def may_push(self, now_s: float) -> bool:
         """Whether the client may push: once an interval, and once after each question."""
-        if self.asked_s <= self.pushed_s and now_s - self.pushed_s < self.interval_s:
+        may_push = self.asked_s > self.pushed_s or self.may_push_early
+        if not may_push and now_s - self.pushed_s < self.interval_s:
             return False
-        self.pushed_s = now_s
+        self.pushed_s, self.may_push_early = now_s, False
         return True
 
 
@@ -121,7 +126,8 @@ class ClientTelemetry:
             raise ApiError(ErrorCode.INVALID_REQUEST, "the client instance id is reserved")
         client = self._client(instance_id, selectors)
         client.last_error = self._fault_of(push, client)
-        client.is_terminating = client.is_terminating or push.is_terminating
+        # As in Kafka: the push after a refused one is accepted again.
+        client.is_terminating = push.is_terminating
         if client.last_error == ErrorCode.NONE and push.metrics:
             try:
                 async with self._taking:
@@ -182,8 +188,10 @@ class ClientTelemetry:
     def _current_resources(self) -> tuple[Resource, ...]:
         configs = self._image().client_metrics
         if configs is not self._configs:
-            self._configs = configs
-            self._resources = tuple(_readable(configs))
+            has_changed, self._configs = configs != self._configs, configs
+            # A write that changed nothing must not let clients ask again before their interval ends.
+            if has_changed:
+                self._resources = tuple(_readable(configs))
         return self._resources
 
     def forget_silent(self) -> None:
