@@ -26,7 +26,7 @@ from conformance.topics import (
     produce_values,
     record,
 )
-from conformance.wire import ConnectionClosed, Wire, api_of, request_header, unique_name
+from conformance.wire import Wire, api_of, request_header, unique_name
 from felice.protocol.codec import encode
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest
@@ -223,18 +223,18 @@ def test_other_protocols_are_closed(unharmed: LiveProcess) -> None:
             assert wire.is_closed_by_peer()
 
 
-def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path: Path) -> None:
+def test_connections_beyond_the_limit_wait_and_the_others_are_served(tmp_path: Path) -> None:
     with LiveProcess(tmp_path / "data", options={"max.connections": "5"}) as running:
         kept = [running.wire() for _ in range(5)]
         for wire in kept:
             assert wire.ask(MetadataRequest(topics=[]), 9).brokers
-        with (
-            running.wire() as beyond,
-            pytest.raises((ConnectionClosed, BrokenPipeError, ConnectionResetError)),
-        ):
-            beyond.ask(MetadataRequest(topics=[]), 9)
+        with running.wire() as beyond:
+            beyond.send(MetadataRequest(topics=[]), 9)
+            for wire in kept:
+                assert wire.ask(MetadataRequest(topics=[]), 9).brokers
+            kept.pop().close()
+            assert beyond.receive(MetadataRequest(), 9).brokers
         for wire in kept:
-            assert wire.ask(MetadataRequest(topics=[]), 9).brokers
             wire.close()
 
 

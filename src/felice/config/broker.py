@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from felice.config.broker_options import BrokerOptions
-from felice.config.listener_limits import CREATION_RATE
+from felice.config.listener_limits import CREATION_RATE, MAX_CONNECTIONS
 from felice.config.option import (
+    INT_MAX,
     ConfigError,
     Kind,
     Option,
@@ -277,14 +278,25 @@ class BrokerConfig(BrokerOptions):
     @property
     def creation_rates(self) -> dict[str, int]:
         """`max.connection.creation.rate` of each listener: its own, or else that of the broker."""
-        rates = dict.fromkeys(
-            (found.name for found in self.parsed_listeners), self.max_connection_creation_rate
-        )
+        return self._limits_of_listeners(CREATION_RATE, self.max_connection_creation_rate)
+
+    @property
+    def listener_max_connections(self) -> dict[str, int]:
+        """`max.connections` of each listener, which is without limit if it has none of its own."""
+        return self._limits_of_listeners(MAX_CONNECTIONS, INT_MAX)
+
+    @property
+    def privileged_listener(self) -> str | None:
+        """The listener that limits of all listeners together do not concern: that of brokers, if there are others."""
+        return self.inter_broker_listener if len(self.parsed_listeners) > 1 else None
+
+    def _limits_of_listeners(self, limit: Option, default: int) -> dict[str, int]:
+        limits = dict.fromkeys((found.name for found in self.parsed_listeners), default)
         for name, text in self.originals.items():
             parts = split_name(name)
-            if parts is not None and parts.key == CREATION_RATE.name:
-                rates[parts.listener] = int(text)
-        return rates
+            if parts is not None and parts.key == limit.name:
+                limits[parts.listener] = int(text)
+        return limits
 
     def _security_protocols(self) -> dict[str, str]:
         protocols = {}

@@ -6,9 +6,10 @@ Leaves: parsing, and checks that compare several options, to `broker`.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from felice.config.coordinator_options import CoordinatorOptions
+from felice.config.listener_limits import MAX_CONNECTIONS
 from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, option
 from felice.config.security import PROTOCOLS
 
@@ -177,14 +178,7 @@ class BrokerOptions(CoordinatorOptions):
         "may lose their connections. -1: no limit, as is Kafka's default.",
         minimum=-1,
     )
-    max_connections: int = option(
-        "max.connections",
-        Kind.INT,
-        INT_MAX,
-        "Connections that may be open at once; a further one is closed.",
-        scope=Scope.CLUSTER_WIDE,
-        minimum=0,
-    )
+    max_connections: int = field(default=INT_MAX, metadata={"option": MAX_CONNECTIONS})
     max_connections_per_ip: int = option(
         "max.connections.per.ip",
         Kind.INT,

@@ -16,5 +16,15 @@ CREATION_RATE: Final = Option(
     scope=Scope.CLUSTER_WIDE,
     minimum=1,
 )
-LISTENER_LIMITS: Final = {CREATION_RATE.name: CREATION_RATE}
+MAX_CONNECTIONS: Final = Option(
+    "max.connections",
+    Kind.INT,
+    INT_MAX,
+    "Connections that may be open at once, and with the prefix of a listener those of this listener. Further ones wait "
+    "until others close. The inter-broker listener is exempt from the limit of all listeners together, unless it is "
+    "the only one: above it the connection of another listener that was idle longest is closed.",
+    scope=Scope.CLUSTER_WIDE,
+    minimum=0,
+)
+LISTENER_LIMITS: Final = {limit.name: limit for limit in (CREATION_RATE, MAX_CONNECTIONS)}
 """These options by the name without a prefix."""

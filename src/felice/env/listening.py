@@ -1,9 +1,10 @@
 """Accepts connections: a few in each turn of the event loop, and none while descriptors are short.
 
-Keeps true: during a shortage of descriptors new connections wait in the kernel's queue, without cost, and enough
-            descriptors stay free for log files. Accepting resumes by itself when connections have closed.
+Keeps true: while descriptors are short, or a limit is reached, new connections wait in the kernel's queue, without
+            cost. Enough descriptors stay free for log files. Accepting resumes by itself when connections have closed.
             A shortage is logged at most once a minute.
-            While a connection waits because too many came (`Pace`), no further one is accepted.
+            While a connection waits because too many came, or because too many are open (`Gate`), no further one is
+            accepted.
             A TLS handshake does not delay other connections, takes a limited time, and when too many are in progress,
             the oldest is given up.
 Leaves:     how many steps of handshakes one turn of the event loop does, to `handshakes`.
@@ -17,6 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from felice.env.clock import RateLimit
 from felice.env.descriptors import SHORTAGES, has_room_for_connections
@@ -27,14 +29,24 @@ _log = logging.getLogger("felice.env")
 _ACCEPTED_IN_ONE_TURN = 64
 _LOOK_AGAIN_S = 0.1
 _LOG_INTERVAL_S = 60.0
+_DESCRIPTORS = "open descriptors"
+_DESCRIPTORS_HINT = {"hint": "raise LimitNOFILE (ulimit -n), or lower max.connections"}
 
 # An unfinished handshake takes about 100 KiB.
 _MAX_HANDSHAKES = 1000
 _TLS_SHUTDOWN_S = 3.0
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
-Pace = Callable[[], float]
-"""Called once for each accepted connection. Returns the seconds that it and all later ones must wait."""
+
+
+class Gate(Protocol):
+    """Limits of the connections of one listening address."""
+
+    def full(self, connecting: int) -> str | None:
+        """The limit that is reached, as a log line names it. `connecting` connections are being set up."""
+
+    def pace(self) -> float:
+        """Called once for each accepted connection. Returns the seconds that it and all later ones must wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +68,14 @@ class ListeningServer(asyncio.AbstractServer):
         factory: ProtocolFactory,
         backlog: int,
         tls: ServerTls | None,
-        pace: Pace | None,
+        gate: Gate | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.sockets = list(sockets)
         self._factory = factory
         self._backlog = backlog
         self._tls = tls
-        self._pace = pace
+        self._gate = gate
         self._loop = loop
         self._steps = HandshakeSteps(loop)
         self._connecting: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
@@ -85,8 +97,9 @@ class ListeningServer(asyncio.AbstractServer):
 
     def _accept_some(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTED_IN_ONE_TURN):
-            if not has_room_for_connections(listening.fileno()):
-                self._pause_accepting()
+            shortage = self._shortage(listening)
+            if shortage is not None:
+                self._pause_accepting(shortage)
                 return
             try:
                 accepted, _ = listening.accept()
@@ -95,9 +108,9 @@ class ListeningServer(asyncio.AbstractServer):
             except OSError as error:
                 if error.errno not in SHORTAGES:
                     raise
-                self._pause_accepting()
+                self._pause_accepting(_DESCRIPTORS)
                 return
-            wait_s = 0.0 if self._pace is None else self._pace()
+            wait_s = 0.0 if self._gate is None else self._gate.pace()
             if wait_s > 0:
                 self._begin_later(accepted, wait_s)
                 return
@@ -158,17 +171,21 @@ class ListeningServer(asyncio.AbstractServer):
         else:
             connection.end_handshake()
 
-    def _pause_accepting(self) -> None:
+    def _shortage(self, listening: socket.socket) -> str | None:
+        """The reason why no connection can be accepted now."""
+        if not has_room_for_connections(listening.fileno()):
+            return _DESCRIPTORS
+        return None if self._gate is None else self._gate.full(len(self._connecting))
+
+    def _pause_accepting(self, shortage: str) -> None:
         self._stop_watching()
         self._pause = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
-        if self._reports.allows("descriptors"):
-            _log.warning(
-                "the limit of open descriptors is near: new connections wait until others close",
-                extra={"hint": "raise LimitNOFILE (ulimit -n), or lower max.connections"},
-            )
+        if self._reports.allows(shortage):
+            extra = {"limit": shortage} | (_DESCRIPTORS_HINT if shortage == _DESCRIPTORS else {})
+            _log.warning("new connections wait until others close", extra=extra)
 
     def _look_again(self) -> None:
-        if has_room_for_connections(self.sockets[0].fileno()):
+        if self._shortage(self.sockets[0]) is None:
             self._watch()
         else:
             self._pause = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)

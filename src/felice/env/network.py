@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from felice.env.disk import FileSlice
-from felice.env.listening import ListeningServer, Pace, ProtocolFactory, ServerTls, bound_sockets
+from felice.env.listening import Gate, ListeningServer, ProtocolFactory, ServerTls, bound_sockets
 
 # One turn of the event loop sends at most this much, so that one reader does not starve others.
 _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class Network(Protocol):
         *,
         backlog: int = 50,
         tls: ServerTls | None = None,
-        pace: Pace | None = None,
+        gate: Gate | None = None,
     ) -> asyncio.AbstractServer:
         """Accepts connections at the address until the result is closed. Raises OSError."""
 
@@ -71,12 +71,12 @@ class SystemNetwork:
         *,
         backlog: int = 50,
         tls: ServerTls | None = None,
-        pace: Pace | None = None,
+        gate: Gate | None = None,
     ) -> asyncio.AbstractServer:
         """Binds and listens; each accepted connection gets a protocol from `protocol_factory`. Raises OSError."""
         loop = asyncio.get_running_loop()
         sockets = await bound_sockets(protocol_factory, host, port, loop)
-        server = ListeningServer(sockets, protocol_factory, backlog, tls, pace, loop)
+        server = ListeningServer(sockets, protocol_factory, backlog, tls, gate, loop)
         try:
             server.start()
         except OSError:

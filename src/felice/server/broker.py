@@ -40,6 +40,7 @@ from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
 from felice.server.closings import Closings
+from felice.server.connection_limits import ConnectionLimits
 from felice.server.coordinators import Coordinators
 from felice.server.delegation_tokens import DelegationTokens
 from felice.server.fetch_sessions import FetchSessions
@@ -320,7 +321,7 @@ class Broker:
             watcher=watcher,
             apis=OFFERED,
             access=AccessControl(settings.static, lambda: watcher.image.acls),
-            connection_count=lambda: sum(len(listener.sessions) for listener in self.listeners),
+            connections=ConnectionLimits(self._config, self.listeners),
             turns=Turns(env.clock, self._config, self._sessions),
             wakeups=Wakeups(env.clock),
             large_requests=LargeRequests(env.clock),

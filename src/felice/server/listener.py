@@ -1,6 +1,6 @@
 """One listening address: accepts connections within the limits, and closes idle ones.
 
-Keeps true: no more connections than `max.connections`, and from one address no more than
+Keeps true: no more connections than `ConnectionLimits` allow, and from one address no more than
             `max.connections.per.ip`. A connection is closed for idleness only when nothing of it
             is pending.
 """
@@ -21,6 +21,7 @@ from felice.security.principal import ANONYMOUS, USER, Principal
 from felice.server.closings import Closing
 from felice.server.handlers.table import Handle
 from felice.server.quotas.connection_rates import plain_address
+from felice.server.quotas.recent_waits import RecentWaits
 from felice.server.sasl_session import SaslSession
 from felice.server.services import Services
 from felice.server.session import Session
@@ -57,6 +58,9 @@ class Listener:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._server: asyncio.AbstractServer | None = None
         self.accepted = 0  # connections since the start
+        clock = services.env.clock
+        self.accept_waits = RecentWaits(clock)  # for max.connection.creation.rate
+        self.refusal_waits = RecentWaits(clock)  # for connection_creation_rate of the address
         self._by_ip: Counter[str] = Counter()
         self._accepting = True
         # The port is taken before the broker is ready, so that a busy one is noticed before anything changes.
@@ -71,7 +75,7 @@ class Listener:
                 self.address.port,
                 backlog=self.services.config.socket_listen_backlog_size,
                 tls=self._tls(),
-                pace=lambda: self.services.quotas.accepting.record(self.name),
+                gate=self,
             )
         if self.port == 0:
             self.port = _port_of(self._server)
@@ -89,6 +93,17 @@ class Listener:
             lambda peer, reason: services.closings.report_handshake(self.name, peer, reason),
         )
 
+    def full(self, connecting: int) -> str | None:
+        """As `Gate.full`."""
+        return self.services.connections.reached(self, connecting)
+
+    def pace(self) -> float:
+        """As `Gate.pace`."""
+        wait_s = self.services.quotas.accepting.record(self.name)
+        if wait_s > 0:
+            self.accept_waits.add(wait_s)
+        return wait_s
+
     def open(self) -> None:
         """Lets the connections speak that came while the broker was getting ready, and all later ones."""
         self.is_open = True
@@ -100,8 +115,10 @@ class Listener:
         config = self.services.config
         if not self._accepting:
             return False
-        if self.services.connection_count() >= config.max_connections:
-            return self._refuse(session, f"max.connections={config.max_connections}")
+        # Connections that were being set up on other listeners did not count when this one was accepted.
+        reached = self.services.connections.reached(self)
+        if reached is not None:
+            return self._refuse(session, reached)
         limit = config.per_ip_overrides.get(plain_address(session.peer), config.max_connections_per_ip)
         if self._by_ip[session.peer] >= limit:
             return self._refuse(session, f"max.connections.per.ip={limit}")
@@ -111,10 +128,12 @@ class Listener:
         session.principal = principal
         wait_s = self.services.quotas.connections.record(session.peer)
         if wait_s > 0:
+            self.refusal_waits.add(wait_s)
             session.refuse_after(wait_s, "connection_creation_rate of the address")
         self.sessions[session] = None
         self.accepted += 1
         self._by_ip[session.peer] += 1
+        self.services.connections.make_room(self)
         return True
 
     def _identify(self, session: Session) -> Principal | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from felice.config import BrokerConfig
@@ -21,6 +21,7 @@ from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.closings import Closings
 from felice.server.config_entries import BrokerLayers
+from felice.server.connection_limits import ConnectionLimits
 from felice.server.coordinators import Coordinators
 from felice.server.delegation_tokens import DelegationTokens
 from felice.server.fetch_sessions import FetchSessions
@@ -55,7 +56,7 @@ class Services:
     watcher: Watcher
     apis: Mapping[int, Api]
     access: AccessControl
-    connection_count: Callable[[], int]
+    connections: ConnectionLimits
     turns: Turns
     wakeups: Wakeups
     large_requests: LargeRequests

@@ -274,22 +274,13 @@ def test_setting_an_option_without_effect_is_warned_of(
     assert told["did_you_mean"] == "log.retention.ms"
 
 
-def test_a_limit_on_connections_may_come_while_it_runs(broker: EmbeddedBroker, wire: Wire) -> None:
-    assert alter(wire, BROKER, "0", max_connections="1").error_code == 0
-    with Wire(broker.bootstrap) as second:
-        assert second.is_closed_by_peer()
-    assert alter(wire, BROKER, "0", max_connections="2").error_code == 0
-    with Wire(broker.bootstrap) as second:
-        second.ask(MetadataRequest(topics=[]))
-
-
 def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "data", max_connections_per_ip=1) as broker:
         with Wire(broker.bootstrap) as first:
             first.ask(MetadataRequest(topics=[]))
             with Wire(broker.bootstrap) as second:
                 assert second.is_closed_by_peer()
-        wait_until(lambda: broker.broker.services.connection_count() == 0)
+        wait_until(lambda: broker.broker.services.connections.count == 0)
         with Wire(broker.bootstrap) as again:
             again.ask(MetadataRequest(topics=[]))
 

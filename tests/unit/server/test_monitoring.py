@@ -92,6 +92,8 @@ def test_traffic_and_lag_are_counted(tmp_path: Path) -> None:
         assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsempty"] == 1
         assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 1
         assert found["kafka_server_socket_server_metrics_failed_authentication_total"] == 0
+        for waits in ("connection_accept_throttle_time", "ip_connection_accept_throttle_time"):
+            assert found[f'kafka_server_socket_server_metrics_{waits}{{listener="PLAINTEXT"}}'] == 0
         assert found['kafka_topic_partition_current_offset{topic="orders",partition="0"}'] == 100
         assert sum(value for name, value in found.items() if 'requests_total{request="Produce"' in name) >= 1
         requests = "kafka_network_requestmetrics_"

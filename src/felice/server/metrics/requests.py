@@ -117,6 +117,7 @@ def connections(sources: Sources) -> Families:
     yield Family(_sockets("connection-creation-total"), Kind.COUNTER, "Accepted connections.", created)
     closed = [(labels, listener.accepted - len(listener.sessions)) for labels, listener in listeners]
     yield Family(_sockets("connection-close-total"), Kind.COUNTER, "Connections that have ended.", closed)
+    yield from _waits(sources)
     logins = sources.services.logins
     yield counter(_sockets("failed-authentication-total"), "Logins that failed.", logins.failures)
     yield counter(_sockets("successful-authentication-total"), "Logins that succeeded.", logins.successes)
@@ -132,6 +133,16 @@ def connections(sources: Sources) -> Families:
         _software(sources),
         dict.fromkeys(Dialect, "kafka_server_socket_server_metrics_connections_software"),
     )
+
+
+def _waits(sources: Sources) -> Families:
+    listeners = [(label_text(listener=listener.name), listener) for listener in sources.listeners]
+    text = "Average milliseconds for which connections over max.connection.creation.rate waited in the last minute."
+    waits = [(labels, listener.accept_waits.average_s() * _MS) for labels, listener in listeners]
+    yield Family(_sockets("connection-accept-throttle-time"), Kind.GAUGE, text, waits)
+    text = "Average milliseconds until connections over their address's rate were closed in the last minute."
+    waits = [(labels, listener.refusal_waits.average_s() * _MS) for labels, listener in listeners]
+    yield Family(_sockets("ip-connection-accept-throttle-time"), Kind.GAUGE, text, waits)
 
 
 _MOST_SOFTWARE = 100

@@ -44,7 +44,7 @@ class AcceptRates:
 
     def _follow(self, config: BrokerConfig) -> None:
         self._limited, self._limits = config, config.creation_rates
-        self._exempt = config.inter_broker_listener if len(config.parsed_listeners) > 1 else None
+        self._exempt = config.privileged_listener
 
 
 def _recorded(rate: Rate, limit: int, now_s: float) -> float:

@@ -17,7 +17,7 @@ import socket
 import ssl
 from random import Random
 
-from felice.env.listening import Pace, ProtocolFactory, ServerTls
+from felice.env.listening import Gate, ProtocolFactory, ServerTls
 from felice.testing.simulation.connection import SimTransport, Trace, Wire
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.process import Process
@@ -208,9 +208,9 @@ class ProcessNetwork:
         *,
         backlog: int = 50,
         tls: ServerTls | None = None,
-        pace: Pace | None = None,
+        gate: Gate | None = None,
     ) -> asyncio.AbstractServer:
-        """Listens on this machine's name and ignores `host` and `pace`. The end of the process closes the server."""
+        """Listens on this machine's name and ignores `host` and `gate`. The end of the process closes the server."""
         _refuse_tls(tls)
         server = SimServer(self._network, self._process, (self.host, port), protocol_factory)
         self._network.serve(server)

@@ -143,6 +143,7 @@ def test_a_listener_over_its_rate_does_not_delay_another(tmp_path: Path) -> None
         with burst(outer.port, BURST + 40):
             assert all(answered_after_s(plain.port) < LIMIT_S for _ in range(2 * BURST))
             assert outer.accepted < BURST + 40
+            assert 0 < outer.accept_waits.average_s() <= 1 and plain.accept_waits.average_s() == 0
             assert plain.accepted == 2 * BURST
 
 
