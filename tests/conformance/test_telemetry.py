@@ -123,6 +123,20 @@ def test_a_resource_needs_a_name(wire: Wire) -> None:
 # Subscriptions
 
 
+def offered(wire: Wire) -> set[int]:
+    return {row.api_key for row in wire.ask(ApiVersionsRequest(), 2).api_keys}
+
+
+@only_felice
+def test_telemetry_is_offered_by_a_broker_that_serves_metrics(wire: Wire) -> None:
+    assert {71, 72} <= offered(wire)
+
+
+def test_telemetry_is_not_offered_where_nothing_reads_the_metrics(tmp_path: Path) -> None:
+    with Target(None, tmp_path / "data") as target, target.wire() as wire:
+        assert offered(wire).isdisjoint({71, 72})
+
+
 @only_felice
 def test_a_client_is_told_its_id_and_that_nothing_is_wanted(wire: Wire) -> None:
     answer = ask(wire)

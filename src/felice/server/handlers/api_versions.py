@@ -3,6 +3,9 @@
 The broker answers it before any other request of a connection, and even in versions that it does not know (KIP-511):
 then in version 0, with error 35 and only the row of ApiVersions. APIs without a handler are not offered. The finalized
 features of the cluster tell clients which version of transactions to use.
+
+The APIs of client telemetry are offered only by a broker that serves metrics, because nothing could read the metrics
+that clients push to another one. Like Apache Kafka without a plugin for them, it answers these APIs all the same.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from felice.controller import features
-from felice.protocol.api import API_VERSIONS_KEY, Api
+from felice.protocol.api import API, API_VERSIONS_KEY, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import (
     ApiVersion,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _BEARS_MINIMUM_0 = 4
+_TELEMETRY = (API.GET_TELEMETRY_SUBSCRIPTIONS.key, API.PUSH_TELEMETRY.key)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -36,8 +40,9 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.session.client_software = f"{name} {version}".strip()
     image = context.services.image
+    left_out = () if context.services.config.felice_metrics_listener else _TELEMETRY
     return ApiVersionsResponse(
-        api_keys=_offered(context.services.apis),
+        api_keys=[row for row in _offered(context.services.apis) if row.api_key not in left_out],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in features.SUPPORTED.items()
