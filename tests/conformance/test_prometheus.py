@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a broker: it reads every line, and every query of the dashboard returns data."""
+"""A real Prometheus scrapes brokers: it reads every line, and every query of the dashboard returns data."""
 
 import json
 import re
@@ -6,16 +6,31 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
+from conformance.secured import AUTHORIZER
+from conformance.topics import wait_until
 from felice.cli.metrics import dashboard_text
-from felice.server.embedded import EmbeddedBroker
+from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from peers.prometheus import require_prometheus
+from unit.server.test_secured_cluster import client, logs_in, settings
 
 pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(600)]
 
@@ -36,9 +51,8 @@ def address(broker: EmbeddedBroker) -> str:
 class Application:
     """A producer and a consumer in a group, which send a little of each kind when the test asks for it."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        bootstrap = {"bootstrap.servers": broker.bootstrap}
-        self.producer = confluent_kafka.Producer(bootstrap)
+    def __init__(self, bootstrap: Mapping[str, str]) -> None:
+        self.producer = confluent_kafka.Producer(dict(bootstrap))
         self.consumer = confluent_kafka.Consumer(
             {**bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
         )
@@ -55,12 +69,12 @@ class Application:
 
 
 @contextmanager
-def prometheus(directory: Path, target: str) -> Iterator[str]:
-    """Prometheus scraping a target each second; yields its own address."""
+def prometheus(directory: Path, targets: Iterable[str]) -> Iterator[str]:
+    """Prometheus scraping targets each second; yields its own address."""
     config = directory / "prometheus.yml"
     config.write_text(
         "global: {scrape_interval: 1s}\n"
-        f"scrape_configs: [{{job_name: felice, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        f"scrape_configs: [{{job_name: felice, static_configs: [{{targets: {list(targets)}}}]}}]\n"
     )
     log = (directory / "prometheus.log").open("wb")
     command = [
@@ -104,7 +118,7 @@ def queries() -> list[str]:
 
 
 def test_promtool_accepts_the_page(broker: EmbeddedBroker) -> None:
-    application = Application(broker)
+    application = Application({"bootstrap.servers": broker.bootstrap})
     application.work()
     with urllib.request.urlopen(f"http://{address(broker)}/metrics") as response:
         page = response.read()
@@ -117,13 +131,61 @@ def test_promtool_accepts_the_page(broker: EmbeddedBroker) -> None:
     assert b"error while linting" not in checked.stderr
 
 
+def assert_every_query_returns_data(server: str, application: Application) -> None:
+    without_data, deadline = queries(), time.monotonic() + DEADLINE_S
+    while without_data and time.monotonic() < deadline:
+        application.work()
+        without_data = [query for query in without_data if not result(server, query)]
+    assert not without_data
+
+
 def test_every_query_of_the_dashboard_returns_data(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    application = Application(broker)
-    with prometheus(tmp_path, address(broker)) as server:
-        without_data, deadline = queries(), time.monotonic() + DEADLINE_S
-        while without_data and time.monotonic() < deadline:
-            application.work()
-            without_data = [query for query in without_data if not result(server, query)]
+    application = Application({"bootstrap.servers": broker.bootstrap})
+    with prometheus(tmp_path, [address(broker)]) as server:
+        assert_every_query_returns_data(server, application)
         application.close()
-        assert not without_data
         assert result(server, "up == 1")
+
+
+def test_every_query_returns_data_of_a_secured_cluster(tmp_path: Path) -> None:
+    """Three brokers with TLS, SCRAM and ACLs; the application is a user who may use one topic and one group."""
+    properties = settings(tmp_path) | {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:broker",
+        "felice.metrics.listener": "127.0.0.1:0",
+    }
+    with EmbeddedCluster(tmp_path / "data", 3, properties=properties) as cluster:
+        common = client(cluster, tmp_path)
+        admin = AdminClient(common | {"sasl.username": "broker", "sasl.password": "brokers-secret"})
+        admin.create_topics([NewTopic("orders", 3, 3)])["orders"].result(60)
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion("zoe", info, b"zoes-secret")
+        admin.alter_user_scram_credentials([change])["zoe"].result(60)
+        for future in admin.create_acls(acls_of("User:zoe")).values():
+            future.result(60)
+        login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "zoe", "sasl.password": "zoes-secret"}
+        wait_until(lambda: logs_in(common | login), 60)
+        application = Application(common | login)
+        targets = [f"127.0.0.1:{broker.monitoring.port}" for broker in cluster.cluster.brokers.values()]
+        with prometheus(tmp_path, targets) as server:
+            assert_every_query_returns_data(server, application)
+            application.close()
+            assert len(result(server, "up == 1")) == 3
+            assert result(server, "sum(kafka_controller_kafkacontroller_activecontrollercount) == 1")
+            assert result(server, 'kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"}')
+
+
+def acls_of(principal: str) -> list[AclBinding]:
+    """A producer and consumer of the topic `orders`, in the group `readers`."""
+    rights = [
+        (ResourceType.TOPIC, "orders", AclOperation.WRITE),
+        (ResourceType.TOPIC, "orders", AclOperation.READ),
+        (ResourceType.GROUP, "readers", AclOperation.READ),
+    ]
+    return [
+        AclBinding(
+            kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW
+        )
+        for kind, name, operation in rights
+    ]

@@ -1,8 +1,12 @@
-"""Three brokers that log in at a real ZooKeeper and at each other: SCRAM users, ACLs and quotas reach all of them."""
+"""Three brokers that log in at a real ZooKeeper and at each other.
+
+SCRAM users, ACLs, quotas, delegation tokens and client metrics reach all of them.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +19,9 @@ from confluent_kafka import KafkaException, Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from conformance.delegation_tokens import authenticate, create, describe, expire, ids, renew, token_client
 from conformance.secured import AUTHORIZER, Rule, describe_request, rows_of
+from conformance.telemetry import ask, described, subscribe_to
 from conformance.wire import Wire
 from felice.cli import main
 from felice.ensemble import Ensemble
@@ -39,6 +45,8 @@ MECHANISM = "SCRAM-SHA-512"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 ZOOKEEPER_USERS = {"kafka": "zookeeper-secret"}
 BROKER_PASSWORD, ALICES_PASSWORD = "brokers-secret", "alices-secret"
+CLIENT_INSTANCE = uuid.UUID(int=77)
+TOKEN_KEY = "the-key-of-all-tokens"
 
 
 @dataclass
@@ -79,6 +87,7 @@ def properties(directory: Path, connect: str, number: int) -> dict[str, str]:
         ),
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:broker",
+        "delegation.token.secret.key": TOKEN_KEY,
         "offsets.topic.num.partitions": "1",
         "log.dirs": str(directory / f"data-{number}"),
     }
@@ -198,6 +207,69 @@ def test_zookeeper_keeps_secrets_from_others_and_has_kafkas_nodes(cluster: Clust
         for client in (stranger, owner):
             client.stop()
             client.close()
+
+
+def test_a_token_is_known_to_every_broker_until_it_is_deleted(cluster: Cluster, alice: str) -> None:
+    wait_until(lambda: cluster.may_log_in(0), 5)
+    with cluster.connect(0, alice, ALICES_PASSWORD) as wire:
+        token = create(wire, "carol")
+    assert token.error_code == 0
+
+    def logs_in(index: int) -> bool:
+        with Wire(cluster.brokers[index].bootstrap) as wire:
+            client = token_client(token.token_id, bytes(token.hmac), MECHANISM)
+            return bool(authenticate(wire, client).error_code == 0)
+
+    for index in range(3):
+        wait_until(lambda index=index: logs_in(index), 5)
+    with cluster.connect(1, alice, ALICES_PASSWORD) as wire:
+        assert renew(wire, bytes(token.hmac)).error_code == 0
+    with cluster.connect(2, alice, ALICES_PASSWORD) as wire:
+        assert ids(describe(wire)) == {token.token_id}
+        assert expire(wire, bytes(token.hmac)).error_code == 0
+    for index in range(3):
+        wait_until(lambda index=index: not logs_in(index), 5)
+
+
+def test_zookeeper_keeps_tokens_under_kafkas_path_and_from_strangers(cluster: Cluster, alice: str) -> None:
+    wait_until(lambda: cluster.may_log_in(0), 5)
+    with cluster.connect(0, alice, ALICES_PASSWORD) as wire:
+        token = create(wire)
+    path = f"/kafka/delegation_token/tokens/{token.token_id}"
+    stranger, owner = KazooClient(cluster.ensemble.connect), _as_broker(cluster)
+    for client in (stranger, owner):
+        client.start()
+    try:
+        with pytest.raises(NoAuthError):
+            stranger.get(path)
+        text = owner.get(path)[0].decode()
+        assert json.loads(text)["owner"] == "User%3Aalice"  # as Kafka writes it
+        assert bytes(token.hmac).hex() not in text and TOKEN_KEY not in text
+    finally:
+        for client in (stranger, owner):
+            client.stop()
+            client.close()
+
+
+def test_a_client_metrics_resource_is_the_same_on_every_broker(cluster: Cluster) -> None:
+    with cluster.connect(0) as admin:
+        subscribe_to(admin, "producers", metrics="org.apache.kafka.producer.", interval_ms="30000")
+    answers = []
+    for index in range(3):
+        with cluster.connect(index) as wire:
+            wait_until(lambda wire=wire: described(wire, "producers")["interval_ms"] == "30000", 5)
+            answers.append(ask(wire, CLIENT_INSTANCE))
+    assert {answer.error_code for answer in answers} == {0}
+    assert [answer.requested_metrics for answer in answers] == [["org.apache.kafka.producer."]] * 3
+    # A client may push to any broker with what another one told it.
+    assert len({answer.subscription_id for answer in answers}) == 1
+    owner = _as_broker(cluster)
+    owner.start()
+    try:
+        assert owner.exists("/kafka/config/client-metrics/producers")
+    finally:
+        owner.stop()
+        owner.close()
 
 
 def _as_broker(cluster: Cluster) -> KazooClient:
