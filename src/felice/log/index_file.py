@@ -56,6 +56,7 @@ class IndexFile:
 
     layout: ClassVar[Struct]
     column_types: ClassVar[tuple[str, str]]
+    kept_free: ClassVar[int] = 0  # entries that only the closing of the segment may append
 
     __slots__ = (
         "_count",
@@ -66,6 +67,7 @@ class IndexFile:
         "_values",
         "_written",
         "base_offset",
+        "is_full",
         "path",
     )
 
@@ -75,15 +77,23 @@ class IndexFile:
         self.path = path
         self.base_offset = base_offset
         self._files = files
-        self._max_entries = max_bytes // self.layout.size
         self._sealed = sealed
-        self._count = (self._size_on_disk() or 0) // self.layout.size
-        self._written = self._count
+        self._count = self._written = (self._size_on_disk() or 0) // self.layout.size
+        self._limit(max_bytes)
         self._keys: array[int] | _FileColumn | None = None
         self._values: array[int] | _FileColumn | None = None
 
     def _size_on_disk(self) -> int | None:
         return self._files.size(self.path)
+
+    def _limit(self, max_bytes: int) -> None:
+        self._max_entries = max_bytes // self.layout.size - self.kept_free
+        self._set_count(self._count)
+
+    def _set_count(self, count: int) -> None:
+        self._count = count
+        # Whether no entry may be appended before the segment is closed. An attribute, because every append reads it.
+        self.is_full = count >= self._max_entries
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -91,11 +101,6 @@ class IndexFile:
     def count(self) -> int:
         """Number of entries, in the file and in memory."""
         return self._count
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further entry may be appended."""
-        return self._count >= self._max_entries
 
     def read_entry(self, number: int) -> tuple[int, int]:
         """Reads an entry from the file."""
@@ -153,7 +158,7 @@ class IndexFile:
             keys, values = self._keys, self._values = self._load()
         keys.append(key)
         values.append(value)
-        self._count += 1
+        self._set_count(self._count + 1)
         if self._count - self._written >= WRITE_BEHIND_ENTRIES:
             self._write_if_possible()
 
@@ -186,7 +191,7 @@ class IndexFile:
     def unseal(self, max_bytes: int) -> None:
         """Makes the index writable again: its segment became the active one after a truncation."""
         self._sealed = False
-        self._max_entries = max_bytes // self.layout.size
+        self._limit(max_bytes)
         self._keys = self._values = None
 
     def truncate_entries(self, count: int) -> None:
@@ -195,13 +200,15 @@ class IndexFile:
             self.write_pending()
             self._files.get(self.path, create=True).truncate(count * self.layout.size)
             self._keys = self._values = None
-            self._count = self._written = count
+            self._set_count(count)
+            self._written = count
 
     def clear(self) -> None:
         """Empties the file, even if it does not hold whole entries."""
         self._files.get(self.path, create=True).truncate(0)
         self._keys = self._values = None
-        self._count = self._written = 0
+        self._set_count(0)
+        self._written = 0
 
     def reset(self) -> None:
         """Empties the file and accepts entries again, as a rebuild needs."""

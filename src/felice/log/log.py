@@ -164,7 +164,8 @@ class Log(SegmentedLog):
 
         Stamps a writable buffer in place. Raises `ApiError` if the batch is invalid or the disk fails.
         """
-        self._check_online()
+        if self._offline is not None:
+            self._check_online()
         if origin is AppendOrigin.REPLICATION:
             return self._append_replicated(records, leader_epoch, now_ms)
         from_client = origin is AppendOrigin.CLIENT
@@ -205,11 +206,10 @@ class Log(SegmentedLog):
         self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._account(header, marker, now_ms)
-        return AppendInfo(
-            base_offset,
-            base_offset + header.last_offset_delta,
-            valid.log_append_time_ms,
-            self.log_start_offset,
+        last_offset = base_offset + header.last_offset_delta
+        # Without the constructor of the named tuple, which is a Python function.
+        return tuple.__new__(
+            AppendInfo, (base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset, False)
         )
 
     def _checked_marker(self, valid: Validated, transaction_version: int) -> EndTransactionMarker | None:

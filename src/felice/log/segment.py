@@ -238,7 +238,9 @@ class Segment:
 
     def age_ms(self, now_ms: int, timestamp: int) -> int:
         """The segment's age, by record timestamps if the records have them."""
-        first = self.first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
         return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
     # -- scanning --------------------------------------------------------------------------------------

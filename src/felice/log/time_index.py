@@ -18,14 +18,9 @@ class TimeIndex(IndexFile):
 
     layout = Struct(">qi")
     column_types = ("q", "i")
+    kept_free = 1
 
     __slots__ = ()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no entry may be appended before the segment is closed."""
-        # One entry stays free: closing the segment writes it.
-        return self._count >= self._max_entries - 1
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
         """Appends an entry if `timestamp` is above that of the last entry."""

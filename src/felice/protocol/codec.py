@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NoReturn, TypeAlias, TypeVar, cast
+from typing import NoReturn, TypeAlias, TypeVar
 
 from felice.protocol import kernels
 from felice.protocol.decoder import compile_decoder
@@ -64,7 +64,7 @@ def decode_prefix(
     key = cls, version
     table = _tables[key] if key in _tables else _table(cls, version)
     if table is not None and (read := table.read(buffer, position, max_elements)) is not None:
-        return cast(tuple[M, int], read)
+        return read
     return decode_plain(cls, buffer, version, position, max_elements)
 
 

@@ -77,7 +77,8 @@ class FrameReader:
         if self._frame is None:
             end = len(self._head) + count
             self._head = b""
-            return self._cut(end)
+            frames, position = whole_frames(self._scratch, end, self.max_frame_bytes)
+            return frames if position == end else self._cut(frames, position, end)
         self.incomplete_bytes += count
         if self.incomplete_bytes < len(self._frame):
             return []
@@ -100,9 +101,9 @@ class FrameReader:
             frames += self.received(count)
         return frames
 
-    def _cut(self, end: int) -> list[memoryview]:
+    def _cut(self, frames: list[memoryview], position: int, end: int) -> list[memoryview]:
+        """Adds the frames between `position` and `end` to `frames`, and keeps the start of an incomplete one."""
         scratch = self._scratch
-        frames, position = whole_frames(scratch, end, self.max_frame_bytes)
         while end - position >= _SIZE_BYTES:
             start = position + _SIZE_BYTES
             size = int.from_bytes(scratch[position:start], "big", signed=True)

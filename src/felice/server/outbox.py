@@ -78,15 +78,16 @@ class Outbox:
         self._unsent.total_bytes += memory_bytes
         return memory_bytes
 
-    def send(self, parts: Sequence[Part]) -> None:
-        """Sends parts that `count` has counted, after all earlier parts."""
+    def send(self, parts: Sequence[Part]) -> bool:
+        """Sends parts that `count` has counted, after all earlier parts. Returns whether the kernel has taken all."""
         if len(parts) == 1 and self.is_empty and not self._is_closed:
             [part] = parts
             if isinstance(part, bytearray) and len(part) <= _WRITE_BYTES:
                 self._write(part)  # a small reply on an idle connection: nothing to join or to wait for
-                return
+                return not self._in_transport
         self._parts.extend(parts)
         self.pump()
+        return self.is_empty
 
     def pump(self) -> None:
         """Sends as much as can leave now: joined bytes through the transport, slices of files by sendfile."""

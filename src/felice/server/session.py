@@ -318,7 +318,7 @@ class Session(asyncio.BufferedProtocol):
             if has_room:
                 self._turns.wait(self)
             self._set_reading(False)
-        elif not (has_room and self._reading) or connection.incomplete_bytes:
+        elif not (has_room and self._reading) or connection.large_request_bytes:
             self._set_reading(has_room)
 
     def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
@@ -499,9 +499,9 @@ class Session(asyncio.BufferedProtocol):
             self._count_request_memory()
         if not parts or self._outbox is None:
             return self._clock.monotonic()
-        self._outbox.send(parts)
+        has_left = self._outbox.send(parts)
         now_s = self._clock.monotonic()
-        self._time_sending(self._outbox, now_s)
+        self._time_sending(has_left, now_s)
         return now_s
 
     def _time_queueing(self) -> None:
@@ -514,10 +514,10 @@ class Session(asyncio.BufferedProtocol):
                 times = self._requests.times_of(request.api.key, request.message)
                 times.queueing.append(now_s - request.timing[2])
 
-    def _time_sending(self, outbox: Outbox, now_s: float) -> None:
+    def _time_sending(self, has_left: bool, now_s: float) -> None:
         """Notes how long the newest replies took to leave, or when they began to."""
         begun_s = self._replied_s if self._sending_since_s is None else self._sending_since_s
-        if not outbox.is_empty:
+        if not has_left:
             self._sending_since_s = begun_s
         elif self._replied is not None:
             self._replied.sending.append(now_s - begun_s)
@@ -526,7 +526,7 @@ class Session(asyncio.BufferedProtocol):
     def _on_room(self) -> None:
         """A reply was made or has left, so that waiting requests may have room."""
         if self._sending_since_s is not None and self._outbox is not None and self._outbox.is_empty:
-            self._time_sending(self._outbox, self._clock.monotonic())
+            self._time_sending(True, self._clock.monotonic())
         if not self._closing:
             self._wait_or_read()
 

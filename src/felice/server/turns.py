@@ -135,7 +135,8 @@ class Turns:
         The connection waits instead if others have received requests, too, if the slice is over, or if too many
         replies wait in memory. `now_s` is the time of the monotonic clock.
         """
-        is_alone = self._is_alone(connection, now_s)
+        is_alone = connection is self._latest or now_s - self._latest_s > _ALONE_S
+        self._latest, self._latest_s = connection, now_s
         is_full = self.unsent.total_bytes and self.is_full  # a call less for most requests
         if not is_alone or self._is_scheduled or self._used_s >= _SLICE_S or is_full:
             if connection not in self._queue:
@@ -147,12 +148,6 @@ class Turns:
         if self._used_s >= _SLICE_S:
             self._schedule()
         return True
-
-    def _is_alone(self, connection: Waiting, now_s: float) -> bool:
-        """Whether no other connection has sent anything just now. Takes note of this one."""
-        is_alone = connection is self._latest or now_s - self._latest_s > _ALONE_S
-        self._latest, self._latest_s = connection, now_s
-        return is_alone
 
     def wait(self, connection: Waiting) -> None:
         """Queues the connection for a turn, behind those that wait already."""

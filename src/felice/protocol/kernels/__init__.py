@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from felice.env.variables import is_set
 from felice.protocol.primitives import Buffer, SizedSource
@@ -21,7 +21,7 @@ Part: TypeAlias = Buffer | SizedSource
 class Table(Protocol):
     """Reads and writes one message in one version."""
 
-    def read(self, buffer: Buffer, position: int, limit: int, /) -> tuple[object, int] | None:
+    def read(self, buffer: Buffer, position: int, limit: int, /) -> tuple[Any, int] | None:
         """The message at `position`, of at most `limit` elements, and the position behind it."""
 
     def write(self, message: object, head: bytes, is_frame: bool = False, /) -> list[Part] | None:

@@ -221,9 +221,14 @@ def _append(
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     pending: _Pending = []
     response = ProduceResponse()
-    # Plain loops here and in `_topic`: a comprehension is a call of its own.
+    # Plain loops: a comprehension is a call of its own.
     for topic in request.topic_data:
-        response.responses.append(_topic(topic, request, context, verdicts, known, pending))
+        name = topic.name or _name_of(topic, context)
+        rows: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            rows.append(_row(name, data, request, context, verdicts, known, pending))
+        answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+        response.responses.append(answered)
     return _appended(response, pending, request, context)
 
 
@@ -271,39 +276,7 @@ def _appended(
     return _acknowledged(response, pending, request.acks, timeout_s, context)
 
 
-def _topic(
-    topic: TopicProduceData,
-    request: ProduceRequest,
-    context: RequestContext,
-    verdicts: PartitionErrors,
-    known: _Known,
-    pending: _Pending,
-) -> TopicProduceResponse:
-    name = _name_of(topic, context)
-    rows = []
-    for data in topic.partition_data:
-        rows.append(_row(name, data, request, context, verdicts, known, pending))
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-
-
 def _row(
-    topic: str,
-    data: PartitionProduceData,
-    request: ProduceRequest,
-    context: RequestContext,
-    verdicts: PartitionErrors,
-    known: _Known,
-    pending: _Pending,
-) -> PartitionProduceResponse:
-    try:
-        if not topic and context.version >= _TOPIC_IDS_FROM:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return _partition(topic, data, request, context, verdicts, known, pending)
-    except ApiError as error:
-        return _failed(data.index, error)
-
-
-def _partition(
     topic: str,
     data: PartitionProduceData,
     request: ProduceRequest,
@@ -320,9 +293,9 @@ def _partition(
             # Without a verdict the partition was not here when the coordinator was asked.
             where = TopicPartition(topic, data.index)
             _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
-    except ApiError:
-        _raise_earlier_fault(topic, data, context)
-        raise
+    except ApiError as error:
+        return _failed(data.index, _earlier_fault(topic, data, context) or error)
+    key = id(data)
     try:
         info = partition.append(
             data.records,
@@ -330,11 +303,12 @@ def _partition(
             now_ms=context.now_ms,
             zstd_allowed=context.version >= _ZSTD_FROM,
             transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
-            header=known.headers.get(id(data)),
-            verdict=known.verdicts.get(id(data)),
+            header=known.headers.get(key),
+            verdict=known.verdicts.get(key),
         )
     except ApiError as error:
-        _raise_earlier_fault(topic, data, context)
+        if (earlier := _earlier_fault(topic, data, context)) is not None:
+            return _failed(data.index, earlier)
         has_log_start = error.code not in _WITHOUT_LOG_START
         return _failed(data.index, error, partition.log_start_offset if has_log_start else -1)
     row = PartitionProduceResponse(
@@ -362,12 +336,18 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
     return is_transactional
 
 
-def _raise_earlier_fault(topic: str, data: PartitionProduceData, context: RequestContext) -> None:
-    """Raises the fault that Kafka finds first: that of the topic, then that of the batch's header."""
+def _earlier_fault(topic: str, data: PartitionProduceData, context: RequestContext) -> ApiError | None:
+    """The fault that Kafka finds first: that of the topic, then that of the batch's header."""
+    if not topic and context.version >= _TOPIC_IDS_FROM:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     if context.services.image.partition(topic, data.index) is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if data.records is not None:
-        only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
+        try:
+            only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
+        except ApiError as error:
+            return error
+    return None
 
 
 def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
