@@ -4,6 +4,8 @@
 Keeps true:  every position is compared with the end of the buffer before a byte is read; an array's length is compared
              with the bytes that are left and with the limit of elements before memory is allocated.
              What `Struct.read` returns and `Struct.write` writes is what the plain codec returns and writes.
+             Other threads may have the interpreter lock after each `PAUSE_ELEMENTS` elements: large messages are read
+             and written on threads, and must not stop the event loop meanwhile.
 How:         messages have slots, so a value is stored at, and loaded from, its place in the object. Whatever is not
              an ordinary message (malformed bytes, a value of the wrong type, a tagged field to write) is left to the
              plain codec: `read` and `write` return None, and the plain codec finds the result or the error.
@@ -64,6 +66,7 @@ cdef enum:
     STRUCT = 13
     STRING_MAX_BYTES = 32767
     COPIED_BYTES = 1024  # as `encoder.COPIED_BYTES`
+    PAUSE_ELEMENTS = 1000  # no fewer than `connection.SMALL_REQUEST_ELEMENTS`: the event loop reads those itself
     MAX_UVARINT_BYTES = 5
 
 cdef enum:
@@ -77,6 +80,7 @@ cdef struct In:
     Py_ssize_t position
     Py_ssize_t end
     int64_t room
+    int64_t until_pause  # elements
     bint is_left  # to the plain codec
 
 
@@ -85,7 +89,17 @@ cdef struct Out:
     Py_ssize_t size
     Py_ssize_t capacity
     int64_t parts_bytes  # in the parts that are complete
+    int64_t until_pause  # elements
     bint is_left
+
+
+cdef inline int64_t pause_if_due(int64_t until_pause) except -1:
+    """Counts an element; gives other threads the interpreter lock if it is their turn."""
+    if until_pause > 1:
+        return until_pause - 1
+    with nogil:
+        pass
+    return PAUSE_ELEMENTS
 
 
 cdef inline bint has(In* source, Py_ssize_t size) noexcept:
@@ -332,6 +346,7 @@ cdef class Type:
             if source.is_left:
                 return None
             found.append(item)
+            source.until_pause = pause_if_due(source.until_pause)
         return found
 
     cdef int write(self, object value, Out* out, list parts) except -1:
@@ -420,6 +435,7 @@ cdef class Type:
         cdef Py_ssize_t index
         cdef Py_ssize_t count
         cdef list items
+        cdef object item
         if type(value) is not list:
             out.is_left = True
             return 0
@@ -430,9 +446,11 @@ cdef class Type:
             if index >= PyList_GET_SIZE(items):
                 out.is_left = True
             else:
-                self.element.write(<object> PyList_GET_ITEM(items, index), out, parts)
+                item = <object> PyList_GET_ITEM(items, index)  # kept, even if another thread changes the list
+                self.element.write(item, out, parts)
             if out.is_left:
                 return 0
+            out.until_pause = pause_if_due(out.until_pause)
         return 0
 
     cdef int write_sized(self, object value, Out* out, list parts) except -1:
@@ -539,6 +557,7 @@ cdef class Struct:
             source.position = position
             source.end = held.len
             source.room = limit
+            source.until_pause = PAUSE_ELEMENTS
             source.is_left = position < 0
             if source.is_left:
                 return None
@@ -557,6 +576,7 @@ cdef class Struct:
         cdef Out out
         cdef list parts = []
         out.parts_bytes = 0
+        out.until_pause = PAUSE_ELEMENTS
         out.data = NULL
         out.size = out.capacity = 0
         out.is_left = False
