@@ -55,7 +55,8 @@ class RequestMetrics:
 
     def count_errors(self, api_key: int, response: object) -> None:
         """Counts the error codes in a response, NONE included."""
-        self._error_counter(api_key)(response, self.errors[api_key])
+        count = self._error_counters.get(api_key) or self._error_counter(api_key)
+        count(response, self.errors[api_key])
 
     def errors_of(self, api_key: int, response: object) -> Mapping[int, int]:
         """The error codes in a response, to be counted with `add_errors`. May run on a thread."""
