@@ -85,6 +85,11 @@ class FrameReader:
         frame, self._frame, self.incomplete_bytes = self._frame, None, 0
         return [frame]
 
+    @property
+    def missing_bytes(self) -> int:
+        """How much has not arrived of the frame that is received into memory of its own; 0 without one."""
+        return 0 if self._frame is None else len(self._frame) - self.incomplete_bytes
+
     def drop(self) -> None:
         """Lets go of a frame that will not become whole."""
         self._frame, self.incomplete_bytes = None, 0

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.net.low_water import LowWater
+from felice.client.net.outbox import Outbox
 from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.wire import (
     MAX_FRAME_BYTES,
@@ -29,16 +31,15 @@ from felice.client.security import PLAIN_TEXT, Security, tls_failure
 from felice.env import Network
 from felice.env.network import set_no_delay
 from felice.protocol.api import Api
-from felice.protocol.codec import Part, join_parts, parts_size
+from felice.protocol.codec import parts_size
 from felice.protocol.connection import ClientConnection
-from felice.protocol.primitives import Buffer, size_of
 from felice.security.sasl.login import REAUTHENTICATION_SHARE, log_in
 from felice.security.sasl.mechanism import AuthenticationFailed
 
 _log = logging.getLogger("felice.client")
 
-# A larger part is written on its own: one more system call costs less than copying it.
-_LARGE_PART_BYTES = 64 * 1024
+# Within this time the loop reads the bytes that waited below the low-water mark.
+_GRACE_S = 0.1
 
 
 @dataclass(slots=True)
@@ -76,7 +77,9 @@ class Connection(asyncio.BufferedProtocol):
         self._last_heard = float("-inf")
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
         self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
+        self._low_water = LowWater()
         self._waiting: dict[int, _Waiting] = {}
         self._failure: KafkaException | None = None
 
@@ -152,12 +155,12 @@ class Connection(asyncio.BufferedProtocol):
         self._send(api_of(type(message)), version, message, answered=False)
 
     def _send(self, api: Api, version: int, request: object, *, answered: bool = True) -> int:
-        if self.closed or self._transport is None:
+        if self.closed or self._outbox is None:
             raise self._failure or failure(
                 KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
             )
         number, parts = self._frames.send(api, version, request, expect_response=answered)
-        _write(self._transport, parts)
+        self._outbox.write(parts)
         if self._traffic is not None:
             self._traffic.on_sent(api.name, parts_size(parts))
         if self._log.isEnabledFor(logging.DEBUG):
@@ -172,7 +175,15 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None and not waiting.future.done():
             what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
             waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
-        if timeout_s >= self._silence_s and self._last_heard < self._loop.time() - timeout_s:
+        now = self._loop.time()
+        if timeout_s >= self._silence_s and self._last_heard < now - timeout_s:
+            if self._low_water.lower():
+                self._loop.call_later(_GRACE_S, self._close_if_silent, now, timeout_s)
+            else:
+                self._close_if_silent(now, timeout_s)
+
+    def _close_if_silent(self, since: float, timeout_s: float) -> None:
+        if self._last_heard < since:
             # The broker may have disappeared without closing the connection: only a new connection can tell.
             self.close(f"nothing came in {timeout_s * 1000:.0f} ms")
 
@@ -194,6 +205,8 @@ class Connection(asyncio.BufferedProtocol):
         for request in waiting.values():
             if not request.future.done():
                 request.future.set_exception(error)
+        if self._outbox is not None:
+            self._outbox.drop()
         if self._transport is not None:
             self._transport.abort()
 
@@ -203,12 +216,24 @@ class Connection(asyncio.BufferedProtocol):
         """Keep the transport. A BufferedProtocol's method."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=16 << 20)
+        if self._security.tls is None:  # the size of a frame says little about that of its TLS records
+            self._low_water = LowWater(transport.get_extra_info("socket"))
+        self._outbox = Outbox(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the waiting requests. A BufferedProtocol's method."""
         why = str(exc) if exc else "the broker closed the connection"
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
+
+    def pause_writing(self) -> None:
+        """Hold back further requests. A BufferedProtocol's method."""
+        if self._outbox is not None:
+            self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        """Send what was held back. A BufferedProtocol's method."""
+        if self._outbox is not None:
+            self._outbox.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the next read. A BufferedProtocol's method."""
@@ -219,7 +244,9 @@ class Connection(asyncio.BufferedProtocol):
         now = self._last_heard = self._loop.time()
         if self._traffic is not None:
             self._traffic.received_bytes += nbytes
-        for response in self._frames.received(nbytes):
+        responses = self._frames.received(nbytes)
+        self._low_water.expect(self._frames.reader.missing_bytes)
+        for response in responses:
             waiting = self._waiting.pop(response.correlation_id, None)
             if waiting is None:
                 continue
@@ -243,21 +270,6 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None and not waiting.future.done():
             waiting.future.set_exception(failure(KafkaError._BAD_MSG, f"{self.address}: {error}"))
         self.close(f"{error}: the peer does not speak Kafka's protocol")
-
-
-def _write(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
-    """Write the parts of a request. Large batches are not copied: their owner leaves their bytes unchanged."""
-    small: list[Part] = []
-    for part in parts:
-        if size_of(part) < _LARGE_PART_BYTES:
-            small.append(part)
-            continue
-        if small:
-            transport.write(join_parts(small))
-            small = []
-        transport.write(memoryview(cast(Buffer, part)))
-    if small:
-        transport.write(join_parts(small))
 
 
 async def connect(

@@ -32,7 +32,8 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-_REQUEST_TARGET_BYTES = 4 << 20
+# With the last batch a request has less than 2 MB: Felice's broker has memory for reuse up to this size.
+_REQUEST_TARGET_BYTES = 1 << 20
 # Only one request opens a connection: if it fails, later requests would open the next one and overtake it.
 _IN_FLIGHT_WHILE_CONNECTING = 1
 _LAST_EPOCH = 32_766

@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -243,3 +244,53 @@ def test_large_batches_are_written_without_a_copy_in_the_order_of_the_request() 
     owners = [piece.obj for piece in pieces if isinstance(piece, memoryview)]
     assert [any(owner is batch for owner in owners) for batch in batches] == [False, True, False, True]
     assert len(pieces) == 5
+
+
+class FakeSocket:
+    """Keeps the values of its options."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self.values.append(value)
+
+
+class SocketTransport(RecordingTransport):
+    """A transport with a socket, whose connection can be aborted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.socket = FakeSocket()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.socket if name == "socket" else default
+
+    def abort(self) -> None: ...
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a low-water mark")
+@pytest.mark.parametrize("more_comes", [True, False])
+def test_a_timeout_reads_what_waits_below_the_low_water_mark_before_it_closes(more_comes: bool) -> None:
+    def receive(connection: Connection, data: bytes) -> None:
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+
+    async def main() -> tuple[list[int], bool]:
+        transport = SocketTransport()
+        connection = Connection("broker:1", "test", silence_s=0.01)
+        connection.connection_made(transport)
+        connection.versions.ranges[3] = (9, 9)
+        call = asyncio.create_task(connection.call(MetadataRequest(topics=[]), 0.05))
+        await asyncio.sleep(0)
+        receive(connection, (1 << 19).to_bytes(4, "big"))
+        with pytest.raises(KafkaException):
+            await call
+        if more_comes:
+            receive(connection, bytes(10))
+        await asyncio.sleep(0.3)
+        return transport.socket.values, connection.closed
+
+    values, closed = asyncio.run(main())
+    assert values[:2] == [1 << 19, 1]
+    assert closed is not more_comes

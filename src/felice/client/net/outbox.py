@@ -1,0 +1,70 @@
+"""The requests of one connection on their way to its transport.
+
+Keeps true:  Bytes leave in the order of `write`. Of the bytes that wait, the transport holds at most one piece.
+How:         asyncio copies what the socket does not take at once (before Python 3.12), and with a producer that is
+             faster than its broker this is most of what it sends. So large parts stay where they are, and go to the
+             transport piece by piece while it has nothing to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import cast
+
+from felice.protocol.codec import Part, join_parts
+from felice.protocol.primitives import Buffer, size_of
+
+# A larger part is written on its own: one more system call costs less than copying it.
+_LARGE_PART_BYTES = 64 * 1024
+_PIECE_BYTES = 1 << 20
+
+
+class Outbox:
+    """Call `pause` and `resume` when the transport says so. The owner of a part leaves its bytes unchanged."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        # The lowest limit that every transport understands: with 0, asyncio's TLS pauses without a reason.
+        transport.set_write_buffer_limits(high=1, low=0)
+        self._waiting: deque[memoryview] = deque()
+        self._is_paused = False
+
+    def write(self, parts: Iterable[Part]) -> None:
+        """Send these parts after all others. Small neighbours are joined."""
+        small: list[Part] = []
+        for part in parts:
+            if size_of(part) < _LARGE_PART_BYTES:
+                small.append(part)
+                continue
+            self._append(join_parts(small))
+            small = []
+            self._append(cast(Buffer, part))
+        self._append(join_parts(small))
+        self._push()
+
+    def _append(self, part: Buffer) -> None:
+        if part:
+            self._waiting.append(memoryview(part))
+
+    def pause(self) -> None:
+        """The transport has bytes that its socket did not take."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The transport has nothing to send."""
+        self._is_paused = False
+        self._push()
+
+    def drop(self) -> None:
+        """Forget what waits: the connection has ended."""
+        self._waiting.clear()
+
+    def _push(self) -> None:
+        waiting = self._waiting
+        while waiting and not self._is_paused:
+            part = waiting.popleft()
+            if len(part) > _PIECE_BYTES:
+                waiting.appendleft(part[_PIECE_BYTES:])
+            self._transport.write(part[:_PIECE_BYTES])

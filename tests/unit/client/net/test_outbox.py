@@ -1,0 +1,107 @@
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from felice.client.net.outbox import Outbox
+
+LARGE = 64 * 1024
+MOST_WRITTEN = 1 << 20
+
+
+class NarrowTransport(asyncio.Transport):
+    """Takes some bytes at once, and pauses its user when it has more."""
+
+    def __init__(self, takes: Iterable[int]) -> None:
+        super().__init__()
+        self.outbox: Outbox | None = None
+        self.received = b""
+        self.sizes: list[int] = []
+        self.owners: list[object] = []
+        self._takes = iter(takes)
+        self._held = b""
+        self._is_pausing = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (1, 0)
+
+    def write(self, data: Any) -> None:
+        assert not self._is_pausing
+        self.sizes.append(len(data))
+        self.owners.append(data.obj)
+        self._held += bytes(data)
+        self._take()
+
+    def ready(self) -> None:
+        """The socket has room again."""
+        self._take()
+
+    def _take(self) -> None:
+        count = next(self._takes, len(self._held))
+        self.received += self._held[:count]
+        self._held = self._held[count:]
+        assert self.outbox is not None
+        if self._held and not self._is_pausing:
+            self._is_pausing = True
+            self.outbox.pause()
+        elif not self._held and self._is_pausing:
+            self._is_pausing = False
+            self.outbox.resume()
+
+    @property
+    def waits(self) -> bool:
+        return self._is_pausing
+
+
+def narrow(takes: Iterable[int]) -> tuple[NarrowTransport, Outbox]:
+    transport = NarrowTransport(takes)
+    transport.outbox = Outbox(transport)
+    return transport, transport.outbox
+
+
+@settings(max_examples=30)
+@given(
+    sizes=st.lists(
+        st.lists(st.sampled_from((0, 1, 100, LARGE - 1, LARGE, 3 * LARGE, 3 << 19)), max_size=3), max_size=3
+    ),
+    takes=st.lists(st.sampled_from((0, 1, 1000, LARGE, 1 << 20)), max_size=20),
+)
+def test_bytes_leave_in_order_whatever_the_socket_takes(sizes: list[list[int]], takes: list[int]) -> None:
+    transport, outbox = narrow(takes)
+    wanted = b""
+    for number, request in enumerate(sizes):
+        parts = [bytes([number % 256, place]) * size for place, size in enumerate(request)]
+        wanted += b"".join(parts)
+        outbox.write(parts)
+        transport.ready()
+    while transport.waits:
+        transport.ready()
+    assert transport.received == wanted
+    assert all(0 < size <= MOST_WRITTEN for size in transport.sizes)
+
+
+def test_nothing_is_copied_while_the_transport_has_bytes_to_send() -> None:
+    transport, outbox = narrow([10])
+    batches = [bytearray(3 * LARGE), bytearray(2 * LARGE)]
+    outbox.write([b"head", *batches])
+    assert transport.sizes == [4, 3 * LARGE, 2 * LARGE]
+    assert transport.owners[1:] == batches
+    assert all(owner is batch for owner, batch in zip(transport.owners[1:], batches, strict=True))
+
+
+def test_a_paused_transport_gets_no_more_than_one_piece() -> None:
+    transport, outbox = narrow([0])
+    outbox.write([bytes(4 << 20)])
+    outbox.write([b"later"])
+    assert transport.sizes == [MOST_WRITTEN]
+
+
+def test_what_waits_is_forgotten_with_the_connection() -> None:
+    transport, outbox = narrow([0, 0, 2 << 20])
+    outbox.write([bytes(2 << 20)])
+    outbox.drop()
+    transport.ready()
+    transport.ready()
+    assert transport.sizes == [MOST_WRITTEN]
