@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from bench import kafka_loads, log_loads, report, workloads
+from bench import connectors, kafka_loads, log_loads, report, streams, workloads
 from bench.attacks import raise_own_limit
 from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.clusters import CLUSTERS
@@ -67,6 +67,14 @@ _SIDE_BY_SIDE = _kafka_like()
 _RACE: dict[str, Factory] = {**_SIDE_BY_SIDE, **OTHERS}
 _SECURED: dict[str, Factory] = {"felice": secured_felice, "kafka": secured_kafka}
 _PYTHON: dict[str, Factory] = {"felice.client": own_client, "confluent-kafka": confluent_client}
+_CONNECTORS: dict[str, Factory] = {
+    "felice": connectors.felice_connector,
+    "jvm connector": connectors.jvm_connector,
+}
+_STREAMS: dict[str, Factory] = {
+    "felice.streams": streams.felice_streams,
+    "kafka streams": streams.kafka_streams,
+}
 _THREE: dict[str, Factory] = {name: lambda name=name: _handed(CLUSTERS[name]) for name in ("felice", "kafka")}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -172,6 +180,27 @@ def _logs() -> dict[str, Workload]:
     }
 
 
+def _spark() -> dict[str, Workload]:
+    return {
+        "spark-batch": Workload(_CONNECTORS, lambda o: connectors.batches(o.of(4_000_000), 100)),
+        "spark-stream": Workload(_CONNECTORS, lambda o: connectors.streams(o.of(4_000_000), 100)),
+        "spark-trigger": Workload(
+            _CONNECTORS, lambda o: connectors.triggers(max(5.0, 20 * o.scale)), is_warmed_up=False
+        ),
+    }
+
+
+def _streams() -> dict[str, Workload]:
+    return {
+        f"streams-{kind}": Workload(
+            _STREAMS,
+            lambda o, kind=kind: streams.application(kind, o.of(1_000_000), max(2.0, 10 * o.scale)),
+            is_warmed_up=False,
+        )
+        for kind in streams.KINDS
+    }
+
+
 def _rest() -> dict[str, Workload]:
     found = {
         "python-100b": Workload(_PYTHON, lambda o: python_client(o.of(1_000_000), 100)),
@@ -187,7 +216,7 @@ def _rest() -> dict[str, Workload]:
     return found
 
 
-WORKLOADS = {**_race(), **_throughput(), **_small_requests(), **_logs(), **_rest()}
+WORKLOADS = {**_race(), **_throughput(), **_small_requests(), **_logs(), **_spark(), **_streams(), **_rest()}
 
 
 class Run:

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 ROOT = Path(__file__).parents[1]
 # `peers`, which fetches other projects' programs, is shared with the tests.
@@ -110,6 +112,25 @@ class Felice:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
+class Shared:
+    """A context that several systems use: it starts with the first of them and stops with the last."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make, self._users, self._stack = make, 0, ExitStack()
+        self._value: Any = None
+
+    def __enter__(self) -> Any:
+        if not self._users:
+            self._value = self._stack.enter_context(self._make())
+        self._users += 1
+        return self._value
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if not self._users:
+            self._stack.close()
+
+
 def apache_kafka(*options: str) -> KafkaSystem:
     """Apache Kafka (KRaft, one node) from Maven's jars, with Java started as its own scripts do."""
     from peers.apache_kafka import ApacheKafka
@@ -134,11 +155,11 @@ def apache_kafka(*options: str) -> KafkaSystem:
     return Apache({key: value for key, _, value in overrides})
 
 
-def kafka_java(*arguments: str) -> list[str]:
+def kafka_java(*arguments: str, classes: str | None = None) -> list[str]:
     """Java for Apache Kafka with the options of its scripts, but half their heap."""
     from peers.java import class_path, java
 
-    return [java(), *_KAFKA_JAVA, "-cp", class_path(), *arguments]
+    return [java(), *_KAFKA_JAVA, "-cp", classes or class_path(), *arguments]
 
 
 def free_port() -> int:
@@ -169,3 +190,31 @@ def resident_mib(pid: int) -> float:
     """The resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for one in found:
+        with suppress(OSError):  # It may have ended meanwhile.
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """`cpu_seconds` of a process and its descendants that run now."""
+    total = 0.0
+    for one in tree(pid):
+        with suppress(OSError):
+            total += cpu_seconds(one)
+    return total
+
+
+def tree_mib(pid: int) -> float:
+    """The memory of a process and its descendants in MiB; pages that several share count once (PSS)."""
+    total = 0
+    for one in tree(pid):
+        with suppress(OSError):
+            total += int(re.findall(r"^Pss:\s+(\d+)", Path(f"/proc/{one}/smaps_rollup").read_text(), re.M)[0])
+    return total / 1024

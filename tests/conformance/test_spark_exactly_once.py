@@ -242,6 +242,18 @@ def test_an_older_driver_cannot_decide(query: Query) -> None:
     assert query.visible() == ["1"]
 
 
+def test_an_older_driver_that_aborts_its_batch_fails_a_batch_of_a_newer_driver_once(query: Query) -> None:
+    query.commit(query.write(0, ["1"]))
+    of_older = query.write(1, ["2"])
+    of_newer = query.write(1, ["2"])
+    query.abort(of_older)
+    with pytest.raises(Exception, match="1 of its transactions ended before the batch could be committed"):
+        query.commit(of_newer)
+    query.commit(query.write(1, ["2"]))
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
 def test_a_batch_whose_transaction_has_ended_is_not_decided(query: Query) -> None:
     first = prepared(query.write(0, ["1"], ["2"]))
     query.ledger().abort(first[:1])

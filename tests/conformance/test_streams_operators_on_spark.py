@@ -1,4 +1,4 @@
-"""Foreign-key joins, global tables, processors and dedupe on Spark: the results of the TestDriver."""
+"""Foreign-key joins, global and versioned tables, processors and dedupe on Spark: the results of the TestDriver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from conformance.wire import unique_name
 from felice.streams import App, Context, KeyValues, Processor, Record, TestDriver
 
 Row = tuple[str, str, str | None, int]
-TOPICS = ("orders", "users", "rates", "clicks", "referred", "rated", "sums", "once", "placed")
+TOPICS = (
+    *("orders", "users", "rates", "clicks", "prices"),
+    *("referred", "rated", "sums", "once", "placed", "priced"),
+)
 PARTITIONS = 2
 
 
@@ -63,6 +66,9 @@ def shop(name: str) -> App:
     clicks.left_join(rates, lambda click, rate: f"{click}*{rate}", on=lambda _, click: click[:2]).to(
         f"{name}-rated"
     )
+    # As it was at the time of the click, which the task may see after later changes of the table.
+    history = app.table(f"{name}-prices", history_ms=1_000)
+    clicks.left_join(history, lambda click, price: f"{click}@{price}", grace_ms=50).to(f"{name}-priced")
     clicks.process(lambda: Sums(100, "stream"), stores=[KeyValues("sums")]).to(f"{name}-sums")
     clicks.dedupe(lambda key, click: click, within_ms=150).to(f"{name}-once")
     clicks.key_by(lambda key, click: click[:2]).repartition().map_values(
@@ -76,7 +82,7 @@ def random_rows(dice: Random, name: str, topics: tuple[str, ...], count: int, no
     for number in range(count):
         topic, key = dice.choice(topics), f"k{dice.randrange(4)}"
         value = f"k{dice.randrange(4)}-{dice.randrange(3)}"
-        is_deleted = topic in ("users", "orders", "rates") and dice.random() < 0.15
+        is_deleted = topic in ("users", "orders", "rates", "prices") and dice.random() < 0.15
         rows.append((f"{name}-{topic}", key, None if is_deleted else value, now + 7 * number))
     return rows
 
@@ -114,9 +120,9 @@ def test_operators_give_the_results_of_the_test_driver(
 ) -> None:
     dice, now = Random(8), int(time.time() * 1000) // 1000 * 1000
     batches = [
-        random_rows(dice, name, ("users", "orders", "rates"), 60, now),
+        random_rows(dice, name, ("users", "orders", "rates", "prices"), 80, now),
         random_rows(dice, name, ("clicks",), 80, now + 1_000),
-        random_rows(dice, name, ("users", "orders", "clicks"), 80, now + 2_000),
+        random_rows(dice, name, ("users", "orders", "clicks", "prices"), 100, now + 2_000),
     ]
     driver, app = TestDriver(shop(name), PARTITIONS), shop(name)
     for rows in batches:
@@ -124,7 +130,7 @@ def test_operators_give_the_results_of_the_test_driver(
         run(app, spark, broker, tmp_path / "checkpoint")
         for row in rows:
             driver.send(*row)
-    for topic in ("rated", "sums", "once", "placed"):
+    for topic in ("rated", "sums", "once", "placed", "priced"):
         expected = [(record.key, record.value) for record in driver.read(f"{name}-{topic}")]
         written = read_pairs(broker.bootstrap, f"{name}-{topic}")
         assert len(expected) > 20, topic

@@ -36,7 +36,7 @@ def programs_dir() -> Path:
     return cache_dir() / "java-applications"
 
 
-def _class_path() -> str:
+def application_class_path() -> str:
     return os.pathsep.join([class_path(programs_dir()), f"{jars_dir()}/*"])
 
 
@@ -45,18 +45,29 @@ def prepare_jars() -> None:
 
 
 def prepare_programs() -> None:
-    compile_programs(PROGRAMS / "java-applications", programs_dir(), _class_path(), POM)
+    compile_programs(PROGRAMS / "java-applications", programs_dir(), application_class_path(), POM)
+
+
+def find_applications() -> None:
+    """Raise `PeerMissing` if the jars or the programs are not there."""
+    java()
+    for directory in (jars_dir(), programs_dir()):
+        if not (directory / ".stamp").exists():
+            raise PeerMissing(f"Kafka's applications are not in {directory}; {PREPARE_HINT}")
 
 
 def require_applications() -> None:
-    def find() -> None:
-        java()
-        for directory in (jars_dir(), programs_dir()):
-            if not (directory / ".stamp").exists():
-                raise PeerMissing(f"Kafka's applications are not in {directory}; {PREPARE_HINT}")
-
-    require("Java, javac and Maven", find)
+    require("Java, javac and Maven", find_applications)
 
 
 def application_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    return [java(), *JVM_OPTIONS, "-Xmx256m", *options, "-cp", _class_path(), main_class, *arguments]
+    return [
+        java(),
+        *JVM_OPTIONS,
+        "-Xmx256m",
+        *options,
+        "-cp",
+        application_class_path(),
+        main_class,
+        *arguments,
+    ]

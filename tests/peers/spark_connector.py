@@ -40,11 +40,13 @@ def prepare() -> None:
     maven.prepare_jars(connector_dir(), POM)
 
 
-def require_connector() -> list[Path]:
-    def find() -> list[Path]:
-        jars = sorted(connector_dir().glob("*.jar"))
-        if not jars or not (connector_dir() / ".stamp").exists():
-            raise PeerMissing(f"Spark's Kafka connector was not fetched from Maven; {PREPARE_HINT}")
-        return jars
+def connector_jars() -> list[Path]:
+    """The jars, if they were fetched; otherwise `PeerMissing`."""
+    jars = sorted(connector_dir().glob("*.jar"))
+    if not jars or not (connector_dir() / ".stamp").exists():
+        raise PeerMissing(f"Spark's Kafka connector was not fetched from Maven; {PREPARE_HINT}")
+    return jars
 
-    return require("Java and Maven", find)
+
+def require_connector() -> list[Path]:
+    return require("Java and Maven", connector_jars)

@@ -43,6 +43,7 @@ class App:
         value: str | Format | None = None,
         ts: KeyValueFunction | str | None = None,
         on_bad_record: OnBadRecord = FAIL,
+        on_error: OnBadRecord = FAIL,
     ) -> Stream:
         """The records of a topic, each an event of its own.
 
@@ -50,8 +51,11 @@ class App:
         1970. Without it, the record's own timestamp is the time.
         `on_bad_record` is what happens to bytes that are not in the format: "fail" stops the application, "skip" drops
         the record, `DeadLetters(topic)` sends it there.
+        `on_error` is the same for a record for which a function of the application raises an error. Only the operator
+        with that function drops the record. It also holds behind a repartition, unless records of another source with
+        another `on_error` go through the same one: then the application stops.
         """
-        formats = self._formats(topic, key, value, on_bad_record)
+        formats = self._formats(topic, key, value, on_bad_record, on_error)
         if ts is not None:
             formats = replace(formats, timestamp_of=by(ts))
         return Stream(self._scope, self.topology.source(formats), formats.key, formats.value)
@@ -65,6 +69,7 @@ class App:
         name: str | None = None,
         history_ms: int | None = None,
         on_bad_record: OnBadRecord = FAIL,
+        on_error: OnBadRecord = FAIL,
     ) -> Table:
         """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name.
 
@@ -73,7 +78,7 @@ class App:
         """
         if history_ms is not None and history_ms < 1:
             raise TopologyError(f"the history of a table is {history_ms} ms, but must be at least 1")
-        formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True)
+        formats = replace(self._formats(topic, key, value, on_bad_record, on_error), is_table=True)
         source = self.topology.source(formats)
         return table_of(self._scope, source, formats.key, formats.value, name, history_ms)
 
@@ -85,16 +90,18 @@ class App:
         value: str | Format | None = None,
         name: str | None = None,
         on_bad_record: OnBadRecord = FAIL,
+        on_error: OnBadRecord = FAIL,
     ) -> GlobalTable:
         """The records of a topic as a table that every task has all rows of.
 
         A stream looks it up by any key, without being placed by that key. `name` is the store's name.
         """
-        if isinstance(on_bad_record, DeadLetters):
+        if isinstance(on_bad_record, DeadLetters) or isinstance(on_error, DeadLetters):
             raise TopologyError(
                 "a global table has no dead letters: each of its copies would send them; use 'skip' or 'fail'"
             )
-        formats = replace(self._formats(topic, key, value, on_bad_record), is_table=True, is_global=True)
+        formats = self._formats(topic, key, value, on_bad_record, on_error)
+        formats = replace(formats, is_table=True, is_global=True)
         return global_table_of(self._scope, formats, name)
 
     def preview(self, bootstrap_servers: str = "127.0.0.1:9092", *, records: int = 1000) -> None:
@@ -115,6 +122,11 @@ class App:
         return self.topology.dot()
 
     def _formats(
-        self, topic: str, key: str | Format | None, value: str | Format | None, on_bad_record: OnBadRecord
+        self,
+        topic: str,
+        key: str | Format | None,
+        value: str | Format | None,
+        on_bad_record: OnBadRecord,
+        on_error: OnBadRecord,
     ) -> TopicFormats:
-        return TopicFormats(topic, self._scope.key(key), self._scope.value(value), on_bad_record)
+        return TopicFormats(topic, self._scope.key(key), self._scope.value(value), on_bad_record, on_error)

@@ -8,7 +8,7 @@ from typing import Any
 
 from felice.pipelines.streams.record import Headers, Record
 from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
-from felice.pipelines.streams.topology import DeadLetters, Described, TopicFormats, TopologyError
+from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 
@@ -30,9 +30,7 @@ class TestDriver:
             self._formats |= {formats.topic: formats for formats in part.sinks}
             self._sources |= {formats.topic: formats for formats in part.sources}
         self._dead_letters = {
-            one.on_bad_record.topic
-            for one in (*self._sources.values(), *self._formats.values())
-            if isinstance(one.on_bad_record, DeadLetters)
+            topic for one in (*self._sources.values(), *self._formats.values()) for topic in one.dead_letters
         }
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
@@ -69,6 +67,11 @@ class TestDriver:
             Record(*self._decoded(formats, record), record.timestamp, record.headers)
             for record in self._written.pop(topic, [])
         ]
+
+    @property
+    def skipped(self) -> int:
+        """How many records were dropped because of `on_bad_record="skip"` or `on_error="skip"`."""
+        return sum(task.skipped for tasks in self._tasks for task in tasks)
 
     def forget_written(self) -> None:
         """Forget the records that were written and not read."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from felice.pipelines.streams.formats import Format, format_of
-from felice.pipelines.streams.topology import Node, TopicFormats, Topology, TopologyError
+from felice.pipelines.streams.topology import Node, TopicFormats, Topology, TopologyError, policy_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class Scope:
     ) -> Node:
         """The node's records, placed by their keys."""
         topic = f"{self.name}-{name}-repartition"
-        formats = TopicFormats(topic, key, value, is_repartition=True, is_table=is_table)
+        policy = policy_behind(node)
+        formats = TopicFormats(topic, key, value, on_error=policy, is_repartition=True, is_table=is_table)
         self.topology.sink(formats, node)
         return self.topology.source(formats)
 

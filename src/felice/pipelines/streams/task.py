@@ -21,6 +21,7 @@ from felice.pipelines.streams.topology import (
     SubTopology,
     TopicFormats,
     Topology,
+    TopologyError,
 )
 
 
@@ -49,13 +50,23 @@ def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
     except FormatError:
         return record  # `process` answers it as `on_bad_record` says.
     try:
+        return record._replace(timestamp=_event_time(formats, key, value))
+    except StreamsError:
+        if formats.on_error == FAIL:
+            raise
+        return record  # `process` answers it as `on_error` says.
+
+
+def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
+    assert formats.timestamp_of is not None
+    try:
         timestamp = formats.timestamp_of(key, value)
     except Exception as error:
-        raise _no_event_time(record.topic, key, value, f"{type(error).__name__}: {error}") from error
+        raise _no_event_time(formats.topic, key, value, f"{type(error).__name__}: {error}") from error
     if type(timestamp) is not int or timestamp < 0:
         found = f"found {timestamp!r}, expected milliseconds since 1970"
-        raise _no_event_time(record.topic, key, value, found)
-    return record._replace(timestamp=timestamp)
+        raise _no_event_time(formats.topic, key, value, found)
+    return timestamp
 
 
 def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
@@ -67,6 +78,10 @@ def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
 Push = Callable[[Record], None]
 
 
+class _Unanswered(Exception):
+    """Carries, as its cause, an error that `on_error` does not answer: it stops the application."""
+
+
 class Task:
     """One partition of a sub-topology, with its stores."""
 
@@ -76,12 +91,16 @@ class Task:
         self.chosen_formats: dict[str, TopicFormats] = {}
         """The formats of the topics that functions chose so far."""
         self._sent: list[TopicRecord] = []
+        self._current: tuple[TopicRecord, TopicFormats] | None = None
+        """The record that is processed; None while timers run."""
+        self._is_set_aside = False
         self._sources: dict[str, tuple[TopicFormats, Push]] = {}
         self._timed: list[tuple[TimedOperator, Push]] = []
         pushes: dict[int, Push] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
-            pushes[id(node)] = self._push(node, [pushes[id(child)] for child in node.children])
+            push = self._push(node, [pushes[id(child)] for child in node.children])
+            pushes[id(node)] = self._guarded(node, push) if part.answers_errors else push
             if node.source is not None:
                 self._sources[node.source.topic] = node.source, pushes[id(node)]
 
@@ -97,16 +116,23 @@ class Task:
             key, value = formats.key.decode(record.key), formats.value.decode(record.value)
         except FormatError as error:
             return self._bad(record, formats, error)
-        self._sent = []
+        self._sent, self._current, self._is_set_aside = [], (record, formats), False
+        if formats.timestamp_of is not None and formats.on_error != FAIL:
+            try:
+                _event_time(formats, key, value)
+            except StreamsError as error:
+                self._answer(error)
+                return self._sent
         if self._timed:
             self._clocks.advance(TASK_TIME, record.timestamp)
         try:
             push(Record(key, value, record.timestamp, record.headers))
         except Exception as error:
+            cause = error.__cause__ if isinstance(error, _Unanswered) else error
             raise StreamsError(
                 f"a record of topic {record.topic!r} with key {key!r} and value {value!r} cannot be processed: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+                f"{type(cause).__name__}: {cause}"
+            ) from cause
         if self._timed:
             self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
         return self._sent
@@ -123,14 +149,16 @@ class Task:
         return self._sent
 
     def _on_time(self, clock: str, time: int) -> None:
+        self._current = None
         for operator, push in self._timed:
             try:
                 for result in operator.on_time(clock, time):
                     push(result)
             except Exception as error:
+                cause = error.__cause__ if isinstance(error, _Unanswered) else error
                 raise StreamsError(
-                    f"a timer of the {clock} clock fails at {time}: {type(error).__name__}: {error}"
-                ) from error
+                    f"a timer of the {clock} clock fails at {time}: {type(cause).__name__}: {cause}"
+                ) from cause
 
     @property
     def _clocks(self) -> Clocks:
@@ -171,6 +199,36 @@ class Task:
 
         return push
 
+    def _guarded(self, node: Node, push: Push) -> Push:
+        """`push`, with errors of the node's functions answered. So only this node drops the record."""
+
+        def guarded(record: Record) -> None:
+            try:
+                push(record)
+            except _Unanswered:
+                raise
+            except Exception as error:
+                # The formats of a sink have `on_bad_record`, and a mistake of the topology is not the record's.
+                is_of_sink = node.sink is not None and isinstance(error, FormatError)
+                if is_of_sink or isinstance(error, TopologyError):
+                    raise _Unanswered from error
+                self._answer(error)
+
+        return guarded
+
+    def _answer(self, error: Exception) -> None:
+        """Do what `on_error` of the current record's source says."""
+        if self._current is None or self._current[1].on_error == FAIL:
+            raise _Unanswered from error
+        record, formats = self._current
+        if not isinstance(formats.on_error, DeadLetters):
+            self.skipped += 1
+        elif not self._is_set_aside:
+            self._is_set_aside = True
+            about = _about(formats.topic, f"{type(error).__name__}: {error}")
+            dead = record._replace(topic=formats.on_error.topic, headers=(*record.headers, *about))
+            self._sent.append(dead)
+
     def _sender(self, formats: TopicFormats) -> Push:
         send = self._strict_sender(formats)
         if formats.on_bad_record == FAIL:
@@ -189,9 +247,8 @@ class Task:
             self.skipped += 1
             return
         key, value = _shown(formats.key, record.key), _shown(formats.value, record.value)
-        about = (("felice.error", str(error).encode()), ("felice.topic", formats.topic.encode()))
-        topic = formats.on_bad_record.topic
-        self._sent.append(TopicRecord(topic, key, value, record.timestamp, (*record.headers, *about)))
+        topic, headers = formats.on_bad_record.topic, (*record.headers, *_about(formats.topic, str(error)))
+        self._sent.append(TopicRecord(topic, key, value, record.timestamp, headers))
 
     def _strict_sender(self, formats: TopicFormats) -> Push:
         encode_key, encode_value, topic = formats.key.encode, formats.value.encode, formats.topic
@@ -211,6 +268,11 @@ class Task:
             self._sent.append(TopicRecord(chosen, encode_key(key), encode_value(value), timestamp, headers))
 
         return send_to_chosen
+
+
+def _about(topic: str, error: str) -> Headers:
+    """The headers of a dead letter."""
+    return ("felice.error", error.encode()), ("felice.topic", topic.encode())
 
 
 def _shown(format_: Format, value: Any) -> bytes | None:

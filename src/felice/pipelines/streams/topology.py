@@ -25,10 +25,11 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What happens to a record that cannot be read or written: it goes to this topic.
+    """What happens to a record that cannot be read, processed or written: it goes to this topic.
 
-    One that cannot be read goes as it is. Of one that cannot be written, a key or value that has no bytes becomes its
-    text, and headers name the topic and the error.
+    One that cannot be read goes as it is. One for which a function fails goes as the sub-topology read it, once, with
+    headers that name its topic and the error. One that cannot be written has such headers, too; a key or value of it
+    that has no bytes becomes its text.
     """
 
     topic: str
@@ -45,6 +46,8 @@ class TopicFormats:
     key: Format
     value: Format
     on_bad_record: OnBadRecord = FAIL
+    on_error: OnBadRecord = FAIL
+    """Of an input: what happens to a record for which a function of the application fails."""
     is_repartition: bool = False
     is_table: bool = False
     is_global: bool = False
@@ -55,10 +58,14 @@ class TopicFormats:
     """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
 
     def __post_init__(self) -> None:
-        if self.on_bad_record not in (FAIL, SKIP) and not isinstance(self.on_bad_record, DeadLetters):
-            raise TopologyError(
-                f"on_bad_record is {self.on_bad_record!r}; it is 'fail', 'skip' or DeadLetters(topic)"
-            )
+        for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
+            if given not in (FAIL, SKIP) and not isinstance(given, DeadLetters):
+                raise TopologyError(f"{name} is {given!r}; it is 'fail', 'skip' or DeadLetters(topic)")
+
+    @property
+    def dead_letters(self) -> set[str]:
+        """The topics of its dead letters."""
+        return {one.topic for one in (self.on_bad_record, self.on_error) if isinstance(one, DeadLetters)}
 
 
 Stores = Mapping[str, Any]
@@ -78,6 +85,17 @@ class Node:
     """Belongs to a global table: a part of every sub-topology that uses its store."""
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
+
+
+def policy_behind(node: Node) -> OnBadRecord:
+    """The `on_error` of the sources whose records reach a node; "fail" if they have different ones."""
+    policies, waiting = set(), [node]
+    while waiting:
+        one = waiting.pop()
+        waiting += one.parents
+        if one.source is not None:
+            policies.add(one.source.on_error)
+    return policies.pop() if len(policies) == 1 else FAIL
 
 
 @dataclass(slots=True)
@@ -102,6 +120,11 @@ class SubTopology:
     def stores(self) -> list[str]:
         """The names of its stores."""
         return sorted({name for node in self.nodes for name in node.stores})
+
+    @property
+    def answers_errors(self) -> bool:
+        """Whether a source has an answer to errors of functions, other than to stop the application."""
+        return any(formats.on_error != FAIL for formats in self.sources)
 
     @property
     def is_placed(self) -> bool:

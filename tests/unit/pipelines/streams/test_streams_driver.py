@@ -148,6 +148,86 @@ def test_an_error_of_a_function_names_the_record() -> None:
         TestDriver(app).send("in", "k", {})
 
 
+def halves(key: object, value: int) -> int:
+    if value % 2:
+        raise ValueError(f"{value} is odd")
+    return value // 2
+
+
+def test_a_record_for_which_a_function_fails_is_dropped_by_that_operator_only() -> None:
+    app = App("lenient", key="string")
+    numbers = app.stream("in", on_error="skip")
+    numbers.map_values(halves).to("halves")
+    numbers.to("all")
+    driver = TestDriver(app)
+    for value in (4, 3, 6):
+        driver.send("in", "k", value)
+    assert changes(driver.read("halves")) == [("k", 2), ("k", 3)]
+    assert changes(driver.read("all")) == [("k", 4), ("k", 3), ("k", 6)]
+    assert driver.skipped == 1
+
+
+def test_a_record_for_which_functions_fail_is_set_aside_once() -> None:
+    app = App("keeping")
+    numbers = app.stream("in", on_error=DeadLetters("dead"))
+    numbers.map_values(halves).to("halves")
+    numbers.filter(lambda key, value: halves(key, value) > 0).to("positive")
+    driver = TestDriver(app)
+    driver.send("in", "k", 3, 7, (("h", b"x"),))
+    driver.send("in", "k", 4, 8)
+    (letter,) = driver.read("dead")
+    assert letter[:3] == (b"k", b"3", 7)
+    about = {"h": b"x", "felice.error": b"ValueError: 3 is odd", "felice.topic": b"in"}
+    assert dict(letter.headers) == about
+    assert changes(driver.read("halves")) == [("k", 2)]
+    assert changes(driver.read("positive")) == [("k", 4)]
+
+
+def test_the_answer_to_errors_holds_behind_a_repartition_of_one_source() -> None:
+    def total(key: str, value: int, so_far: int) -> int:
+        return so_far + halves(key, value)
+
+    app = App("far")
+    app.stream("in", on_error="skip").group_by("name").aggregate(
+        lambda: 0, lambda key, value, so_far: total(key, value["n"], so_far), name="totals"
+    )
+    driver = TestDriver(app)
+    for number in (4, 3, 6):
+        driver.send("in", None, {"name": "a", "n": number})
+    assert driver.table("totals") == {"a": 5}
+    assert driver.skipped == 1
+
+    mixed = App("mixed")
+    merged = mixed.stream("in", on_error="skip").merge(mixed.stream("strict"))
+    merged.group_by("name").aggregate(lambda: 0, lambda key, value, so_far: total(key, value["n"], so_far))
+    with pytest.raises(StreamsError, match="ValueError: 3 is odd"):
+        TestDriver(mixed).send("in", None, {"name": "a", "n": 3})
+
+
+def test_an_answer_to_errors_of_functions_is_none_to_other_errors() -> None:
+    app = App("lenient")
+    app.stream("in", on_error="skip").to("longs", value="long")
+    with pytest.raises(StreamsError, match="'text' cannot be written as long"):
+        TestDriver(app).send("in", "k", "text")
+    two = App("two")
+    two.stream("lenient", on_error="skip").merge(two.stream("strict")).map_values(halves).to("out")
+    driver = TestDriver(two)
+    driver.send("lenient", "k", 3)
+    with pytest.raises(StreamsError, match="topic 'strict' with key 'k' and value 3 .*ValueError: 3 is odd"):
+        driver.send("strict", "k", 3)
+
+
+def test_a_record_without_event_time_is_answered_by_its_source() -> None:
+    app = App("timed")
+    app.stream("in", ts="at", on_error=DeadLetters("dead")).to("out")
+    driver = TestDriver(app)
+    driver.send("in", "k", {"at": 5})
+    driver.send("in", "k", {"at": -1})
+    driver.send("in", "k", {})
+    assert [record.timestamp for record in driver.read("out")] == [5]
+    assert [record.value for record in driver.read("dead")] == [b'{"at":-1}', b"{}"]
+
+
 def test_headers_go_with_their_record() -> None:
     app = App("headers")
     app.stream("in").map_values(lambda key, value: value).group_by(lambda key, value: "k").count().to("out")
@@ -206,6 +286,8 @@ def test_mistakes_are_told_when_the_app_is_built() -> None:
         app.stream("y").group_by_key().tumbling(10).emit("late")
     with pytest.raises(TopologyError, match="on_bad_record is 'ignore'"):
         app.stream("z", on_bad_record="ignore")
+    with pytest.raises(TopologyError, match="on_error is 'ignore'"):
+        app.stream("z", on_error="ignore")
     with pytest.raises(TopologyError, match="on_bad_record is 'ignore'"):
         numbers.to("out", on_bad_record="ignore")
 
