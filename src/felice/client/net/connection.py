@@ -30,7 +30,7 @@ from felice.client.net.wire import (
 from felice.client.security import PLAIN_TEXT, Security, tls_failure
 from felice.env import Network
 from felice.env.network import set_no_delay
-from felice.protocol.api import Api
+from felice.protocol.api import API, Api
 from felice.protocol.codec import parts_size
 from felice.protocol.connection import ClientConnection
 from felice.security.sasl.login import REAUTHENTICATION_SHARE, log_in
@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._low_water = LowWater()
         self._waiting: dict[int, _Waiting] = {}
         self._failure: KafkaException | None = None
+        self._was_served = False
 
     @property
     def in_flight(self) -> int:
@@ -223,6 +224,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the waiting requests. A BufferedProtocol's method."""
         why = str(exc) if exc else "the broker closed the connection"
+        if not exc and self._waiting and not self._was_served:
+            why += " before it answered a request (does security.protocol fit its listener?)"
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
 
     def pause_writing(self) -> None:
@@ -250,6 +253,8 @@ class Connection(asyncio.BufferedProtocol):
             waiting = self._waiting.pop(response.correlation_id, None)
             if waiting is None:
                 continue
+            # A broker tells its versions also to clients that must log in first.
+            self._was_served = self._was_served or waiting.api is not API.API_VERSIONS
             self._on_reply(waiting, response.message, now - waiting.sent_at)
             if not waiting.future.done():
                 waiting.future.set_result(response.message)
