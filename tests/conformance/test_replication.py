@@ -394,7 +394,7 @@ def test_a_group_goes_on_when_its_coordinator_dies(cluster: EmbeddedCluster) -> 
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": 45_000,
         }
     )
     consumer.subscribe([topic])
