@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Never, Protocol, TypeVar
 
 from felice.config import BrokerConfig
@@ -222,6 +223,48 @@ class Admission:
             for row in topic.results_by_partition
             if row.partition_error_code != ErrorCode.NONE
         }
+
+
+class Agreement:
+    """To which partitions a transaction may write, as its coordinator agreed.
+
+    After `watch_markers` the agreement is void for a partition where a marker arrives: nothing would end what the
+    transaction wrote after it. A caller that writes in several steps of the event loop must watch.
+    """
+
+    __slots__ = ("_markers", "_partitions", "_refusals", "_who")
+
+    def __init__(
+        self,
+        who: Identity | None = None,
+        partitions: Mapping[TopicPartition, Partition] = MappingProxyType({}),
+        refusals: PartitionErrors = MappingProxyType({}),
+    ) -> None:
+        self._who = who
+        self._partitions = partitions
+        self._refusals = refusals
+        self._markers: Mapping[TopicPartition, int] | None = None
+
+    def watch_markers(self) -> None:
+        """Notes the markers that the partitions have seen."""
+        self._markers = {where: self._markers_at(where) for where in self._partitions}
+
+    def verdict(self, where: TopicPartition) -> ErrorCode:
+        """NONE, or why the transaction may not write to the partition.
+
+        NOT_LEADER_OR_FOLLOWER for a partition that was not here when the coordinator was asked.
+        """
+        if where in self._refusals:
+            return self._refusals[where]
+        if where not in self._partitions:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._markers is not None and self._markers_at(where) != self._markers[where]:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def _markers_at(self, where: TopicPartition) -> int:
+        assert self._who is not None
+        return _markers_seen(self._partitions[where], self._who)
 
 
 def _where(partition: Partition) -> TopicPartition:

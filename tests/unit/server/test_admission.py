@@ -27,7 +27,7 @@ from felice.records.batch import BatchHeader
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
-from felice.server.admission import Admission, Flow, PartitionErrors, QueuedWrite
+from felice.server.admission import Admission, Agreement, Flow, PartitionErrors, QueuedWrite
 from waiting import until
 
 A, B = Identity("a", 7, 0), Identity("b", 8, 0)
@@ -260,3 +260,20 @@ async def test_a_transaction_that_ends_while_another_partition_is_asked_for_is_a
     assert await settle(late) == {0: ErrorCode.TRANSACTION_ABORTABLE}
     asked = [one.transactions[0].topics[0].partitions for one in world.coordinator.asked]
     assert asked == [[1], [0]]
+
+
+def test_an_agreement_is_void_where_a_marker_arrives_between_two_steps_of_a_write() -> None:
+    world = World()
+    ended, going_on, refused, elsewhere = (TopicPartition("t", index) for index in range(4))
+    for place in world.places:
+        place.begin(A)
+    partitions = {
+        where: cast(Partition, world.places[where.partition]) for where in (ended, going_on, refused)
+    }
+    agreement = Agreement(A, partitions, {refused: ErrorCode.INVALID_PRODUCER_EPOCH})
+    agreement.watch_markers()
+    world.places[0].end(A)
+    assert agreement.verdict(ended) == ErrorCode.INVALID_TXN_STATE
+    assert agreement.verdict(going_on) == ErrorCode.NONE
+    assert agreement.verdict(refused) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert agreement.verdict(elsewhere) == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -153,20 +153,19 @@ def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_n
     assert rows(wire.ask(request(TOO_LARGE, LARGE), 9)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1), (0, 0)]
 
 
-def test_batches_that_are_rebuilt_take_bounded_memory_beside_the_request(
+def test_batches_that_are_rebuilt_on_the_loop_take_bounded_memory_beside_the_request(
     wire: Wire, watching: Watching
 ) -> None:
-    """A few KB of zeros would be stored as many MB."""
+    """A few KB of zeros are stored as many MB: after some of them, the others are rebuilt one at a time on threads."""
     configs = [CreatableTopicConfig(name="compression.type", value="uncompressed")]
     topic = CreatableTopic(name="plain", num_partitions=1, replication_factor=1, configs=configs)
     assert wire.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
-    fitting = LIMIT_BYTES // 1_000_100
-    data = [PartitionProduceData(index=0, records=batch(1_000_000)) for _ in range(fitting + 3)]
+    on_loop = INLINE_MAX_BYTES // 1_000_100 + 1
+    data = [PartitionProduceData(index=0, records=batch(1_000_000)) for _ in range(on_loop + 3)]
     topics = [TopicProduceData(name="plain", partition_data=data)]
     answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
-    accepted = [(0, offset) for offset in range(fitting)]
-    assert rows(answer) == accepted + [(ErrorCode.MESSAGE_TOO_LARGE, -1)] * 3
-    assert rows(wire.ask(request(SMALL, topic="plain"), 9)) == [(0, fitting)]
+    assert rows(answer) == [(0, offset) for offset in range(on_loop + 3)]
+    assert (len(watching.small_on), len(watching.large_on)) == (on_loop, 3)
 
 
 def test_a_request_that_waits_for_a_thread_keeps_no_batch_that_was_rebuilt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.offset_commit import (
@@ -33,6 +36,8 @@ from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.builder import build_batch
+from felice.records.record import Record
 from felice.server import pace
 from felice.server.broker import Broker
 from felice.server.embedded import embedded_config
@@ -87,6 +92,17 @@ def produce_many() -> bytes:
     return encode_request(0, 9, 1, "c", ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic]))
 
 
+def produce_many_in_a_transaction() -> bytes:
+    data = [PartitionProduceData(index=number, records=bytes(61)) for number in range(COUNT)]
+    request = ProduceRequest(
+        transactional_id="x",
+        acks=1,
+        timeout_ms=100,
+        topic_data=[TopicProduceData(name="topic", partition_data=data)],
+    )
+    return encode_request(0, 12, 1, "c", request)
+
+
 def with_broker(directory: Path, scenario: Callable[[Broker, Line], Awaitable[None]]) -> None:
     async def run() -> None:
         broker = Broker(embedded_config(directory, 0, {}), Environment.system())
@@ -130,6 +146,7 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         epochs(),
         fetch(),
         produce_many(),
+        produce_many_in_a_transaction(),
     ],
     ids=[
         "Metadata",
@@ -140,6 +157,7 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         "OffsetForLeaderEpoch",
         "Fetch",
         "Produce",
+        "Produce in a transaction",
     ],
 )
 def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them(
@@ -147,6 +165,64 @@ def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them
 ) -> None:
     async def scenario(broker: Broker, line: Line) -> None:
         assert await passes_until_answered(line, request_bytes) >= COUNT
+
+    with_broker(tmp_path, scenario)
+
+
+async def begin_transaction(line: Line) -> InitProducerIdResponse:
+    """Initialises the transactional id `x` as soon as it has a coordinator."""
+    finding = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+    beginning = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+    async with asyncio.timeout(60):
+        while True:
+            await line.ask(encode_request(10, 4, 1, "c", finding))
+            answer = await line.ask(encode_request(22, 4, 1, "c", beginning))
+            found = decode_response(API.INIT_PRODUCER_ID, 4, answer[4:])
+            if found.error_code == 0:
+                return found
+            await asyncio.sleep(0.01)
+
+
+def transactional(producer: InitProducerIdResponse, sequences: range) -> bytes:
+    """A request with ten batches of each sequence, one for each partition."""
+    data = [
+        PartitionProduceData(index=index, records=transactional_batch(producer, sequence))
+        for sequence in sequences
+        for index in range(10)
+    ]
+    topics = [TopicProduceData(name="topic", partition_data=data)]
+    request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=30_000, topic_data=topics)
+    return encode_request(0, 12, 1, "c", request)
+
+
+def transactional_batch(producer: InitProducerIdResponse, sequence: int) -> bytes:
+    record = Record(0, int(time.time() * 1000), None, b"v")
+    return build_batch(
+        [record],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def test_hundreds_of_batches_of_a_transaction_are_appended_in_steps_and_in_their_order(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: Broker, line: Line) -> None:
+        producer = await begin_transaction(line)
+        begin = len(line.transport.written)
+        requests = [
+            transactional(producer, sequences) for sequences in (range(30), range(30, 60), range(60, 61))
+        ]
+        assert await passes_until_answered(line, b"".join(requests)) >= 600
+        answers, errors = bytes(line.transport.written[begin:]), []
+        while answers:
+            size = 4 + int.from_bytes(answers[:4], "big")
+            response = decode_response(API.PRODUCE, 12, answers[4:size])
+            errors.append([row.error_code for row in response.responses[0].partition_responses])
+            answers = answers[size:]
+        assert errors == [[0] * 300, [0] * 300, [0] * 10]
 
     with_broker(tmp_path, scenario)
 

@@ -1,4 +1,4 @@
-"""A transactional batch's header is parsed once: who writes is read from it, and it goes to the log."""
+"""What is known of a transactional batch when it is appended: its header, and its validation if it is compressed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ class World:
     def __init__(self) -> None:
         self.writers: list[Any] = []
         self.appended: list[dict[str, Any]] = []
-        partition = SimpleNamespace(append=self._append, is_acknowledged=lambda info, acks: True)
+        self.valid: Validated | None = None
+        log = SimpleNamespace(produce_rules=None)
+        partition = SimpleNamespace(
+            append=self._append, is_acknowledged=lambda info, acks: True, is_leader=True, log=log
+        )
+        validation = SimpleNamespace(validate_small=lambda records, rules, **given: self.valid)
         self.services = SimpleNamespace(
             partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
             coordinators=SimpleNamespace(admission=SimpleNamespace(enter=self._enter)),
             image=SimpleNamespace(topic_names={}),
+            batch_validation=validation,
+            env=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         )
 
     def _enter(self, who: Any, partitions: Any, flow: Any) -> None:
@@ -37,16 +44,14 @@ class World:
         self.appended.append(given)
         return SimpleNamespace(base_offset=0, log_append_time_ms=-1, log_start_offset=0)
 
-    def write(self, records: bytes, known: produce._Known) -> None:
+    def write(self, records: bytes) -> None:
         data = PartitionProduceData(index=0, records=records)
-        if known.verdicts:
-            known.verdicts[id(data)] = known.verdicts.pop(0)
         topic = TopicProduceData(name="t", partition_data=[data])
         request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=[topic])
         context: Any = SimpleNamespace(
             services=self.services, version=VERSION, client_id=None, now_ms=0, listener_name="PLAINTEXT"
         )
-        produce._write(request, context, known)
+        produce.handle(request, context)
 
 
 def batch(codec: Codec = Codec.NONE) -> bytes:
@@ -70,16 +75,15 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def test_the_header_that_was_parsed_for_the_transaction_goes_to_the_log(parsed: list[bytes]) -> None:
     world = World()
-    world.write(batch(), produce._Known())
+    world.write(batch())
     assert [(who.transactional_id, who.producer_id, who.epoch) for who in world.writers] == [("x", 7, 2)]
     assert world.appended[0]["header"] == BatchHeader.parse(batch())
     assert len(parsed) == 1
 
 
-def test_the_header_of_a_batch_that_was_validated_is_not_parsed_again(parsed: list[bytes]) -> None:
+def test_a_compressed_batch_of_a_transaction_goes_to_the_log_with_its_validation() -> None:
     world, records = World(), batch(Codec.GZIP)
-    valid = Validated(bytearray(records), BatchHeader.parse(records), 0, -1)
-    world.write(records, produce._Known(verdicts={0: valid}))
+    world.valid = Validated(bytearray(records), BatchHeader.parse(records), 0, -1)
+    world.write(records)
     assert world.writers[0].producer_id == 7
-    assert world.appended[0]["verdict"] is valid
-    assert not parsed
+    assert world.appended[0]["verdict"] is world.valid

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -17,6 +17,7 @@ from felice.protocol.messages.produce import (
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.builder import BatchBuilder
+from felice.records.compression import Codec
 from felice.replication.partition import ACKS_ALL
 from felice.server.handlers import produce, txn_offset_commit
 
@@ -61,8 +62,8 @@ def context_of(queue: Queue, partition: object, **services: object) -> Any:
     )
 
 
-def produce_request() -> ProduceRequest:
-    builder = BatchBuilder(producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
+def produce_request(codec: Codec = Codec.NONE) -> ProduceRequest:
+    builder = BatchBuilder(codec, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
     builder.append(1, b"k", b"v")
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
     topic = TopicProduceData(name="t", partition_data=[data])
@@ -81,7 +82,7 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
         is_acknowledged=lambda *_: False,
         wait_acknowledged=wait_acknowledged,
     )
-    answer: Any = produce._write(produce_request(), context_of(queue, partition), produce._Known())
+    answer: Any = produce.handle(produce_request(), context_of(queue, partition))
     async with asyncio.timeout(30):
         await queue.has_ended.wait()
         assert not answer.done()
@@ -92,9 +93,35 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
 
 async def test_a_partition_that_the_coordinator_refuses_receives_nothing() -> None:
     queue = Queue({TopicPartition("t", 0): ErrorCode.INVALID_TXN_STATE})
-    answer: Any = produce._write(produce_request(), context_of(queue, object()), produce._Known())
+    answer: Any = produce.handle(produce_request(), context_of(queue, object()))
     response: ProduceResponse = await answer
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_batch_is_validated_only_after_the_coordinator_agreed() -> None:
+    """Many requests may wait for a coordinator: none of them keeps a batch that was rebuilt for its topic."""
+    events: list[str] = []
+
+    class Agreeing(Queue):
+        async def __aenter__(self) -> dict[TopicPartition, ErrorCode]:
+            events.append("agreed")
+            return {}
+
+    def validate_small(*_: object, **rules: object) -> ApiError:
+        events.append("validated")
+        return ApiError(ErrorCode.INVALID_RECORD)
+
+    def append(records: object, *, verdict: ApiError, **given: object) -> object:
+        raise verdict
+
+    log = SimpleNamespace(produce_rules=None)
+    partition = SimpleNamespace(append=append, is_leader=True, log=log, log_start_offset=0)
+    validation = SimpleNamespace(validate_small=validate_small)
+    context = context_of(Agreeing(), partition, batch_validation=validation)
+    answer: Any = produce.handle(produce_request(Codec.GZIP), context)
+    response: ProduceResponse = await answer
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+    assert events == ["agreed", "validated"]
 
 
 async def test_committed_offsets_are_replicated_while_the_next_request_is_handled() -> None:

@@ -4,13 +4,15 @@ Every partition stands alone: one that fails does not stop the others. acks=1 an
 leader has the batch, acks=-1 when it is committed; acks=0 gets no answer, and where something
 failed its connection is closed, which is the only way to tell.
 Small batches are validated on the event loop. Large ones are validated on threads, and each is appended before the
-next is validated; those of a transaction are appended together. Meanwhile the connection's next requests wait: batches
+next is validated. Thousands of batches are appended with pauses. Meanwhile the connection's next requests wait: batches
 of one producer must be appended in their order.
+A transaction's coordinator is asked before its batches are validated, so a request that waits for it keeps no batch
+that was rebuilt for its topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,7 +35,6 @@ from felice.protocol.messages.produce import (
 from felice.protocol.primitives import Buffer
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import ATTRIBUTES_POSITION, BatchHeader, has_transactional_flag
-from felice.records.errors import BatchTooLarge
 from felice.records.validate import (
     INLINE_MAX_BYTES,
     ProduceRules,
@@ -43,9 +44,9 @@ from felice.records.validate import (
     only_batch,
 )
 from felice.replication.partition import ACKS_ALL, Partition
-from felice.server.admission import Flow, PartitionErrors, QueuedWrite
+from felice.server.admission import Agreement, Flow, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -57,6 +58,8 @@ _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _NO_DEADLINE_S = 3600.0
 # For so long the compressed batches of one request are validated on the event loop; the others go to threads.
 _VALIDATION_ON_LOOP_S = 0.010
+# More are appended with pauses. The first batch of a partition creates files, which takes about half a millisecond.
+MAX_PARTITIONS_WITHOUT_PAUSE = 100
 
 # What makes an old client try again; it might not understand what really happened.
 _COORDINATOR_TROUBLE = (
@@ -66,7 +69,7 @@ _COORDINATOR_TROUBLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 
-# PartitionErrors that Kafka answers without the log's start.
+# Errors that Kafka answers without the log's start.
 _WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -85,20 +88,10 @@ class _Known:
 
     # Of compressed and large batches.
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    # Of transactional batches without a verdict.
+    # Of transactional batches.
     headers: dict[int, BatchHeader] = field(default_factory=dict)
-    # Of batches that are stored in another form than the producer's, and so take memory beside the request.
-    rebuilt_bytes: int = 0
     # Number of partitions in the request.
     partitions: int = 0
-
-    def add(self, key: int, verdict: Verdict, max_rebuilt_bytes: int) -> None:
-        if isinstance(verdict, Validated) and isinstance(verdict.records, bytearray):
-            self.rebuilt_bytes += len(verdict.records)
-            if self.rebuilt_bytes > max_rebuilt_bytes:
-                reason = f"the request's batches, rebuilt for their topics, exceed {max_rebuilt_bytes} bytes"
-                verdict = BatchTooLarge(reason)
-        self.verdicts[key] = verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +101,120 @@ class _LargeBatch:
     rules: ProduceRules
 
 
+_Writes: TypeAlias = dict[tuple[int, int], dict[TopicPartition, Partition]]
+"""The partitions here to which each producer id and epoch write. A client's request has only one."""
+_NO_TRANSACTION = Agreement()
+
+
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | NoReply | Awaitable[ProduceAnswer]:
-    """Appends at once, or in an awaitable after threads validated the large batches. NO_REPLY for acks=0."""
-    known = _Known()
+    """Appends at once, or in an awaitable if the request is large or its transaction's coordinator is asked.
+
+    NO_REPLY for acks=0.
+    """
+    if request.transactional_id is None:
+        return _write(request, context, _Known(), _NO_TRANSACTION)
+    known, writes = _Known(), _Writes()
+    batches = _batches(request, context)
+    if sum(len(topic.partition_data) for topic in request.topic_data) > MAX_PARTITIONS_WITHOUT_PAUSE:
+        context.session.hold()
+        return _write_many(request, context, known, writes, batches)
+    for topic, data in batches:
+        _note_writer(topic, data, context, known, writes)
+    return _write_transaction(request, context, known, writes)
+
+
+def _batches(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[str, PartitionProduceData]]:
+    """The name of the topic, and the batch, for each partition of the request."""
+    for topic in request.topic_data:
+        name = _name_of(topic, context)
+        for data in topic.partition_data:
+            yield name, data
+
+
+async def _write_many(
+    request: ProduceRequest,
+    context: RequestContext,
+    known: _Known,
+    writes: _Writes,
+    batches: Iterator[tuple[str, PartitionProduceData]],
+) -> ProduceAnswer:
+    """Writes a transaction's batches to thousands of partitions. The connection's next requests wait."""
+    try:
+        async for topic, data in paced(batches, context.services.env.clock):
+            _note_writer(topic, data, context, known, writes)
+        answer = _write_transaction(request, context, known, writes)
+    finally:
+        context.session.release()
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _write_transaction(
+    request: ProduceRequest, context: RequestContext, known: _Known, writes: _Writes
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+    if len(writes) != 1:
+        several = (where for partitions in writes.values() for where in partitions)
+        refusals = dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return _write(request, context, known, Agreement(refusals=refusals))
+    (((producer_id, epoch), partitions),) = writes.items()
+    who = Identity(request.transactional_id or "", producer_id, epoch)
+    flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
+    queued = context.services.coordinators.admission.enter(who, list(partitions.values()), flow)
+    if queued is None:
+        return _write(request, context, known, Agreement(who, partitions))
+    return queued.run(_write_in_turn(queued, request, context, known, who, partitions))
+
+
+async def _write_in_turn(
+    queued: QueuedWrite,
+    request: ProduceRequest,
+    context: RequestContext,
+    known: _Known,
+    who: Identity,
+    partitions: Mapping[TopicPartition, Partition],
+) -> ProduceAnswer:
+    async with queued as refusals:
+        agreement = Agreement(who, partitions, refusals)
+        large = _validate_small(request, context, known)
+        if large or known.partitions > MAX_PARTITIONS_WITHOUT_PAUSE:
+            answer = await _append_in_steps(request, context, agreement, known, large)
+        else:
+            answer = _append(request, context, agreement, known)
+    # The producer's next request is appended while this one is replicated.
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _write(
+    request: ProduceRequest, context: RequestContext, known: _Known, agreement: Agreement
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     large = _validate_small(request, context, known)
-    has_many = known.partitions > MAX_ITEMS_WITHOUT_PAUSE
-    if not large and (not has_many or request.transactional_id is not None):
-        return _write(request, context, known)
+    if not large and known.partitions <= MAX_PARTITIONS_WITHOUT_PAUSE:
+        return _append(request, context, agreement, known)
     context.session.hold()
-    if request.transactional_id is not None:
-        return _write_later(request, context, known, large)
-    return _append_in_steps(request, context, known, {batch.key: batch for batch in large})
+    return _hold_while_appending(request, context, agreement, known, large)
+
+
+async def _hold_while_appending(
+    request: ProduceRequest,
+    context: RequestContext,
+    agreement: Agreement,
+    known: _Known,
+    large: list[_LargeBatch],
+) -> ProduceAnswer:
+    try:
+        answer = await _append_in_steps(request, context, agreement, known, large)
+    finally:
+        context.session.release()
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates compressed batches; returns the batches that would hold the event loop too long.
 
     Those are the large batches and compressed ones behind them, in a request with many small compressed ones all that
-    follow after some milliseconds, and in a request with many uncompressed ones all that follow after some megabytes.
+    follow after some milliseconds. In a request with many uncompressed ones, or many that are stored in another form,
+    all that follow after some megabytes.
     The log validates the other uncompressed batches when it appends them.
     """
     large: list[_LargeBatch] = []
@@ -155,28 +242,11 @@ def _validate_small(request: ProduceRequest, context: RequestContext, known: _Kn
                 )
             if verdict is None:
                 large.append(_LargeBatch(id(data), data.records, rules))
-            else:
-                known.add(id(data), verdict, _max_rebuilt_bytes(context))
+                continue
+            known.verdicts[id(data)] = verdict
+            if isinstance(verdict, Validated) and isinstance(verdict.records, bytearray):
+                left_bytes -= len(verdict.records)  # rebuilt: it takes memory beside the request
     return large
-
-
-def _max_rebuilt_bytes(context: RequestContext) -> int:
-    return context.services.config.felice_batch_max_decompressed_bytes
-
-
-async def _write_later(
-    request: ProduceRequest, context: RequestContext, known: _Known, large: list[_LargeBatch]
-) -> ProduceAnswer:
-    """Writes a transaction's batches after all of them were validated, because they are admitted together."""
-    try:
-        for batch in large:
-            known.add(batch.key, await _validated(batch, context), _max_rebuilt_bytes(context))
-        # The process may have been suspended meanwhile, and others may lead.
-        context.services.image_follower.check_session()
-        answer = _write(request, context, known)
-    finally:
-        context.session.release()
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def _validated(batch: _LargeBatch, context: RequestContext) -> Verdict:
@@ -185,39 +255,8 @@ async def _validated(batch: _LargeBatch, context: RequestContext) -> Verdict:
     )
 
 
-def _write(
-    request: ProduceRequest, context: RequestContext, known: _Known
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
-    if request.transactional_id is None:
-        return _append(request, context, {}, known)
-    writes = _transactional_writes(request, context, known)
-    if len(writes) != 1:
-        several = (where for partitions in writes.values() for where in partitions)
-        return _append(request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING), known)
-    ((who, partitions),) = writes.items()
-    flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
-    queued = context.services.coordinators.admission.enter(who, list(partitions.values()), flow)
-    admitted = dict.fromkeys(partitions, ErrorCode.NONE)
-    if queued is None:
-        return _append(request, context, admitted, known)
-    return queued.run(_append_in_turn(queued, request, context, admitted, known))
-
-
-async def _append_in_turn(
-    queued: QueuedWrite,
-    request: ProduceRequest,
-    context: RequestContext,
-    admitted: PartitionErrors,
-    known: _Known,
-) -> ProduceAnswer:
-    async with queued as refusals:
-        answer = _append(request, context, {**admitted, **refusals}, known)
-    # The producer's next request is appended while this one is replicated.
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
 def _append(
-    request: ProduceRequest, context: RequestContext, verdicts: PartitionErrors, known: _Known
+    request: ProduceRequest, context: RequestContext, agreement: Agreement, known: _Known
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     pending: _Pending = []
     response = ProduceResponse()
@@ -226,21 +265,26 @@ def _append(
         name = topic.name or _name_of(topic, context)
         rows: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
-            rows.append(_row(name, data, request, context, verdicts, known, pending))
+            rows.append(_row(name, data, request, context, agreement, known, pending))
         answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         response.responses.append(answered)
     return _appended(response, pending, request, context)
 
 
 async def _append_in_steps(
-    request: ProduceRequest, context: RequestContext, known: _Known, large: dict[int, _LargeBatch]
-) -> ProduceAnswer:
-    """Appends large batches, or thousands of batches, in the order of the request. The connection's next ones wait.
+    request: ProduceRequest,
+    context: RequestContext,
+    agreement: Agreement,
+    known: _Known,
+    large: list[_LargeBatch],
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+    """Appends large batches, or thousands of batches, in the order of the request.
 
     Each batch is appended as soon as it is validated. So a request that waits for a thread keeps no batch that was
     rebuilt for its topic, and the threads bound the memory of all requests together.
     """
     pending: _Pending = []
+    to_validate = {batch.key: batch for batch in large}
     topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
     items = (
         (answered, name, data)
@@ -248,18 +292,15 @@ async def _append_in_steps(
         for name in (_name_of(topic, context),)
         for data in topic.partition_data
     )
-    try:
-        async for answered, name, data in paced(items, context.services.env.clock):
-            if (batch := large.pop(id(data), None)) is not None:
-                known.verdicts[id(data)] = await _validated(batch, context)
-            # The process may have been suspended meanwhile, and others may lead.
-            context.services.image_follower.check_session()
-            answered.partition_responses.append(_row(name, data, request, context, {}, known, pending))
-            known.verdicts.pop(id(data), None)
-        answer = _appended(ProduceResponse(responses=topics), pending, request, context)
-    finally:
-        context.session.release()
-    return await answer if isinstance(answer, Awaitable) else answer
+    agreement.watch_markers()
+    async for answered, name, data in paced(items, context.services.env.clock):
+        if (batch := to_validate.pop(id(data), None)) is not None:
+            known.verdicts[id(data)] = await _validated(batch, context)
+        # The process may have been suspended meanwhile, and others may lead.
+        context.services.image_follower.check_session()
+        answered.partition_responses.append(_row(name, data, request, context, agreement, known, pending))
+        known.verdicts.pop(id(data), None)
+    return _appended(ProduceResponse(responses=topics), pending, request, context)
 
 
 def _appended(
@@ -281,7 +322,7 @@ def _row(
     data: PartitionProduceData,
     request: ProduceRequest,
     context: RequestContext,
-    verdicts: PartitionErrors,
+    agreement: Agreement,
     known: _Known,
     pending: _Pending,
 ) -> PartitionProduceResponse:
@@ -290,9 +331,7 @@ def _row(
         assert data.records is not None  # or `_check` raises
         partition = context.services.partitions.find(topic, data.index)
         if is_transactional:
-            # Without a verdict the partition was not here when the coordinator was asked.
-            where = TopicPartition(topic, data.index)
-            _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
+            _check_verdict(agreement.verdict(TopicPartition(topic, data.index)), context)
     except ApiError as error:
         return _failed(data.index, _earlier_fault(topic, data, context) or error)
     key = id(data)
@@ -355,34 +394,20 @@ def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
     return topic.name or context.services.image.topic_names.get(topic.topic_id, "")
 
 
-def _transactional_writes(
-    request: ProduceRequest, context: RequestContext, known: _Known
-) -> dict[Identity, dict[TopicPartition, Partition]]:
-    """Which transactions write, and to which partitions here. A client's request has only one."""
-    found: dict[Identity, dict[TopicPartition, Partition]] = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            where = TopicPartition(_name_of(topic, context), data.index)
-            partition = context.services.partitions.get(*where)
-            if partition is None or data.records is None or not has_transactional_flag(data.records):
-                continue
-            try:
-                header = _header_of(data, context, known)
-            except ApiError:
-                continue  # refused before the transaction gains a partition
-            who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
-            found.setdefault(who, {})[where] = partition
-    return found
-
-
-def _header_of(data: PartitionProduceData, context: RequestContext, known: _Known) -> BatchHeader:
-    """The header of a batch, which is not parsed again when the batch is appended. Raises `ApiError`."""
-    verdict = known.verdicts.get(id(data))
-    if isinstance(verdict, Validated):
-        return verdict.header
-    assert data.records is not None
-    header = known.headers[id(data)] = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
-    return header
+def _note_writer(
+    topic: str, data: PartitionProduceData, context: RequestContext, known: _Known, writes: _Writes
+) -> None:
+    """Adds the partition to the writes of the batch's producer. The header is not parsed again for the append."""
+    where = TopicPartition(topic, data.index)
+    partition = context.services.partitions.get(*where)
+    if partition is None or data.records is None or not has_transactional_flag(data.records):
+        return
+    try:
+        header = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
+    except ApiError:
+        return  # refused before the transaction gains a partition
+    known.headers[id(data)] = header
+    writes.setdefault((header.producer_id, header.producer_epoch), {})[where] = partition
 
 
 def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:
