@@ -19,6 +19,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from felice.protocol.messages.end_txn import EndTxnRequest
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -36,12 +37,17 @@ from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from felice.server import pace
 from felice.server.broker import Broker
+from felice.server.commit_parts import parts_of
 from felice.server.embedded import embedded_config
-from felice.server.handlers import offset_commit
 from unit.server.test_costs import Line, produce
 
 COUNT = 3000
@@ -261,7 +267,7 @@ def test_a_commit_of_thousands_of_offsets_is_made_in_parts_and_no_later_commit_o
     tmp_path: Path,
 ) -> None:
     counts = (1, 250, 0, 3, 2746)
-    parts = list(offset_commit._parts(commit_request(0, *counts)))
+    parts = list(parts_of(commit_request(0, *counts)))
     assert [sum(len(topic.partitions) for topic in part.topics) for part in parts] == [200] * 15
 
     async def scenario(broker: Broker, line: Line) -> None:
@@ -276,6 +282,60 @@ def test_a_commit_of_thousands_of_offsets_is_made_in_parts_and_no_later_commit_o
         assert committed(answers) == [[0] * count for count in counts]
         (shard,) = (found for found in groups.shards() if found.offsets.get("g", "topic", 0) is not None)
         assert shard.offsets.get("g", "topic", 0).offset == COUNT
+
+    with_broker(tmp_path, scenario)
+
+
+def transactional_commit(producer: InitProducerIdResponse, version: int, *counts: int) -> bytes:
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            name="topic",
+            partitions=[
+                TxnOffsetCommitRequestPartition(
+                    partition_index=number % 10, committed_offset=number, committed_metadata=""
+                )
+                for number in range(count)
+            ],
+        )
+        for count in counts
+    ]
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=topics,
+    )
+    return encode_request(28, version, 1, "c", request)
+
+
+def test_thousands_of_offsets_of_a_transaction_are_committed_in_parts(tmp_path: Path) -> None:
+    counts = (1, 250, COUNT - 251)
+
+    async def scenario(broker: Broker, line: Line) -> None:
+        producer = await begin_transaction(line)
+        groups = broker.services.coordinators.groups
+        async with asyncio.timeout(60):
+            while groups.leader_of("g") < 0 or committed(await line.ask(commit(0, 1))) != [[0]]:
+                await asyncio.sleep(0.01)
+        begin = len(line.transport.written)
+        assert await passes_until_answered(line, transactional_commit(producer, 5, *counts)) >= COUNT // 200
+        answer = bytes(line.transport.written[begin:])
+        response = decode_response(API.TXN_OFFSET_COMMIT, 5, answer[4:])
+        found = [[row.error_code for row in topic.partitions] for topic in response.topics]
+        assert found == [[0] * count for count in counts]
+        ending = EndTxnRequest(
+            transactional_id="x",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=True,
+        )
+        await line.ask(encode_request(26, 5, 1, "c", ending))
+        (shard,) = (found for found in groups.shards() if found.offsets.get("g", "topic", 0) is not None)
+        async with asyncio.timeout(60):
+            while (last := shard.offsets.get("g", "topic", 8)) is None:
+                await asyncio.sleep(0.01)
+        assert last.offset == COUNT - 251 - 1
 
     with_broker(tmp_path, scenario)
 

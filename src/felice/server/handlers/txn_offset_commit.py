@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+)
 from felice.protocol.topic_partition import TopicPartition
 from felice.server.admission import Flow, QueuedWrite
+from felice.server.commit_parts import commit_in_parts
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -26,8 +31,21 @@ def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Stores the offsets as pending, after the coordinator agreed that the group's partition is in the transaction."""
+    context.services.group_lookups.on_group_request(context)
+    return commit_in_parts(
+        request,
+        lambda part: _commit(part, context),
+        lambda topics: TxnOffsetCommitResponse(
+            topics=[TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows) for topic, rows in topics]
+        ),
+        context,
+    )
+
+
+def _commit(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     services = context.services
-    services.group_lookups.on_group_request(context)
     nothing_to_commit = services.coordinators.groups.answer_without_transaction(request)
     if nothing_to_commit is not None:
         return nothing_to_commit

@@ -1,0 +1,90 @@
+"""Commits of thousands of offsets in parts, with pauses between them.
+
+Each part is checked on its own: if the group rebalances meanwhile, or the transaction ends, the rows of the later parts
+have that error. The connection's next requests wait, so that its later commits are not overwritten by earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from copy import copy
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from felice.coordinator.group.coordinator import gather
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+# Some milliseconds of work.
+PART_PARTITIONS = 200
+
+
+class OfTopics(Protocol):
+    """A request or a response. Each of its topics has `partitions`."""
+
+    topics: list[Any]
+
+
+RequestT = TypeVar("RequestT", bound=OfTopics)
+ResponseT = TypeVar("ResponseT", bound=OfTopics)
+
+
+def commit_in_parts(
+    request: RequestT,
+    commit: Callable[[RequestT], ResponseT | Awaitable[ResponseT]],
+    join: Callable[[list[tuple[Any, list[Any]]]], ResponseT],
+    context: RequestContext,
+) -> ResponseT | Awaitable[ResponseT]:
+    """Calls `commit` once, or for each part of a large request.
+
+    `join` builds the whole response from the request's topics, each with the rows of its partitions.
+    """
+    if sum(len(topic.partitions) for topic in request.topics) <= MAX_ITEMS_WITHOUT_PAUSE:
+        return commit(request)
+    context.session.hold()
+    return _commit_in_parts(request, commit, join, context)
+
+
+async def _commit_in_parts(
+    request: RequestT,
+    commit: Callable[[RequestT], ResponseT | Awaitable[ResponseT]],
+    join: Callable[[list[tuple[Any, list[Any]]]], ResponseT],
+    context: RequestContext,
+) -> ResponseT:
+    try:
+        answers = [commit(part) async for part in paced(parts_of(request), context.services.env.clock)]
+    finally:
+        context.session.release()
+
+    def joined(responses: list[ResponseT]) -> ResponseT:
+        rows = (row for response in responses for topic in response.topics for row in topic.partitions)
+        return join([(topic, list(islice(rows, len(topic.partitions)))) for topic in request.topics])
+
+    whole = gather(answers, joined)
+    return await whole if isinstance(whole, Awaitable) else whole
+
+
+def parts_of(request: RequestT) -> Iterator[RequestT]:
+    """Requests of at most `PART_PARTITIONS` partitions each, in the order of the whole request."""
+    topics: list[Any] = []
+    room = PART_PARTITIONS
+    for topic in request.topics:
+        left = iter(topic.partitions)
+        while partitions := list(islice(left, room)):
+            part = copy(topic)
+            part.partitions = partitions
+            topics.append(part)
+            room -= len(partitions)
+            if not room:
+                yield _with_topics(request, topics)
+                topics, room = [], PART_PARTITIONS
+    if topics:
+        yield _with_topics(request, topics)
+
+
+def _with_topics(request: RequestT, topics: list[Any]) -> RequestT:
+    part = copy(request)
+    part.topics = topics
+    return part
