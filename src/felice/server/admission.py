@@ -63,12 +63,14 @@ class TransactionCoordinators:
         peers: Peers,
         watcher: Watcher,
         settings: Settings,
+        clock: Clock,
     ) -> None:
         self._broker_id = broker_id
         self._here = here
         self._peers = peers
         self._watcher = watcher
         self._settings = settings
+        self._clock = clock
 
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
@@ -77,7 +79,7 @@ class TransactionCoordinators:
         coordinator = self._here.leader_of(transactional_id)
         if coordinator == self._broker_id:
             image = self._watcher.image
-            return await add_partitions(request, self._here, image, VERSION_BETWEEN_BROKERS)
+            return await add_partitions(request, self._here, image, VERSION_BETWEEN_BROKERS, self._clock)
         timeout_s = self._settings.config.replica_socket_timeout_ms / 1000
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(

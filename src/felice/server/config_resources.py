@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from felice.config import shortened
 from felice.config.kafka_only import nearest
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("felice.server")
 
+# Of one resource: they are checked in one step of the event loop. Brokers have about 350 options in Kafka.
+_MAX_CONFIGS = 1000
+
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
@@ -35,6 +38,7 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+    configs: list[Any]
 
 
 class ResourceRow(Protocol):
@@ -63,6 +67,9 @@ async def change_each(
         try:
             if times[kind, name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len(resource.configs) > _MAX_CONFIGS:
+                reason = f"The request has {len(resource.configs)} configurations, at most {_MAX_CONFIGS} are taken."
+                raise ApiError(ErrorCode.INVALID_REQUEST, reason)
             await change(resource)
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message

@@ -102,7 +102,9 @@ class Coordinators:
             self.producer_ids.next_id,
             PartitionLeaders(self.broker_id, markers, self.peers),
         )
-        channel = TransactionCoordinators(self.broker_id, transactions, self.peers, watcher, self.settings)
+        channel = TransactionCoordinators(
+            self.broker_id, transactions, self.peers, watcher, self.settings, env.clock
+        )
         admission = Admission(channel, env.clock, lambda: self.settings.config)
         return _Parts(groups, transactions, admission, markers)
 

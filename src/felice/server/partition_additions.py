@@ -11,6 +11,7 @@ from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
 from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
+from felice.env import Clock
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
@@ -23,6 +24,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from felice.protocol.topic_partition import TopicPartition
+from felice.server.pace import paced
 from felice.server.transactions import as_client_error, resolved
 
 _SEVERAL_SINCE = 4
@@ -38,6 +40,7 @@ async def add_partitions(
     transactions: TransactionCoordinator,
     image: ClusterImage,
     version: int,
+    clock: Clock,
     may_write: MayWrite = lambda topic: True,
 ) -> AddPartitionsToTxnResponse:
     """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on.
@@ -52,14 +55,14 @@ async def add_partitions(
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _one(one, transactions, image, version, may_write)
+            results_by_topic_v3_and_below=await _one(one, transactions, image, version, clock, may_write)
         )
     results = [
         AddPartitionsToTxnResult(
             transactional_id=one.transactional_id,
-            topic_results=await _one(one, transactions, image, version, may_write),
+            topic_results=await _one(one, transactions, image, version, clock, may_write),
         )
-        for one in request.transactions
+        async for one in paced(request.transactions, clock)
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
@@ -69,6 +72,7 @@ async def _one(
     transactions: TransactionCoordinator,
     image: ClusterImage,
     version: int,
+    clock: Clock,
     may_write: MayWrite,
 ) -> _Results:
     faults = {topic.name: _faults(topic, image, version, may_write) for topic in asked.topics}
@@ -78,7 +82,7 @@ async def _one(
         return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return _verified(who, asked.topics, transactions)
+        return await _verified(who, asked.topics, transactions, clock)
     partitions = frozenset(
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     )
@@ -117,16 +121,14 @@ def _not_attempted(
     ]
 
 
-def _verified(
-    who: Identity, topics: list[AddPartitionsToTxnTopic], transactions: TransactionCoordinator
+async def _verified(
+    who: Identity, topics: list[AddPartitionsToTxnTopic], transactions: TransactionCoordinator, clock: Clock
 ) -> _Results:
-    def verify(topic: str, index: int) -> ErrorCode:
-        return transactions.verify(who, TopicPartition(topic, index))
-
-    return [
-        _topic(topic.name, {index: verify(topic.name, index) for index in topic.partitions})
-        for topic in topics
-    ]
+    codes: list[dict[int, ErrorCode]] = [{} for _ in topics]
+    asked = ((at, topic.name, index) for at, topic in enumerate(topics) for index in topic.partitions)
+    async for at, name, index in paced(asked, clock):
+        codes[at][index] = transactions.verify(who, TopicPartition(name, index))
+    return [_topic(topic.name, found) for topic, found in zip(topics, codes, strict=True)]
 
 
 def _everywhere(topics: list[AddPartitionsToTxnTopic], code: ErrorCode) -> _Results:

@@ -6,8 +6,7 @@ How:         `PartitionLeaders` sends markers from the transaction coordinator t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from felice.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from felice.coordinator.shard import TransactionalProducer
@@ -28,6 +27,7 @@ from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.replication.partitions import Partitions
 from felice.replication.peers import Peers, PeerUnavailable
+from felice.server.pace import paced
 
 MARKER_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = MARKER_TIMEOUT_S + 5
@@ -42,8 +42,8 @@ class MarkerWriter:
         self._clock = clock
 
     async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Returns when every marker is committed or has failed."""
-        waiting = []
+        """Appends the markers, with pauses if there are many. Returns when each is committed or has failed."""
+        wanted: list[tuple[str, WritableTxnMarkerPartitionResult, WritableTxnMarker]] = []
         response = WriteTxnMarkersResponse()
         for marker in request.markers:
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
@@ -54,19 +54,27 @@ class MarkerWriter:
                 for index in asked.partition_indexes:
                     row = WritableTxnMarkerPartitionResult(partition_index=index)
                     topic.partitions.append(row)
-                    waiting.append(self._write_one(asked.name, row, marker))
-        await asyncio.gather(*waiting)
+                    wanted.append((asked.name, row, marker))
+        appended: list[tuple[WritableTxnMarkerPartitionResult, Partition, int]] = []
+        async for name, row, marker in paced(wanted, self._clock):
+            try:
+                partition = self._partitions.find(name, row.partition_index)
+                appended.append((row, partition, self._append(partition, marker)))
+            except ApiError as error:
+                row.error_code = error.code
+        await self._wait_committed(appended)
         return response
 
-    async def _write_one(
-        self, topic: str, row: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker
+    async def _wait_committed(
+        self, appended: Sequence[tuple[WritableTxnMarkerPartitionResult, Partition, int]]
     ) -> None:
-        try:
-            partition = self._partitions.find(topic, row.partition_index)
-            offset = self._append(partition, marker)
-            await partition.wait_committed(offset, MARKER_TIMEOUT_S)
-        except ApiError as error:
-            row.error_code = error.code
+        """All markers share one deadline."""
+        deadline = self._clock.monotonic() + MARKER_TIMEOUT_S
+        async for row, partition, offset in paced(appended, self._clock):
+            try:
+                await partition.wait_committed(offset, max(0.0, deadline - self._clock.monotonic()))
+            except ApiError as error:
+                row.error_code = error.code
 
     def _append(self, partition: Partition, asked: WritableTxnMarker) -> int:
         kind = ControlType.COMMIT if asked.transaction_result else ControlType.ABORT

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from felice.env import Environment
 from felice.protocol.codec import decode, encode
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
@@ -24,7 +25,8 @@ class NoController:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_an_election_that_fails_is_answered_in_every_version(version: int) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 4])])
-    context: Any = SimpleNamespace(services=SimpleNamespace(leaderships=NoController()), version=version)
+    services = SimpleNamespace(env=Environment.system(), leaderships=NoController())
+    context: Any = SimpleNamespace(services=services, version=version)
     response = asyncio.run(elect_leaders.handle(request, context))
     read = decode(ElectLeadersResponse, encode(response, version), version)
     (topic,) = read.replica_election_results

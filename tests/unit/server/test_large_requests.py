@@ -11,7 +11,24 @@ import pytest
 
 from felice.env import Environment
 from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
 from felice.protocol.frames import decode_response, encode_request
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from felice.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from felice.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
 from felice.protocol.messages.delete_records import (
@@ -19,6 +36,8 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from felice.protocol.messages.end_txn import EndTxnRequest
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -41,6 +60,11 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+)
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 from felice.records.builder import build_batch
 from felice.records.record import Record
@@ -109,6 +133,50 @@ def produce_many_in_a_transaction() -> bytes:
     return encode_request(0, 12, 1, "c", request)
 
 
+def describe_transactions() -> bytes:
+    names = [f"transaction-{number}" for number in range(COUNT)]
+    return encode_request(65, 0, 1, "c", DescribeTransactionsRequest(transactional_ids=names))
+
+
+def alter_log_dirs() -> bytes:
+    topic = AlterReplicaLogDirTopic(name="topic", partitions=list(range(COUNT)))
+    dirs = [AlterReplicaLogDir(path="/nowhere", topics=[topic])]
+    return encode_request(34, 2, 1, "c", AlterReplicaLogDirsRequest(dirs=dirs))
+
+
+def verify_partitions() -> bytes:
+    topic = AddPartitionsToTxnTopic(name="topic", partitions=[number % 10 for number in range(COUNT)])
+    asked = AddPartitionsToTxnTransaction(transactional_id="x", verify_only=True, topics=[topic])
+    return encode_request(24, 4, 1, "c", AddPartitionsToTxnRequest(transactions=[asked]))
+
+
+def verify_transactions() -> bytes:
+    topics = [AddPartitionsToTxnTopic(name="topic", partitions=[0])]
+    asked = [
+        AddPartitionsToTxnTransaction(transactional_id=f"x{number}", verify_only=True, topics=topics)
+        for number in range(COUNT)
+    ]
+    return encode_request(24, 4, 1, "c", AddPartitionsToTxnRequest(transactions=asked))
+
+
+def write_markers() -> bytes:
+    topic = WritableTxnMarkerTopic(name="topic", partition_indexes=[number % 10 for number in range(COUNT)])
+    marker = WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic])
+    return encode_request(27, 1, 1, "c", WriteTxnMarkersRequest(markers=[marker]))
+
+
+def reassign() -> bytes:
+    partition = ReassignablePartition(partition_index=0, replicas=[0])
+    topics = [ReassignableTopic(name=f"topic-{number}", partitions=[partition]) for number in range(COUNT)]
+    return encode_request(45, 0, 1, "c", AlterPartitionReassignmentsRequest(topics=topics))
+
+
+def elect_leaders() -> bytes:
+    topic = TopicPartitions(topic="topic", partitions=list(range(COUNT)))
+    request = ElectLeadersRequest(election_type=0, topic_partitions=[topic])
+    return encode_request(43, 2, 1, "c", request)
+
+
 def with_broker(directory: Path, scenario: Callable[[Broker, Line], Awaitable[None]]) -> None:
     async def run() -> None:
         broker = Broker(embedded_config(directory, 0, {}), Environment.system())
@@ -153,6 +221,12 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         fetch(),
         produce_many(),
         produce_many_in_a_transaction(),
+        describe_transactions(),
+        alter_log_dirs(),
+        verify_partitions(),
+        verify_transactions(),
+        write_markers(),
+        reassign(),
     ],
     ids=[
         "Metadata",
@@ -164,6 +238,12 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         "Fetch",
         "Produce",
         "Produce in a transaction",
+        "DescribeTransactions",
+        "AlterReplicaLogDirs",
+        "AddPartitionsToTxn",
+        "AddPartitionsToTxn of many transactions",
+        "WriteTxnMarkers",
+        "AlterPartitionReassignments",
     ],
 )
 def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them(
@@ -171,6 +251,39 @@ def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them
 ) -> None:
     async def scenario(broker: Broker, line: Line) -> None:
         assert await passes_until_answered(line, request_bytes) >= COUNT
+
+    with_broker(tmp_path, scenario)
+
+
+def test_leaders_of_thousands_of_partitions_are_elected_in_parts(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, line: Line) -> None:
+        begin = len(line.transport.written)
+        assert await passes_until_answered(line, elect_leaders()) >= COUNT // 500
+        response = decode_response(API.ELECT_LEADERS, 2, bytes(line.transport.written[begin + 4 :]))
+        (topic,) = response.replica_election_results
+        codes = [row.error_code for row in topic.partition_result]
+        missing = COUNT - 10
+        assert (
+            codes == [ErrorCode.ELECTION_NOT_NEEDED] * 10 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
+        )
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_resource_with_more_configurations_than_exist_is_refused(tmp_path: Path) -> None:
+    """They would be checked in one step of the event loop."""
+
+    async def scenario(broker: Broker, line: Line) -> None:
+        configs = [AlterableConfig(name=f"name-{number}", value="1") for number in range(1001)]
+        resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=configs)
+        request = AlterConfigsRequest(resources=[resource], validate_only=True)
+        answer = await line.ask(encode_request(33, 1, 1, "c", request))
+        (row,) = decode_response(API.ALTER_CONFIGS, 1, answer[4:]).responses
+        assert row.error_code == ErrorCode.INVALID_REQUEST
+        assert row.error_message == "The request has 1001 configurations, at most 1000 are taken."
+        configs.pop()
+        answer = await line.ask(encode_request(33, 1, 1, "c", request))
+        assert decode_response(API.ALTER_CONFIGS, 1, answer[4:]).responses[0].error_code == 0
 
     with_broker(tmp_path, scenario)
 

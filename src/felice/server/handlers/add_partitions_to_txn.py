@@ -29,5 +29,10 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
         return access.allows(Operation.WRITE, ResourceType.TOPIC, topic)
 
     return await add_partitions(
-        request, services.coordinators.transactions, services.image, context.version, may_write
+        request,
+        services.coordinators.transactions,
+        services.image,
+        context.version,
+        services.env.clock,
+        may_write,
     )

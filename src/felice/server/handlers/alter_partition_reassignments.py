@@ -16,6 +16,7 @@ from felice.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -30,7 +31,8 @@ async def handle(
     """
     times = Counter(topic.name for topic in request.topics)
     responses = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    topics = {topic.name: topic for topic in request.topics}.values()
+    async for topic in paced(topics, context.services.env.clock):
         failures = await _reassign(topic, times[topic.name], request, context)
         rows = [_row(index, failure) for index, failure in failures.items()]
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))

@@ -15,18 +15,24 @@ from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Starts the moves, and returns one result for each replica, grouped by topic."""
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for asked in request.dirs:
-        for topic in asked.topics:
-            row = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
-            row.partitions += [_row(topic.name, index, asked.path, context) for index in topic.partitions]
+    wanted = (
+        (asked.path, topic.name, index)
+        for asked in request.dirs
+        for topic in asked.topics
+        for index in topic.partitions
+    )
+    async for path, name, index in paced(wanted, context.services.env.clock):
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        topic.partitions.append(_row(name, index, path, context))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

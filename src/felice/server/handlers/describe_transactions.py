@@ -5,6 +5,7 @@ The response has each id once (KIP-664).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -13,18 +14,21 @@ from felice.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+def handle(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
     """One result for each distinct transactional id; INVALID_REQUEST for an empty id."""
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _describe(transactional_id, context)
-            for transactional_id in dict.fromkeys(request.transactional_ids)
-        ]
+    return each(
+        dict.fromkeys(request.transactional_ids),
+        lambda transactional_id: _describe(transactional_id, context),
+        lambda states: DescribeTransactionsResponse(transaction_states=states),
+        context.services.env.clock,
     )
 
 

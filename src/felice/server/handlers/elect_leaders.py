@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.elect_leaders import (
@@ -13,9 +14,14 @@ from felice.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from felice.server.access import refusals
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+PartitionKey: TypeAlias = tuple[str, int]
+# Some milliseconds of work.
+_PART_PARTITIONS = 500
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -25,9 +31,8 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     wanted = None
     if request.topic_partitions is not None:
         wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
-    is_unclean = request.election_type == ElectionType.UNCLEAN
     try:
-        found = await context.services.leaderships.elect(wanted, is_unclean=is_unclean)
+        found = await _elect(wanted, request.election_type == ElectionType.UNCLEAN, context)
     except ApiError as error:
         return refusals.elect_leaders(request, error.code, context)
     results = {
@@ -39,6 +44,20 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
             continue
         row.partition_result.append(_result(index, failure))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+async def _elect(
+    wanted: Sequence[PartitionKey] | None, is_unclean: bool, context: RequestContext
+) -> dict[PartitionKey, ApiError | None]:
+    """The outcome of each partition. Many named partitions are elected in parts, with pauses between them."""
+    elect = context.services.leaderships.elect
+    if wanted is None:
+        return await elect(None, is_unclean=is_unclean)
+    parts = (wanted[at : at + _PART_PARTITIONS] for at in range(0, len(wanted), _PART_PARTITIONS))
+    found: dict[PartitionKey, ApiError | None] = {}
+    async for part in paced(parts, context.services.env.clock):
+        found.update(await elect(part, is_unclean=is_unclean))
+    return found
 
 
 def _result(index: int, failure: ApiError | None) -> PartitionResult:
