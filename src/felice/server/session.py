@@ -274,7 +274,7 @@ class Session(asyncio.BufferedProtocol):
             now_s = self._handle_more(now_s, end_s, made_bytes)
         if self._connection.failure is not None:
             self.abort(str(self._connection.failure), Closing.NOT_UNDERSTOOD)
-        now_s = self._flush()
+        now_s = self._flush(now_s)
         self._wait_or_read()
         return now_s
 
@@ -343,7 +343,7 @@ class Session(asyncio.BufferedProtocol):
         if outbox is None or self._holds:
             return False
         if len(unanswered) >= self._max_pending:
-            self._flush()
+            self._flush(self._clock.monotonic())
         return (
             len(unanswered) < self._max_pending
             and outbox.memory_bytes <= self._max_unsent
@@ -418,7 +418,7 @@ class Session(asyncio.BufferedProtocol):
             self._note_awaited(request, self._clock.monotonic())
         except Exception as error:
             self.fail(error)
-        self._flush()
+        self._flush(self._clock.monotonic())
         self._on_room()
 
     def _encode_large(self, request: Request, answer: object) -> tuple[list[Part], Mapping[int, int]]:
@@ -455,7 +455,7 @@ class Session(asyncio.BufferedProtocol):
             self._note_awaited(request, self.last_active)
         except Exception as error:
             self.fail(error)
-        self._flush()
+        self._flush(self.last_active)
         self._on_room()
 
     def _charge(self, request: Request, answer: object) -> object:
@@ -490,29 +490,31 @@ class Session(asyncio.BufferedProtocol):
 
     # Bytes out
 
-    def _flush(self) -> float:
-        """Sends the replies whose turn has come. Returns the time of the monotonic clock."""
+    def _flush(self, now_s: float) -> float:
+        """Sends the replies whose turn has come. Takes and returns the time of the monotonic clock."""
         connection = self._connection
-        self._time_queueing()
+        self._time_queueing(now_s)
         parts = connection.take_replies()
         if connection.large_request_bytes != self._held_bytes:
             self._count_request_memory()
         if not parts or self._outbox is None:
-            return self._clock.monotonic()
+            return now_s
         has_left = self._outbox.send(parts)
         now_s = self._clock.monotonic()
         self._time_sending(has_left, now_s)
         return now_s
 
-    def _time_queueing(self) -> None:
+    def _time_queueing(self, now_s: float) -> None:
         """Notes how long the replies waited that may leave now."""
-        now_s = self._clock.monotonic()
         for request in self._connection.unanswered:
             if request.reply is None:
                 return
             if request.reply:
-                times = self._requests.times_of(request.api.key, request.message)
-                times.queueing.append(now_s - request.timing[2])
+                replied_s = request.timing[2]
+                # Most replies are the newest one, whose place is known.
+                newest = self._replied if replied_s == self._replied_s else None
+                times = newest or self._requests.times_of(request.api.key, request.message)
+                times.queueing.append(now_s - replied_s)
 
     def _time_sending(self, has_left: bool, now_s: float) -> None:
         """Notes how long the newest replies took to leave, or when they began to."""
