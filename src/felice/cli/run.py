@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 STOP_WITHIN_S = 120.0
 TELLING = ("CheckpointError", "TopologyError", "StateError", "FormatError")
+# What Spark shows of an error without a message, such as the end of a connection to a process that was killed.
+_NO_MESSAGE = "(no cause message)"
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|TornBatch)): (.+)$", re.MULTILINE)
 
 
@@ -71,6 +73,21 @@ def reason_of(text: str) -> str:
     """What stopped a query: the last error in Spark's account of it, which is the one of our code or the user's."""
     errors = _ERROR_LINE.findall(text)
     return f"{errors[-1][0]}: {errors[-1][1]}" if errors else text.strip().splitlines()[0]
+
+
+def failure_of(query: Any) -> str:
+    """What stopped a query; where Spark has no message, which error Java had, and what to look for."""
+    reason = reason_of(str(query.exception()))
+    if _NO_MESSAGE not in reason:
+        return reason
+    cause = query._jsq.exception().get()
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return (
+        f"a process that Spark started for the query has ended ({cause.getClass().getName()}). The operating system "
+        "may have killed it, for example because memory was short. Start the application again: it goes on after its "
+        "last finished batch"
+    )
 
 
 @click.command()
@@ -172,8 +189,8 @@ class _Run:
             if self._query.exception() is None:
                 raise
         self._tell()
-        if (error := self._query.exception()) is not None:
-            raise self._failed(reason_of(str(error)))
+        if self._query.exception() is not None:
+            raise self._failed(failure_of(self._query))
 
     def _wait(self) -> None:
         while self._query.isActive:

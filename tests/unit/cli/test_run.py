@@ -10,7 +10,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from felice.cli.faults import Fault
-from felice.cli.run import app_in, reason_of, run
+from felice.cli.run import app_in, failure_of, reason_of, run
 
 ONE = "from felice.streams import App\nfirst = App('first')\nfirst.stream('in').to('out')\n"
 
@@ -46,3 +46,40 @@ def test_the_reason_of_a_failure_is_the_last_error() -> None:
     )
     assert reason_of(text) == "StreamsError: a record of topic 'in' cannot be processed (at in-0, offset 5)"
     assert reason_of("something else\nmore") == "something else"
+
+
+class JavaError:
+    """An error of Java as py4j shows it."""
+
+    def __init__(self, name: str, cause: JavaError | None = None) -> None:
+        self._name, self._cause = name, cause
+
+    def get(self) -> JavaError:
+        return self
+
+    def exception(self) -> JavaError:
+        return self
+
+    def getClass(self) -> JavaError:
+        return self
+
+    def getName(self) -> str:
+        return self._name
+
+    def getCause(self) -> JavaError | None:
+        return self._cause
+
+
+class FailedQuery:
+    def __init__(self, text: str, error: JavaError) -> None:
+        self._text, self._jsq = text, error
+
+    def exception(self) -> Exception:
+        return Exception(self._text)
+
+
+def test_a_failure_without_a_message_says_that_a_process_has_ended() -> None:
+    error = JavaError("StreamingQueryException", JavaError("java.io.EOFException"))
+    told = failure_of(FailedQuery("(no cause message)\n=== Streaming Query ===", error))
+    assert told.startswith("a process that Spark started for the query has ended (java.io.EOFException)")
+    assert failure_of(FailedQuery("KeyError: 'x'", error)) == "KeyError: 'x'"
