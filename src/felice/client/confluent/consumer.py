@@ -108,6 +108,8 @@ class Consumer:
         self._thread.at_end = self._core.abandon
         # Holds no reference to this object: a consumer without references must be collected.
         self._delivery.on_drained = _wake_if_starved(self._thread, self._core.fetcher)
+        # For `poll`, which runs for each message.
+        self._waiting = self._notices.waiting
         self._closed = False
 
     def __enter__(self) -> Consumer:
@@ -171,11 +173,12 @@ class Consumer:
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next message or error event; None if there is none within `timeout` seconds (-1: no limit)."""
         self._core.last_poll = time.monotonic()
-        if self._notices.waiting:
+        if self._waiting:
             self._serve()
         message = self._delivery.take()
-        if message is not None or timeout == 0:
+        if self._closed or self._thread.ended:
             self._check_open()
+        if message is not None or timeout == 0:
             return message
         return self._wait_for_message(None if timeout < 0 else time.monotonic() + timeout)
 

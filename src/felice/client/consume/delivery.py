@@ -121,9 +121,10 @@ class Delivery:
                 position = partition.position
                 if fetched.lease is partition.lease and position is not None:
                     for message in self._messages:
+                        offset: int = message._record[0]
                         # `take_fetched` may have delivered the rows before the position.
-                        if message._record[0] >= position:
-                            partition.position = message._record[0] + 1
+                        if offset >= position:
+                            partition.position = offset + 1
                             return message
                     failed = self._next_batch(fetched, position)
                     if failed is not None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Never, TypeVar
 
@@ -18,9 +20,14 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts its thread at once."""
+    """Starts its thread at once.
+
+    `ended` is True when the loop has ended. A plain attribute, because consumers look at it for each message.
+    """
 
     def __init__(self, name: str) -> None:
+        self.ended = False
+        _running.add(self)
         # Runs at the end of the thread, also after an error: closes connections.
         self.at_end: Callable[[], Coroutine[object, Never, None]] | None = None
         self.loop = asyncio.new_event_loop()
@@ -31,18 +38,22 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self._finish()
         finally:
-            if self.at_end is not None:
-                self.loop.run_until_complete(self.at_end())
-            _cancel_all(self.loop)
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
-            self.loop.close()
+            self.ended = True
+
+    def _finish(self) -> None:
+        if self.at_end is not None:
+            self.loop.run_until_complete(self.at_end())
+        _cancel_all(self.loop)
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
 
     @property
     def alive(self) -> bool:
         """True until the loop ends."""
-        return self._thread.is_alive() and not self.loop.is_closed()
+        return not self.ended
 
     def submit(self, work: Coroutine[object, Never, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the loop. Any thread but the loop's own may wait for the future."""
@@ -72,6 +83,17 @@ class LoopThread:
             self.post(self.loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+
+_running: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    for thread in _running:
+        thread.ended = True
+
+
+os.register_at_fork(after_in_child=_end_all)
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

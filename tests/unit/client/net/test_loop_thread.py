@@ -1,0 +1,48 @@
+import asyncio
+import os
+import threading
+
+import pytest
+
+from felice.client.net.loop_thread import LoopThread
+from waiting import LIMIT_S
+
+
+def test_a_stopped_thread_has_ended() -> None:
+    thread = LoopThread("test")
+    assert thread.alive and not thread.ended
+    thread.stop()
+    assert thread.ended and not thread.alive
+
+
+def test_a_thread_whose_end_fails_has_ended() -> None:
+    failures: list[object] = []
+    hook, threading.excepthook = threading.excepthook, lambda args: failures.append(args.exc_value)
+    try:
+        thread = LoopThread("test")
+
+        async def fail() -> None:
+            raise RuntimeError("broken")
+
+        thread.at_end = fail
+        thread.stop()
+    finally:
+        threading.excepthook = hook
+    thread.loop.close()
+    assert thread.ended
+    assert [str(failure) for failure in failures] == ["broken"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_does_not_have_the_thread() -> None:
+    thread = LoopThread("test")
+    try:
+        child = os.fork()
+        if not child:
+            os._exit(0 if thread.ended and not thread.alive else 1)
+        _, status = os.waitpid(child, 0)
+        assert status == 0
+        assert thread.alive
+        assert thread.run(asyncio.sleep(0, "here"), LIMIT_S) == "here"
+    finally:
+        thread.stop()
