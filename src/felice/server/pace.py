@@ -85,8 +85,7 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end_s: float | None = None
-        self._is_renewed_next = False
+        self._end_s: float | None = None  # of the time in this pass; None until the first coroutine of the pass
 
     async def turn(self) -> None:
         """Returns at once, or in a later pass of the event loop if others have used the time of this pass."""
@@ -94,15 +93,14 @@ class Wakeups:
             now_s = self._clock.monotonic()
             if self._end_s is None:
                 self._end_s = now_s + _WORK_S
+                # Each pass has its own time: a coroutine that is woken alone, seconds later, must not wait.
+                asyncio.get_running_loop().call_soon(self._renew)
             if now_s < self._end_s:
                 return
-            if not self._is_renewed_next:
-                self._is_renewed_next = True
-                asyncio.get_running_loop().call_soon(self._renew)
             await asyncio.sleep(0)
 
     def _renew(self) -> None:
-        self._end_s, self._is_renewed_next = None, False
+        self._end_s = None
 
 
 class LargeRequests:

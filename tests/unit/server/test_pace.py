@@ -5,6 +5,8 @@ from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from felice.env import SystemClock
 from felice.server.pace import Wakeups, each_partition, paced
 
@@ -72,6 +74,19 @@ def test_coroutines_that_are_woken_together_share_the_passes_of_the_loop() -> No
     passes = asyncio.run(scenario())
     assert max(passes.count(number) for number in passes) <= 5, "one millisecond each, five in a pass"
     assert len(set(passes)) >= 8
+
+
+def test_a_coroutine_that_is_woken_alone_does_not_wait_for_the_next_pass() -> None:
+    async def scenario() -> None:
+        clock = SteppingClock()
+        wakeups = Wakeups(clock)
+        for _ in range(3):
+            with pytest.raises(StopIteration):  # it has returned without a pause
+                wakeups.turn().send(None)
+            await asyncio.sleep(0)
+            clock.now += 60
+
+    asyncio.run(scenario())
 
 
 async def _answered(topics: list[Any]) -> list[tuple[Any, list[int]]]:
