@@ -85,7 +85,8 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end_s: float | None = None  # of the time in this pass; None until the first coroutine of the pass
+        # When the time of this pass ends; None until its first coroutine comes.
+        self._end_s: float | None = None
 
     async def turn(self) -> None:
         """Returns at once, or in a later pass of the event loop if others have used the time of this pass."""
