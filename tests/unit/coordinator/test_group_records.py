@@ -117,3 +117,10 @@ def test_a_group_record_is_read_back_unchanged() -> None:
     group = ClassicGroup.restore("g", value, Alarms())
     assert group.record().value == value
     assert group.static_members == {"static": "b"}
+
+
+def test_a_group_that_never_had_members_is_written_without_a_protocol_type_and_restored() -> None:
+    value = ClassicGroup("g").record().value
+    assert value is not None
+    assert value.protocol_type == ""
+    assert ClassicGroup.restore("g", value, Alarms()).protocol_type is None
