@@ -220,6 +220,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._security.tls is None:  # the size of a frame says little about that of its TLS records
             self._low_water = LowWater(transport.get_extra_info("socket"))
         self._outbox = Outbox(transport)
+        # The lowest limit that every transport understands: with 0, asyncio's TLS pauses without a reason. It may pause
+        # in this call, while the end of its handshake waits.
+        transport.set_write_buffer_limits(high=1, low=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the waiting requests. A BufferedProtocol's method."""

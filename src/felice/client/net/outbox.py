@@ -26,8 +26,6 @@ class Outbox:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # The lowest limit that every transport understands: with 0, asyncio's TLS pauses without a reason.
-        transport.set_write_buffer_limits(high=1, low=0)
         self._waiting: deque[memoryview] = deque()
         self._is_paused = False
 

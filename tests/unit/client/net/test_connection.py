@@ -294,3 +294,27 @@ def test_a_timeout_reads_what_waits_below_the_low_water_mark_before_it_closes(mo
     values, closed = asyncio.run(main())
     assert values[:2] == [1 << 19, 1]
     assert closed is not more_comes
+
+
+class PausingTransport(RecordingTransport):
+    """Pauses its protocol when the limits are set, as TLS does while the end of its handshake waits."""
+
+    protocol: Connection
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (1, 0)
+        self.protocol.pause_writing()
+
+
+def test_requests_wait_while_the_end_of_a_tls_handshake_does() -> None:
+    async def send() -> tuple[int, int]:
+        transport = PausingTransport()
+        connection = transport.protocol = Connection("broker:1", "test")
+        connection.versions.ranges[0] = (9, 9)
+        connection.connection_made(transport)
+        connection.send_unanswered(ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]))
+        before = len(transport.pieces)
+        connection.resume_writing()
+        return before, len(transport.pieces)
+
+    assert asyncio.run(send()) == (0, 1)

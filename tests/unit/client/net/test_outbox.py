@@ -24,9 +24,6 @@ class NarrowTransport(asyncio.Transport):
         self._held = b""
         self._is_pausing = False
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert (high, low) == (1, 0)
-
     def write(self, data: Any) -> None:
         assert not self._is_pausing
         self.sizes.append(len(data))
