@@ -29,7 +29,7 @@ from felice.pipelines.streams.on_spark.stage import (
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
-from felice.streams import App, TestDriver
+from felice.streams import App, DeadLetters, TestDriver
 
 SOURCE = pa.schema(
     [
@@ -123,6 +123,54 @@ def test_batches_give_what_the_test_driver_gives(
         assert sorted(results) == sorted(expected)
         if forgets:
             stage._held_task.cache_clear()
+
+
+def test_errors_of_functions_are_answered_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("lenient", value="string")
+    dead = DeadLetters("dead")
+    timed = app.stream("timed", ts=lambda key, value: int(value), on_error=dead)
+    timed.group_by_key().count(name="counts").to("out")
+    app.table("numbers", on_error=dead).map_values(lambda key, value: str(1 / int(value)), name="m").to("out")
+    rows = [
+        ("timed", "k", "5", 1),
+        ("timed", "k", "no time", 2),
+        ("timed", "k", "6", 3),
+        ("numbers", "n", "0", 4),
+        ("numbers", "n", "2", 5),
+    ]
+    spark = Spark(tmp_path, monkeypatch, app)
+    assert sorted(spark.batch(0, spark.source(rows))) == [
+        ("dead", b"k", b"no time", 2),
+        ("dead", b"n", b"0", 4),
+        ("out", b"k", b"1", 5),
+        ("out", b"k", b"2", 6),
+        ("out", b"n", b"0.5", 5),
+    ]
+
+
+def test_a_stream_joins_a_versioned_table_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> App:
+        app = App("history", value="string")
+        prices = app.table("prices", history_ms=1_000)
+        app.stream("clicks").left_join(prices, lambda click, price: f"{click}@{price}").to("priced")
+        return app
+
+    spark, dice, driver = Spark(tmp_path, monkeypatch, build()), Random(6), TestDriver(build())
+    results = []
+    for number in range(12):
+        rows = [
+            (dice.choice(("prices", "clicks")), "k", str(dice.random()), number * 50 + one)
+            for one in range(9)
+        ]
+        # Clicks of the past: the table has changed since.
+        rows += [("clicks", "k", "late", max(0, number * 50 - dice.randrange(200)))]
+        results += spark.batch(number, spark.source(rows))
+        stage._held_task.cache_clear()
+        for row in sorted(rows, key=lambda row: (row is rows[-1], row[3])):
+            driver.send(*row)
+    expected = [(record.value.encode(), record.timestamp) for record in driver.read("priced")]
+    assert sorted(result[2:] for result in results) == sorted(expected)
+    assert len({value for value, _ in expected if value.startswith(b"late")}) > 3
 
 
 def test_a_worker_that_missed_batches_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
