@@ -17,8 +17,11 @@ from felice.pipelines.streams.record import Change, Window, Windowed
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
-_DOUBLE = struct.Struct(">d")
 _TWO_LONGS = struct.Struct(">qq")
+UNREADABLE = ValueError, struct.error
+"""What `Format.read` raises of bytes in another format."""
+UNWRITABLE = ValueError, TypeError, AttributeError, struct.error
+"""What `Format.write` raises of values that the format cannot hold."""
 
 
 class FormatError(ValueError):
@@ -59,7 +62,7 @@ class Format:
             return None
         try:
             return self.write(value)
-        except (ValueError, TypeError, AttributeError, struct.error) as error:
+        except UNWRITABLE as error:
             raise FormatError(f"{value!r} cannot be written as {self.name}: {error}") from None
 
     def decode(self, data: bytes | None) -> Any:
@@ -68,8 +71,18 @@ class Format:
             return None
         try:
             return self.read(data)
-        except (ValueError, struct.error) as error:
+        except UNREADABLE as error:
             raise FormatError(f"{data[:80]!r} is not {self.name}: {error}") from None
+
+    def encode_all(self, values: list[Any]) -> list[bytes | None]:
+        """The bytes of each value. One of `UNWRITABLE` says that `encode` fails for a value."""
+        write = self.write
+        return [None if value is None else write(value) for value in values]
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The value of each. One of `UNREADABLE` says that `decode` fails for one."""
+        read = self.read
+        return [None if one is None else read(one) for one in data]
 
 
 class _Bytes(Format):
@@ -93,6 +106,7 @@ class _String(Format):
 
 
 _UNCHANGEABLE = (int, str, float)
+_from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -104,13 +118,16 @@ class _Json(Format):
         return str(value).encode() if type(value) is int else _to_json(value).encode()
 
     def read(self, data: bytes) -> Any:
-        return json.loads(data)
+        try:
+            return _from_json(data.decode())
+        except ValueError:
+            return json.loads(data)  # In UTF-16 or UTF-32, with a byte order mark, or no JSON.
 
     def pack(self, value: Any) -> Any:
         return value if isinstance(value, _UNCHANGEABLE) else self.write(value)
 
     def unpack(self, packed: Any) -> Any:
-        return json.loads(packed) if isinstance(packed, bytes) else packed
+        return _from_json(packed.decode()) if isinstance(packed, bytes) else packed
 
     def placed_by(self, value: Any) -> bytes | None:
         return None  # Other writers put spaces elsewhere.
@@ -119,7 +136,7 @@ class _Json(Format):
 @dataclass(frozen=True, slots=True)
 class _Number(Format):
     label: str
-    layout: struct.Struct
+    layout: str
 
     @property
     def name(self) -> str:
@@ -127,10 +144,10 @@ class _Number(Format):
         return self.label
 
     def write(self, value: float) -> bytes:
-        return self.layout.pack(value)
+        return struct.pack(self.layout, value)
 
     def read(self, data: bytes) -> Any:
-        return self.layout.unpack(data)[0]
+        return struct.unpack(self.layout, data)[0]
 
 
 class _Windowed(Format):
@@ -157,7 +174,8 @@ class _TimeWindowed(_Windowed):
     size_ms: int
 
     def write(self, value: Windowed) -> bytes:
-        return self.key.write(value.key) + _LONG.pack(value.window.start)
+        key, (start, _) = value
+        return self.key.write(key) + _LONG.pack(start)
 
     def read(self, data: bytes) -> Windowed:
         (start,) = _LONG.unpack(data[-8:])
@@ -169,7 +187,8 @@ class _SessionWindowed(_Windowed):
     key: Format
 
     def write(self, value: Windowed) -> bytes:
-        return self.key.write(value.key) + _TWO_LONGS.pack(value.window.end, value.window.start)
+        key, (start, end) = value
+        return self.key.write(key) + _TWO_LONGS.pack(end, start)
 
     def read(self, data: bytes) -> Windowed:
         end, start = _TWO_LONGS.unpack(data[-16:])
@@ -200,7 +219,7 @@ class _Pair(Format):
     def write(self, value: tuple[Any, Any]) -> bytes:
         one, other = self.one.encode(value[0]), self.other.encode(value[1])
         length = -1 if one is None else len(one)
-        return _INT.pack(length) + (one or b"") + (b"" if other is None else b"\0" + other)
+        return b"".join((_INT.pack(length), one or b"", b"" if other is None else b"\0" + other))
 
     def read(self, data: bytes) -> Any:
         (length,) = _INT.unpack_from(data)
@@ -230,9 +249,10 @@ FORMATS: dict[str, Format] = {
         BYTES,
         _String(),
         JSON,
-        _Number("int", _INT),
-        _Number("long", _LONG),
-        _Number("double", _DOUBLE),
+        # By layout: a `Struct` cannot be pickled, and formats go to the workers.
+        _Number("int", ">i"),
+        _Number("long", ">q"),
+        _Number("double", ">d"),
     )
 }
 

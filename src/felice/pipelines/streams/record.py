@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -15,6 +17,40 @@ class Record(NamedTuple):
     value: Any
     timestamp: int
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Consecutive records by column. Groups share columns, so a column is never changed."""
+
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+    headers: list[Headers]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Group:
+        """The group of these records."""
+        columns = [list(column) for column in zip(*records, strict=True)]
+        return cls(*columns) if columns else cls([], [], [], [])
+
+    def records(self) -> Iterator[Record]:
+        """The records one by one."""
+        return map(Record, self.keys, self.values, self.timestamps, self.headers)
+
+    def with_values(self, values: list[Any]) -> Group:
+        """The same records with other values."""
+        return Group(self.keys, values, self.timestamps, self.headers)
+
+    def where(self, kept: list[bool]) -> Group:
+        """The records for which `kept` is true."""
+        if all(kept):
+            return self
+        columns = self.keys, self.values, self.timestamps, self.headers
+        return Group(*(list(compress(column, kept)) for column in columns))
 
 
 class Change(NamedTuple):
@@ -54,6 +90,14 @@ class Operator(Protocol):
 
     def process(self, record: Record) -> Iterable[Record]:
         """Returns the records that follow from this one, in order."""
+
+
+@runtime_checkable
+class GroupOperator(Operator, Protocol):
+    """An operator that also has a faster way through many records."""
+
+    def process_all(self, group: Group) -> Group:
+        """Returns what `process` returns for each record in turn."""
 
 
 STREAM_TIME, WALL_CLOCK = "stream", "wall"

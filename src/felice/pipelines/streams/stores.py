@@ -10,13 +10,13 @@ Keeps true: a store holds packed values only (`formats`), so a caller that chang
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from heapq import heappop, heappush
 from typing import Any
 
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.record import Change, Group, Record, Timestamped, Window, Windowed
 
 Row = tuple[Any, Any]
 NEVER = -1
@@ -106,7 +106,7 @@ class Clocks(Store):
 
     def advance(self, name: str, timestamp: int) -> int:
         """Note a timestamp and return the time."""
-        time = self.get(name)
+        time: int = self.rows.get(name, NEVER)
         if timestamp > time:
             self._set(name, timestamp)
             return timestamp
@@ -119,6 +119,7 @@ class KeyValueStore(Store):
     def __init__(self, name: str, key: Format, value: Format, placed: Rows = Rows.BY_KEY) -> None:
         super().__init__(name)
         self._key, self._value = key, value
+        self._pack_key, self._pack, self._unpack = key.pack, value.pack, value.unpack
         self.placed = placed
 
     def owner(self, row_key: Any) -> bytes | None:
@@ -127,13 +128,65 @@ class KeyValueStore(Store):
 
     def get(self, key: Any) -> Timestamped | None:
         """The row of a key."""
-        row = self.rows.get(self._key.pack(key))
-        return Timestamped(self._value.unpack(row[0]), row[1]) if row is not None else None
+        row = self.rows.get(self._pack_key(key))
+        return Timestamped(self._unpack(row[0]), row[1]) if row is not None else None
 
     def put(self, key: Any, value: Any, timestamp: int = 0) -> None:
         """Set the value of a key; None deletes it."""
-        row = None if value is None else (self._value.pack(value), timestamp)
-        self._set(self._key.pack(key), row)
+        row = None if value is None else (self._pack(value), timestamp)
+        self._set(self._pack_key(key), row)
+
+    def put_all(self, group: Group, *, sends_old: bool) -> Group:
+        """`put` for each record in turn; returns the changes."""
+        rows, unpack, pack = self.rows, self._unpack, self._pack
+        packed_keys = list(map(self._pack_key, group.keys))
+        changes = []
+        for packed, value, timestamp in zip(packed_keys, group.values, group.timestamps, strict=True):
+            row = rows.get(packed) if sends_old else None
+            changes.append(Change(value, None if row is None else unpack(row[0])))
+            if value is None:
+                rows.pop(packed, None)
+            else:
+                rows[packed] = pack(value), timestamp
+        self._changed.update(packed_keys)
+        return group.with_values(changes)
+
+    def aggregate_all(
+        self,
+        group: Group,
+        initial: Callable[[], Any],
+        compute: Callable[[Any, Any, Any], Any],
+        *,
+        sends_old: bool,
+    ) -> Group:
+        """For each record in turn, `put` what `compute` makes of key, value and the key's value; returns the changes.
+
+        A row keeps the greatest timestamp of its records. A key without row has the value `initial()`.
+        """
+        rows, unpack, pack = self.rows, self._unpack, self._pack
+        packed_keys = list(map(self._pack_key, group.keys))
+        changes, times = [], []
+        columns = packed_keys, group.keys, group.values, group.timestamps
+        for packed, key, value, timestamp in zip(*columns, strict=True):
+            row, old, time = rows.get(packed), None, timestamp
+            if row is None:
+                so_far = initial()
+            else:
+                so_far = unpack(row[0])
+                if row[1] > timestamp:
+                    time = row[1]
+                if sends_old:
+                    # Unpacked by itself: `compute` may change the object that it gets.
+                    old = unpack(row[0])
+            new = compute(key, value, so_far)
+            changes.append(Change(new, old))
+            times.append(time)
+            if new is not None:
+                rows[packed] = pack(new), time
+            elif row is not None:
+                del rows[packed]
+        self._changed.update(packed_keys)
+        return Group(group.keys, changes, times, group.headers)
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
         """All rows, in an order that depends on the keys only: not on what this process has loaded or seen."""
@@ -229,32 +282,34 @@ class SlidingStore(IndexedStore, WindowStore):
         return [(start, row) for start, row in rows if row is not None]
 
 
-class SessionStore(Store):
+class SessionStore(IndexedStore):
     """Sessions by key, start and end, kept for `retention_ms` after their end."""
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
         super().__init__(name)
         self._key, self._value = key, value
         self._retention_ms = retention_ms
-        self._of_key: dict[Any, set[Window]] = {}
-        self._by_end: dict[int, set[tuple[Any, Window]]] = {}
+        self._of_key: dict[Any, list[tuple[int, int]]] = {}
+        """The end and start of each session of a key, in order."""
+        self._by_end: dict[int, set[Any]] = {}
         self._ends: list[int] = []
 
-    def _apply(self, key: Any, row: Any) -> None:
-        super()._apply(key, row)
+    def _added(self, key: Any) -> None:
         packed, start, end = key
-        window = Window(start, end)
-        if row is None:
-            self._of_key.get(packed, set()).discard(window)
-            self._by_end.get(end, set()).discard((packed, window))
-            if not self._of_key.get(packed, True):
-                del self._of_key[packed]
-            return
-        self._of_key.setdefault(packed, set()).add(window)
+        insort(self._of_key.setdefault(packed, []), (end, start))
         if end not in self._by_end:
             self._by_end[end] = set()
             heappush(self._ends, end)
-        self._by_end[end].add((packed, window))
+        self._by_end[end].add(key)
+
+    def _removed(self, key: Any) -> None:
+        packed, start, end = key
+        self._by_end[end].discard(key)
+        sessions = self._of_key[packed]
+        if len(sessions) == 1:
+            del self._of_key[packed]
+        else:
+            del sessions[bisect_left(sessions, (end, start))]
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the row's key."""
@@ -263,24 +318,20 @@ class SessionStore(Store):
     def find(self, key: Any, earliest_end: int, latest_start: int, time: int) -> list[tuple[Windowed, Any]]:
         """The sessions of a key that overlap a span and are within retention, by end and then start."""
         packed = self._key.pack(key)
+        sessions = self._of_key.get(packed)
+        if sessions is None:
+            return []
         least_end = max(earliest_end, time - self._retention_ms + 1)
-        found = [
-            window
-            for window in self._of_key.get(packed, ())
-            if window.end >= least_end and window.start <= latest_start
+        return [
+            (Windowed(key, Window(start, end)), self._value.unpack(self.rows[packed, start, end]))
+            for end, start in sessions[bisect_left(sessions, (least_end, NEVER)) :]
+            if start <= latest_start
         ]
-        found.sort(key=lambda window: (window.end, window.start))
-        return [(Windowed(key, window), self._unpacked(packed, window)) for window in found]
 
     def get(self, key: Windowed) -> Timestamped | None:
         """The value of one session."""
-        packed = self._key.pack(key.key)
-        if (packed, *key.window) not in self.rows:
-            return None
-        return Timestamped(self._unpacked(packed, key.window), key.window.end)
-
-    def _unpacked(self, packed: Any, window: Window) -> Any:
-        return self._value.unpack(self.rows[(packed, *window)])
+        value = self.rows.get((self._key.pack(key.key), *key.window))
+        return None if value is None else Timestamped(self._value.unpack(value), key.window.end)
 
     def put(self, key: Windowed, value: Any) -> None:
         """Set a session's value; None removes the session."""
@@ -290,17 +341,18 @@ class SessionStore(Store):
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All sessions, by end."""
         for end in sorted(self._by_end):
-            for packed, window in sorted(self._by_end[end], key=repr):
-                key = Windowed(self._key.unpack(packed), window)
-                yield key, Timestamped(self._unpacked(packed, window), end)
+            for key in sorted(self._by_end[end], key=repr):
+                packed, start, _ = key
+                session = Windowed(self._key.unpack(packed), Window(start, end))
+                yield session, Timestamped(self._value.unpack(self.rows[key]), end)
 
     def expire(self, time: int) -> None:
         """Remove sessions whose retention has passed at this stream time."""
         # A session that ended just then is out of `find`'s reach, but not closed yet.
         while self._ends and self._ends[0] < time - self._retention_ms:
             end = heappop(self._ends)
-            for packed, window in list(self._by_end[end]):
-                self._set((packed, *window), None)
+            for key in list(self._by_end[end]):
+                self._set(key, None)
             del self._by_end[end]
 
 

@@ -2,15 +2,27 @@
 
 Keeps true: a record goes through the graph depth first, as in Kafka Streams: everything that an operator's first result
             causes happens before the second result is passed on. Records are bytes outside, and values inside.
+            A group of records goes through it node by node, where that gives the same results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
-from felice.pipelines.streams.formats import Format, FormatError
-from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Headers, Record, TimedOperator
+from felice.pipelines.streams.formats import UNREADABLE, UNWRITABLE, Format, FormatError
+from felice.pipelines.streams.record import (
+    STREAM_TIME,
+    WALL_CLOCK,
+    Group,
+    GroupOperator,
+    Headers,
+    Operator,
+    Record,
+    TimedOperator,
+)
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
 from felice.pipelines.streams.topology import (
     CLOCKS,
@@ -33,6 +45,17 @@ class TopicRecord(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: Headers = ()
+
+
+class TopicGroup(NamedTuple):
+    """Records of a topic, as bytes, in order."""
+
+    topic: str
+    group: Group
+
+
+class GroupError(Exception):
+    """A record of a group cannot be processed. The stores are in an unknown state."""
 
 
 class StreamsError(Exception):
@@ -75,7 +98,16 @@ def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
     )
 
 
+def by_topic(records: Iterable[TopicRecord]) -> list[TopicGroup]:
+    """The records in groups, each of one topic."""
+    return [
+        TopicGroup(topic, Group.of(Record(*one[1:]) for one in run))
+        for topic, run in groupby(records, attrgetter("topic"))
+    ]
+
+
 Push = Callable[[Record], None]
+PushGroup = Callable[[Group], None]
 
 
 class _Unanswered(Exception):
@@ -94,15 +126,18 @@ class Task:
         self._current: tuple[TopicRecord, TopicFormats] | None = None
         """The record that is processed; None while timers run."""
         self._is_set_aside = False
-        self._sources: dict[str, tuple[TopicFormats, Push]] = {}
+        self._sent_groups: list[TopicGroup] = []
+        self._sources: dict[str, tuple[TopicFormats, Push, PushGroup]] = {}
         self._timed: list[tuple[TimedOperator, Push]] = []
-        pushes: dict[int, Push] = {}
+        pushes: dict[int, tuple[Push, PushGroup]] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
-            push = self._push(node, [pushes[id(child)] for child in node.children])
-            pushes[id(node)] = self._guarded(node, push) if part.answers_errors else push
+            push, push_group = self._pushes(node, [pushes[id(child)] for child in node.children])
+            pushes[id(node)] = self._guarded(node, push) if part.answers_errors else push, push_group
             if node.source is not None:
-                self._sources[node.source.topic] = node.source, pushes[id(node)]
+                self._sources[node.source.topic] = node.source, *pushes[id(node)]
+        self.takes_groups = part.takes_groups and not (self._timed or part.answers_errors)
+        """Whether `process_group` may be called."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -111,7 +146,7 @@ class Task:
 
     def process(self, record: TopicRecord) -> list[TopicRecord]:
         """Returns what the record sends to topics, in order."""
-        formats, push = self._sources[record.topic]
+        formats, push, _ = self._sources[record.topic]
         try:
             key, value = formats.key.decode(record.key), formats.value.decode(record.value)
         except FormatError as error:
@@ -136,6 +171,31 @@ class Task:
         if self._timed:
             self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
         return self._sent
+
+    def process_group(self, topic: str, group: Group) -> list[TopicGroup]:
+        """What `process` returns for all these records, in the same order in each topic.
+
+        Raises `GroupError`.
+        """
+        formats, _, push = self._sources[topic]
+        try:
+            keys, values = formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
+        except UNREADABLE:
+            return self._process_each(topic, group)
+        self._sent_groups = []
+        try:
+            push(Group(keys, values, group.timestamps, group.headers))
+        except Exception as error:
+            raise GroupError(f"{type(error).__name__}: {error}") from error
+        return self._sent_groups
+
+    def _process_each(self, topic: str, group: Group) -> list[TopicGroup]:
+        try:
+            return by_topic(
+                sent for one in group.records() for sent in self.process(TopicRecord(topic, *one))
+            )
+        except StreamsError as error:
+            raise GroupError(str(error)) from error
 
     @property
     def follows_wall_clock(self) -> bool:
@@ -174,30 +234,48 @@ class Task:
             return []
         raise StreamsError(f"a record of topic {record.topic!r} cannot be read: {error}") from None
 
-    def _push(self, node: Node, children: list[Push]) -> Push:
+    def _pushes(self, node: Node, children: list[tuple[Push, PushGroup]]) -> tuple[Push, PushGroup]:
+        forward = _forwarder([one for one, _ in children])
+        forward_group = _forwarder([one for _, one in children])
         if node.sink is not None:
-            return self._sender(node.sink)
+            send = self._sender(node.sink)
+            return send, self._group_sender(node.sink, send)
         if node.make is None:
-            return _forwarder(children)
+            return forward, forward_group
         operator = node.make(self.stores)
         if isinstance(operator, TimedOperator):
-            self._timed.append((operator, _forwarder(children)))
-        process = operator.process
-        if len(children) == 1:
-            (child,) = children
-
-            def push_to_one(record: Record) -> None:
-                for result in process(record):
-                    child(result)
-
-            return push_to_one
+            self._timed.append((operator, forward))
+        process, process_all = operator.process, _process_all(operator)
 
         def push(record: Record) -> None:
             for result in process(record):
-                for child in children:
-                    child(result)
+                forward(result)
 
-        return push
+        def push_group(group: Group) -> None:
+            if results := process_all(group):
+                forward_group(results)
+
+        return push, push_group
+
+    def _group_sender(self, formats: TopicFormats, send: Push) -> PushGroup:
+        encode_keys, encode_values, topic = formats.key.encode_all, formats.value.encode_all, formats.topic
+
+        def send_each(group: Group) -> None:
+            self._sent = []
+            for record in group.records():
+                send(record)
+            self._sent_groups += by_topic(self._sent)
+
+        def send_group(group: Group) -> None:
+            try:
+                keys, values = encode_keys(group.keys), encode_values(group.values)
+            except UNWRITABLE:
+                send_each(group)
+                return
+            sent = Group(keys, values, group.timestamps, group.headers)
+            self._sent_groups.append(TopicGroup(topic, sent))
+
+        return send_group if formats.topic_of is None else send_each
 
     def _guarded(self, node: Node, push: Push) -> Push:
         """`push`, with errors of the node's functions answered. So only this node drops the record."""
@@ -289,9 +367,22 @@ def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> 
     return topic
 
 
-def _forwarder(children: list[Push]) -> Push:
-    def forward(record: Record) -> None:
+def _process_all(operator: Operator) -> Callable[[Group], Group]:
+    if isinstance(operator, GroupOperator):
+        return operator.process_all
+    process = operator.process
+    return lambda group: Group.of(result for record in group.records() for result in process(record))
+
+
+One = TypeVar("One", Record, Group)
+
+
+def _forwarder(children: list[Callable[[One], None]]) -> Callable[[One], None]:
+    if len(children) == 1:
+        return children[0]
+
+    def forward(one: One) -> None:
         for child in children:
-            child(record)
+            child(one)
 
     return forward

@@ -131,6 +131,37 @@ class SubTopology:
         """Whether its records must be placed by their keys: it has state, or reads a repartition."""
         return bool(self.stores) or any(formats.is_repartition for formats in self.sources)
 
+    @property
+    def takes_groups(self) -> bool:
+        """Whether each node may take many records of a source before the next node sees any of their results.
+
+        The results of each topic are the same then, and in the same order, if no two nodes after a source share a store
+        or write to the same topic, and no node is reached in two ways.
+        """
+        return all(_passes_groups(node) for node in self.nodes if node.source is not None)
+
+
+def _passes_groups(source: Node) -> bool:
+    nodes, waiting = [], [source]
+    while waiting:
+        node = waiting.pop()
+        if node in nodes:
+            return False  # Reached in two ways.
+        nodes.append(node)
+        waiting += node.children
+    sinks = [node.sink for node in nodes if node.sink is not None]
+    chooses_topics = any(sink.topic_of is not None for sink in sinks)
+    return (
+        _are_distinct(name for node in nodes for name in node.stores)
+        and _are_distinct(topic for sink in sinks for topic in {sink.topic, *sink.dead_letters})
+        and (len(sinks) == 1 or not chooses_topics)
+    )
+
+
+def _are_distinct(names: Iterable[str]) -> bool:
+    found = list(names)
+    return len(set(found)) == len(found)
+
 
 class Topology:
     """The graph, built node by node."""

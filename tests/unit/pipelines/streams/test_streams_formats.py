@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -36,6 +37,18 @@ def test_a_value_comes_back_from_its_bytes_and_from_a_store(name: str, data: st.
     assert format_.read(format_.write(value)) == value
     assert format_.unpack(format_.pack(value)) == value
     hash(format_.pack(value))
+    assert format_.decode_all(format_.encode_all([value, None])) == [value, None]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"])
+def test_json_is_read_in_each_encoding_of_unicode(encoding: str) -> None:
+    assert FORMATS["json"].read('{"a": ["ü", 1]}'.encode(encoding)) == {"a": ["ü", 1]}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_can_be_sent_to_workers(name: str) -> None:
+    value = {"bytes": b"x", "string": "x"}.get(name, 7)
+    assert pickle.loads(pickle.dumps(FORMATS[name])).write(value) == FORMATS[name].write(value)
 
 
 def test_numbers_are_those_of_kafkas_serializers() -> None:

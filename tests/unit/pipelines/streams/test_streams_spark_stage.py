@@ -219,6 +219,48 @@ def test_a_failure_names_the_record_and_where_it_comes_from(
         spark.batch(0, spark.source([("lines", "k", "x1", 5)]))
 
 
+def test_a_failure_in_a_group_names_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the state is that of the batch before."""
+    app = App("work", value="string")
+
+    def join(so_far: str, line: str) -> str:
+        return so_far + (str(failing("k", line, "")) if line == "bad" else line.upper())
+
+    app.stream("lines").group_by_key().reduce(join).to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    lines = [("lines", "k", "x", 5)] * 20
+    assert spark.batch(0, spark.source(lines))[-1][2] == b"x" + b"X" * 19
+    with pytest.raises(
+        StreamsError, match=r"value 'bad' cannot be processed: KeyError: 'bad' \(at lines-0, offset 33"
+    ):
+        spark.batch(1, spark.source([*lines[:12], ("lines", "k", "bad", 5), *lines]))
+    assert spark.batch(1, spark.source(lines))[-1][2] == b"x" + b"X" * 39
+
+
+def test_a_group_sets_aside_what_it_cannot_read_or_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App("work", value="json")
+    lines = app.stream("lines", on_bad_record=DeadLetters("unread"))
+    latest = lines.group_by_key().reduce(lambda so_far, value: value).to_stream()
+    latest.to("out", value="int", on_bad_record=DeadLetters("unwritten"))
+    users = app.stream("users", on_bad_record="skip")
+    users.group_by_key().reduce(lambda so_far, value: value).to_stream().to("copy")
+    spark = Spark(tmp_path, monkeypatch, app)
+    values = ["1", "{", '"text"', "2", *"3456789"]
+    rows = [(topic, "k", value, 5) for topic in ("lines", "users") for value in values]
+    results: dict[str, list[bytes]] = {}
+    for topic, _, value, _ in spark.batch(0, spark.source(rows)):
+        results.setdefault(topic, []).append(value)
+    numbers = [int(value) for value in values if value.isdigit()]
+    assert results == {
+        "out": [number.to_bytes(4, "big") for number in numbers],
+        "unread": [b"{"],
+        "unwritten": [b"'text'"],
+        "copy": [value.encode() for value in values if value != "{"],
+    }
+
+
 def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:
     found = [
         {"topic": topic, "origin": origin, "seq": seq, "timestamp": timestamp}

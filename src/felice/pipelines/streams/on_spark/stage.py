@@ -15,18 +15,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
 
 from felice.pipelines.spark.properties import BATCH_ID
-from felice.pipelines.streams.on_spark.columns import address_columns
+from felice.pipelines.streams.on_spark.columns import address_columns, places_of
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
-from felice.pipelines.streams.record import Headers
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
+from felice.pipelines.streams.record import Group, Headers
+from felice.pipelines.streams.task import (
+    GroupError,
+    StreamsError,
+    Task,
+    TopicGroup,
+    TopicRecord,
+    with_event_time,
+)
 from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
@@ -34,6 +43,8 @@ OUT = -1
 # A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
 SUB_BITS = 20
 CACHED_TASKS = 64
+LEAST_GROUP = 8
+"""Fewer consecutive records of a topic are processed one by one: a group costs as much as some records."""
 TICK = "(wall clock)"
 """The topic of rows that say what time it is. No topic of Kafka can have this name."""
 SOURCE_COLUMNS = ("topic", "key", "value", "partition", "offset", "timestamp", "headers")
@@ -129,9 +140,9 @@ class Application:
             return f"sent by partition {place} of sub-topology {number}"
         return f"made of {origin}, offset {seq >> SUB_BITS}"
 
-    def reader_of(self, record: TopicRecord) -> int:
-        """The part that a record goes to within the batch; OUT for a result."""
-        return self._inner.get(record.topic, OUT)
+    def reader_of(self, topic: str) -> int:
+        """The part that a topic's records go to within the batch; OUT for results."""
+        return self._inner.get(topic, OUT)
 
 
 @lru_cache(maxsize=4)
@@ -155,6 +166,55 @@ class Rows:
         columns = zip(*self._rows, strict=True) if self._rows else [()] * len(SCHEMA)
         arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+class Results:
+    """What a task sent, by column."""
+
+    def __init__(self) -> None:
+        self._topics: list[str] = []
+        self._all = Group([], [], [], [])
+
+    def add(self, records: Iterable[TopicRecord]) -> None:
+        """Records one by one."""
+        for topic, key, value, timestamp, headers in records:
+            self._topics.append(topic)
+            self._all.keys.append(key)
+            self._all.values.append(value)
+            self._all.timestamps.append(timestamp)
+            self._all.headers.append(headers)
+
+    def add_groups(self, groups: Iterable[TopicGroup]) -> None:
+        """Records in groups."""
+        for topic, group in groups:
+            self._topics += [topic] * len(group)
+            self._all.keys.extend(group.keys)
+            self._all.values.extend(group.values)
+            self._all.timestamps.extend(group.timestamps)
+            self._all.headers.extend(group.headers)
+
+    def batch(self, application: Application, places: int, origin: str) -> pa.RecordBatch:
+        """The rows, addressed, in the order in which they were sent."""
+        size = len(self._topics)
+        seq = np.arange(size)
+        keys = pa.array(self._all.keys, pa.binary())
+        headers = [_written(one) for one in self._all.headers] if any(self._all.headers) else None
+        made = {
+            "part": [application.reader_of(topic) for topic in self._topics],
+            "place": places_of(keys, seq, places),
+            "origin": pa.repeat(pa.scalar(origin), size),
+            "seq": seq,
+            "topic": self._topics,
+            "key": keys,
+            "value": self._all.values,
+            "timestamp": self._all.timestamps,
+            "headers": pa.nulls(size, HEADERS) if headers is None else headers,
+        }
+        return pa.RecordBatch.from_arrays([_array(made[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
+
+
+def _array(given: Any, kind: pa.DataType) -> pa.Array:
+    return given if isinstance(given, pa.Array) else pa.array(given, kind)
 
 
 def _written(headers: Headers) -> list[dict[str, Any]] | None:
@@ -201,7 +261,7 @@ def _run_stateless(
     for sub, result in enumerate(_processed(task, record, where)):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
-        rows.add(application.reader_of(result), _place(result.key, places, seq), origin, seq, result)
+        rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
 
 
 def _add_tick(application: Application, tick: TopicRecord, offset: int, places: int, rows: Rows) -> None:
@@ -213,36 +273,59 @@ def _add_tick(application: Application, tick: TopicRecord, offset: int, places: 
 
 def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
     """A later stage: run one part on one partition, with its state."""
-    table = pa.Table.from_batches(list(batches), SCHEMA)
     context = TaskContext.get()
     assert context is not None, "Spark runs stages in tasks"
     place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
-    held = _held_task(plan, number, place)
-    with garbage_left():
-        rows = _run_rows(table, plan, number, place, held.at(batch_id - 1))
-        held.save(batch_id)
-    yield rows
-
-
-def _run_rows(table: pa.Table, plan: Plan, number: int, place: int, task: Task) -> pa.RecordBatch:
-    application, rows, sent = plan.application(), Rows(), 0
+    application, held = plan.application(), _held_task(plan, number, place)
+    table = pa.Table.from_batches(list(batches), SCHEMA)
     table = table.take(_order(table, application.parts[number].sources))
-    columns = [one.to_pylist() for one in table.columns]
-    for part, row_place, origin, seq, topic, key, value, timestamp, headers in zip(*columns, strict=True):
-        record = TopicRecord(topic, key, value, timestamp, _read(headers))
-        if part != number:
-            rows.add(part, row_place, origin, seq, record)
-            continue
-        assert row_place == place, f"a row for partition {row_place} came to {place}"
+    is_mine = pc.equal(table["part"], number)
+    yield from table.filter(pc.invert(is_mine)).to_batches()
+    mine = table.filter(is_mine)
+    assert pc.all(pc.equal(mine["place"], place)).as_py() is not False, f"rows of others came to {place}"
+    with garbage_left():
+        try:
+            results = _run_rows(application, mine, held.at(batch_id - 1))
+        except GroupError:
+            # Again from the state before the batch, one by one: that tells which record fails.
+            results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
+        held.save(batch_id)
+    yield results.batch(application, plan.places, f"{number}{INNER}{place}")
+
+
+def _run_rows(
+    application: Application, rows: pa.Table, task: Task, least_group: int = LEAST_GROUP
+) -> Results:
+    results = Results()
+    topics, keys, values, timestamps = (
+        rows[name].to_pylist() for name in ("topic", "key", "value", "timestamp")
+    )
+    headers = [_read(one) for one in rows["headers"].to_pylist()]
+    for topic, start, end in _runs(topics):
         if topic == TICK:
-            results = task.advance_wall_clock(timestamp)
+            for timestamp in timestamps[start:end]:
+                results.add(task.advance_wall_clock(timestamp))
+        elif task.takes_groups and end - start >= least_group:
+            group = Group(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
+            results.add_groups(task.process_group(topic, group))
         else:
-            results = _processed(task, record, application.where(topic, origin, seq))
-        for result in results:
-            to = application.reader_of(result)
-            rows.add(to, _place(result.key, plan.places, sent), f"{number}{INNER}{place}", sent, result)
-            sent += 1
-    return rows.batch()
+            for at in range(start, end):
+                record = TopicRecord(topic, keys[at], values[at], timestamps[at], headers[at])
+                try:
+                    results.add(task.process(record))
+                except StreamsError as error:
+                    where = application.where(topic, rows["origin"][at].as_py(), rows["seq"][at].as_py())
+                    raise StreamsError(f"{error} ({where})") from error
+    return results
+
+
+def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Each run of equal values, with its start and its end."""
+    start = 0
+    for value, run in groupby(values):
+        end = start + sum(1 for _ in run)
+        yield value, start, end
+        start = end
 
 
 @contextmanager

@@ -5,11 +5,11 @@ Records without key or value are skipped. A result carries the greatest timestam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from felice.pipelines.streams.record import Change, Record, Timestamped
+from felice.pipelines.streams.record import Change, Group, Record, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore
 
 Initializer = Callable[[], Any]
@@ -17,6 +17,8 @@ Aggregator = Callable[[Any, Any, Any], Any]
 """(key, value, aggregate) -> aggregate"""
 Reducer = Callable[[Any, Any], Any]
 """(aggregate, value) -> aggregate"""
+
+NO_ROW = None, None
 
 
 def value_of(row: Timestamped | None) -> Any:
@@ -48,6 +50,16 @@ class StreamAggregate:
         self.store.put(key, new, time)
         return (Record(key, Change(new, old), time, headers),)
 
+    def process_all(self, group: Group) -> Group:
+        """The changes of the keys' aggregates."""
+        group = group.where(
+            [
+                key is not None and value is not None
+                for key, value in zip(group.keys, group.values, strict=True)
+            ]
+        )
+        return self.store.aggregate_all(group, self.initializer, self.aggregator, sends_old=self.sends_old)
+
 
 @dataclass(slots=True)
 class TableAggregate:
@@ -64,16 +76,26 @@ class TableAggregate:
         key, change, timestamp, headers = record
         row = self.store.get(key)
         old = value_of(self.store.get(key)) if self.sends_old else None
-        new = value_of(row)
-        time = timestamp
-        if change.old is not None and new is not None:
-            new = self.subtractor(key, change.old, new)
-            time = max(time, row.timestamp)  # type: ignore[union-attr]
-        if change.new is not None:
-            new = self.adder(key, change.new, self.initializer() if new is None else new)
-            time = max(time, row.timestamp) if row is not None else time
+        new = self._changed(key, change, value_of(row))
+        time = timestamp if row is None else max(timestamp, row.timestamp)
         self.store.put(key, new, time)
         return (Record(key, Change(new, old), time, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """The changes of the groups' aggregates."""
+        return self.store.aggregate_all(group, _nothing, self._changed, sends_old=self.sends_old)
+
+    def _changed(self, key: Any, change: Change, aggregate: Any) -> Any:
+        new, old, _ = change
+        if old is not None and aggregate is not None:
+            aggregate = self.subtractor(key, old, aggregate)
+        if new is not None:
+            aggregate = self.adder(key, new, self.initializer() if aggregate is None else aggregate)
+        return aggregate
+
+
+def _nothing() -> None:
+    """The aggregate of a group without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +107,25 @@ class RegroupTable:
     def process(self, record: Record) -> Iterable[Record]:
         """One change if the group stays the same, else one that removes and one that adds."""
         key, change, timestamp, headers = record
+        return [Record(group, one, timestamp, headers) for group, one in self._regrouped(key, change)]
+
+    def process_all(self, group: Group) -> Group:
+        """The changes of the groups."""
+        return Group.of(
+            Record(key, one, timestamp, headers)
+            for row_key, change, timestamp, headers in group.records()
+            for key, one in self._regrouped(row_key, change)
+        )
+
+    def _regrouped(self, key: Any, change: Change) -> Sequence[tuple[Any, Change]]:
         if key is None:
-            return
-        old_group, old = (None, None) if change.old is None else self.select(key, change.old)
-        new_group, new = (None, None) if change.new is None else self.select(key, change.new)
-        if old_group is None or old is None:
-            old_group = old = None
-        if new_group is None or new is None:
-            new_group = new = None
-        if old_group is not None and old_group == new_group:
-            yield Record(new_group, Change(new, old), timestamp, headers)
-            return
-        if old_group is not None:
-            yield Record(old_group, Change(None, old), timestamp, headers)
-        if new_group is not None:
-            yield Record(new_group, Change(new, None), timestamp, headers)
+            return ()
+        new_value, old_value, _ = change
+        old_group, old = NO_ROW if old_value is None else self.select(key, old_value)
+        new_group, new = NO_ROW if new_value is None else self.select(key, new_value)
+        has_old = old_group is not None and old is not None
+        has_new = new_group is not None and new is not None
+        if has_old and has_new and old_group == new_group:
+            return ((new_group, Change(new, old)),)
+        removed = ((old_group, Change(None, old)),) if has_old else ()
+        return (*removed, (new_group, Change(new, None))) if has_new else removed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, GetterAt, Record, Timestamped
+from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped
 from felice.pipelines.streams.stores import Clocks, KeyValueStore
 
 Joiner = Callable[[Any, Any], Any]
@@ -36,15 +37,30 @@ class StreamTableJoin:
         if value is None:
             return ()
         mapped = self.key_of(key, value)
-        if mapped is None:
-            found = None
-        elif self.table_at is not None:
-            found = value_of(self.table_at(mapped, timestamp))
-        else:
-            found = value_of(self.table(mapped))
+        found = None if mapped is None else value_of(self._row(mapped, timestamp))
         if found is None and not self.is_left:
             return ()
         return (Record(key, self.joiner(value, found), timestamp, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """As many records with the keys of the stream, or fewer."""
+        group = group.where([value is not None for value in group.values])
+        found = self._found(group)
+        if not self.is_left:
+            kept = [value is not None for value in found]
+            group, found = group.where(kept), list(compress(found, kept))
+        return group.with_values(list(map(self.joiner, group.values, found)))
+
+    def _found(self, group: Group) -> list[Any]:
+        mapped = map(self.key_of, group.keys, group.values)
+        rows = [
+            None if key is None else self._row(key, timestamp)
+            for key, timestamp in zip(mapped, group.timestamps, strict=True)
+        ]
+        return [None if row is None else row.value for row in rows]
+
+    def _row(self, key: Any, timestamp: int) -> Timestamped | None:
+        return self.table(key) if self.table_at is None else self.table_at(key, timestamp)
 
 
 @dataclass(frozen=True, slots=True)

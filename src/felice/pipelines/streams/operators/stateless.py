@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from felice.pipelines.streams.record import Record
+from felice.pipelines.streams.record import Group, Record
 
 KeyValueFunction = Callable[[Any, Any], Any]
 
@@ -21,6 +21,10 @@ class Filter:
         """The record itself, or nothing."""
         return (record,) if self.predicate(record.key, record.value) else ()
 
+    def process_all(self, group: Group) -> Group:
+        """The records that are passed."""
+        return group.where(list(map(bool, map(self.predicate, group.keys, group.values))))
+
 
 @dataclass(frozen=True, slots=True)
 class MapValues:
@@ -32,6 +36,10 @@ class MapValues:
         """One record with the same key."""
         key, value, timestamp, headers = record
         return (Record(key, self.function(key, value), timestamp, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """As many records, with the same keys."""
+        return group.with_values(list(map(self.function, group.keys, group.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,11 @@ class SelectKey:
         key, value, timestamp, headers = record
         return (Record(self.function(key, value), value, timestamp, headers),)
 
+    def process_all(self, group: Group) -> Group:
+        """As many records, with the same values."""
+        keys = list(map(self.function, group.keys, group.values))
+        return Group(keys, group.values, group.timestamps, group.headers)
+
 
 @dataclass(frozen=True, slots=True)
 class Peek:
@@ -107,6 +120,10 @@ class Pass:
         """The record itself."""
         return (record,)
 
+    def process_all(self, group: Group) -> Group:
+        """The same records."""
+        return group
+
 
 @dataclass(frozen=True, slots=True)
 class DropNullKeys:
@@ -115,6 +132,10 @@ class DropNullKeys:
     def process(self, record: Record) -> Iterable[Record]:
         """The record itself, or nothing."""
         return (record,) if record.key is not None else ()
+
+    def process_all(self, group: Group) -> Group:
+        """The records that are passed."""
+        return group.where([key is not None for key in group.keys])
 
 
 def by(key_of: KeyValueFunction | str) -> KeyValueFunction:

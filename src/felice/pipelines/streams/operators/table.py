@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, GetterAt, Record, Timestamped
+from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.versioned import VersionedStore
 
@@ -32,6 +32,13 @@ class TableSource:
         old = value_of(self.store.get(key)) if self.sends_old else None
         self.store.put(key, value, timestamp)
         return (Record(key, Change(value, old), timestamp, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """The changes of the keys' rows."""
+        group = group.where([key is not None for key in group.keys])
+        if self.store is None:
+            return group.with_values([Change(value, None) for value in group.values])
+        return self.store.put_all(group, sends_old=self.sends_old)
 
 
 @dataclass(slots=True)
@@ -121,3 +128,7 @@ class ToStream:
         """One record."""
         key, change, timestamp, headers = record
         return (Record(key, change.new, timestamp, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """As many records."""
+        return group.with_values([change.new for change in group.values])

@@ -7,10 +7,10 @@ has reached its end and the grace period after it; a record of closed windows on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
+from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
 from felice.pipelines.streams.record import Change, Record, Window, Windowed
 from felice.pipelines.streams.stores import Clocks, SessionStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, TimeWindows
@@ -33,6 +33,11 @@ class WindowAggregate:
     aggregator: Aggregator
     sends_old: bool
     on_close: bool
+    _newest: str = field(init=False)
+    """The clock of the store's newest start: as Kafka's store, which measures its retention from it."""
+
+    def __post_init__(self) -> None:
+        self._newest = f"{self.store.name} newest"
 
     def process(self, record: Record) -> Iterable[Record]:
         """The changes of the windows, the earliest first."""
@@ -47,8 +52,7 @@ class WindowAggregate:
                     yield change
         if self.on_close:
             yield from close_windows(self.name, self.clocks, self.store, self.windows.size_ms, closed_until)
-        # As Kafka's store, which measures its retention from the newest window's start.
-        self.store.expire(self.clocks.get(f"{self.store.name} newest"))
+        self.store.expire(self.clocks.get(self._newest))
 
     def _update(self, record: Record, window: Window) -> Record:
         key, value, timestamp, headers = record
@@ -60,7 +64,7 @@ class WindowAggregate:
             (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
         )
         new = self.aggregator(key, value, start)
-        self.clocks.advance(f"{self.store.name} newest", window.start)
+        self.clocks.advance(self._newest, window.start)
         self.store.put(key, window.start, new, time)
         return Record(Windowed(key, window), Change(new, old), time, headers)
 
@@ -98,50 +102,49 @@ class SessionAggregate:
     merger: Callable[[Any, Any, Any], Any]
     sends_old: bool
     on_close: bool
+    _newest: str = field(init=False)
+    """The clock of the store's newest end: as Kafka's store, which measures its retention from it."""
+
+    def __post_init__(self) -> None:
+        self._newest = f"{self.store.name} newest"
 
     def process(self, record: Record) -> Iterable[Record]:
         """Deletions of the sessions that are merged, then the session that they become."""
         key, timestamp = record.key, record.timestamp
         if key is None:
-            return
+            return ()
         time = self.clocks.advance(self.name, timestamp)
-        closed_until = time - self.windows.grace_ms - self.windows.gap_ms
-        gap_ms, newest = self.windows.gap_ms, self.clocks.get(self._newest)
-        found = self.store.find(key, timestamp - gap_ms, timestamp + gap_ms, newest)
-        bounds = [window for (_, window), _ in found]
-        merged = Window(
-            min([timestamp, *(one.start for one in bounds)]), max([timestamp, *(one.end for one in bounds)])
-        )
-        if merged.end >= closed_until:
-            changes = self._merge(record, merged, found)
-            if not self.on_close:
-                yield from changes
+        gap_ms = self.windows.gap_ms
+        closed_until = time - self.windows.grace_ms - gap_ms
+        found = self.store.find(key, timestamp - gap_ms, timestamp + gap_ms, self.clocks.get(self._newest))
+        start = end = timestamp
+        for (_, window), _ in found:
+            start, end = min(start, window.start), max(end, window.end)
+        changes: Iterable[Record] = ()
+        if end >= closed_until:
+            changes = self._merge(record, Windowed(key, Window(start, end)), found)
         if self.on_close:
-            yield from self._close(closed_until)
+            changes = list(self._close(closed_until))
         self.store.expire(self.clocks.get(self._newest))
+        return changes
 
-    @property
-    def _newest(self) -> str:
-        """The clock of the store's newest end: as Kafka's store, which measures its retention from it."""
-        return f"{self.store.name} newest"
-
-    def _merge(self, record: Record, merged: Window, found: list[tuple[Windowed, Any]]) -> list[Record]:
-        key, value, timestamp, headers = record
+    def _merge(self, record: Record, merged: Windowed, found: list[tuple[Windowed, Any]]) -> list[Record]:
+        key, value, _, headers = record
+        start, end = merged.window
         aggregate = self.initializer()
         for _, one in found:
             aggregate = self.merger(key, aggregate, one)
         changes = []
-        if merged != Window(timestamp, timestamp):
+        if start != end:  # Else the record's own session has these bounds, if there is one.
             for session, _ in found:
-                old = self.store.get(session)
+                # Looked up again: the merger may change the object that it gets.
+                before = value_of(self.store.get(session)) if self.sends_old else None
                 self.store.put(session, None)
-                before = old.value if self.sends_old and old is not None else None
                 changes.append(Record(session, Change(None, before), session.window.end, headers))
         aggregate = self.aggregator(key, value, aggregate)
-        session = Windowed(key, merged)
-        self.clocks.advance(self._newest, merged.end)
-        self.store.put(session, aggregate)
-        changes.append(Record(session, Change(aggregate, None), merged.end, headers))
+        self.clocks.advance(self._newest, end)
+        self.store.put(merged, aggregate)
+        changes.append(Record(merged, Change(aggregate, None), end, headers))
         return changes
 
     def _close(self, closed_until: int) -> Iterator[Record]:

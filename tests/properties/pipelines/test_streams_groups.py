@@ -1,0 +1,85 @@
+"""Records in groups give what they give one by one: results of each topic in order, and state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from felice.pipelines.streams.record import Group, Record
+from felice.pipelines.streams.task import Task, TopicRecord
+from felice.pipelines.streams.topology import SubTopology
+from felice.streams import App
+from peers.streams_oracle import Row
+from streams.comparison import random_rows, topics_of
+from streams.topologies import TOPOLOGIES
+
+
+def records_of(rows: list[Row]) -> list[TopicRecord]:
+    return [
+        TopicRecord(topic, _bytes(key), _bytes(value), timestamp) for topic, key, value, timestamp in rows
+    ]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def groups_of(records: list[TopicRecord], dice: Random) -> Iterator[tuple[str, Group]]:
+    for topic, run in groupby(records, attrgetter("topic")):
+        left = [Record(*one[1:]) for one in run]
+        while left:
+            size = dice.randrange(1, 30)
+            yield topic, Group.of(left[:size])
+            left = left[size:]
+
+
+def apart(records: Iterable[TopicRecord]) -> dict[str, list[TopicRecord]]:
+    made: dict[str, list[TopicRecord]] = {}
+    for record in records:
+        made.setdefault(record.topic, []).append(record)
+    return made
+
+
+def check(app: App, part: SubTopology, records: list[TopicRecord], dice: Random) -> list[TopicRecord]:
+    """Returns what the part sends."""
+    task = Task(app.topology, part)
+    sent = [one for record in records for one in task.process(record)]
+    other = Task(app.topology, part)
+    if other.takes_groups:
+        groups = [
+            one for topic, group in groups_of(records, dice) for one in other.process_group(topic, group)
+        ]
+        results = apart(TopicRecord(topic, *one) for topic, group in groups for one in group.records())
+        assert results == apart(sent)
+        for name, store in task.stores.items():
+            assert other.stores[name].rows == store.rows
+            assert sorted(other.stores[name].take_changes(), key=repr) == sorted(
+                store.take_changes(), key=repr
+            )
+        assert other.skipped == task.skipped
+    return sent
+
+
+def check_all(app: App, rows: list[Row], seed: int) -> None:
+    waiting = records_of(rows)
+    for part in app.topology.parts():
+        mine = {one.topic for one in part.sources}
+        waiting += check(app, part, [one for one in waiting if one.topic in mine], Random(seed))
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=8, deadline=None)
+def test_groups_give_what_single_records_give(name: str, seed: int) -> None:
+    app = App("groups", key="string", value="string")
+    TOPOLOGIES[name](app)
+    dice = Random(seed)
+    rows = random_rows(dice, topics_of(name), 60)
+    # Also long runs of one topic, as in a batch of one partition.
+    check_all(app, rows if dice.random() < 0.5 else sorted(rows, key=lambda row: row[0]), seed)
