@@ -37,16 +37,25 @@ TopicT = TypeVar("TopicT", bound=HasPartitions)
 _WORK_S = 0.005
 MAX_ITEMS_WITHOUT_PAUSE = 1000
 _LOOK_AGAIN_S = 0.02
+# One item for each loop of `paced` that has begun.
+_under_way: list[None] = []
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
-    """Yields the items. After `_WORK_S` seconds of work on them it lets the event loop serve other connections."""
-    began = clock.monotonic()
-    for item in items:
-        yield item
-        if clock.monotonic() - began >= _WORK_S:
-            await asyncio.sleep(0)
-            began = clock.monotonic()
+    """Yields the items, with pauses in which the event loop serves other connections.
+
+    All loops under way share `_WORK_S` seconds of each pass of the event loop.
+    """
+    _under_way.append(None)
+    try:
+        began = clock.monotonic()
+        for item in items:
+            yield item
+            if clock.monotonic() - began >= _WORK_S / len(_under_way):
+                await asyncio.sleep(0)
+                began = clock.monotonic()
+    finally:
+        _under_way.pop()
 
 
 def each(

@@ -43,6 +43,25 @@ def test_others_have_their_turns_while_many_items_are_worked_on() -> None:
     assert turns >= 150
 
 
+def test_loops_that_run_side_by_side_share_the_time_of_a_pass() -> None:
+    async def scenario() -> list[int]:
+        loop_pass, passes = 0, []
+
+        async def work() -> None:
+            async for _ in paced(range(20), SteppingClock()):
+                passes.append(loop_pass)
+
+        tasks = [asyncio.create_task(work()) for _ in range(5)]
+        while len(passes) < 100:
+            await asyncio.sleep(0)
+            loop_pass += 1
+        await asyncio.gather(*tasks)
+        return passes[25:-25]
+
+    passes = asyncio.run(scenario())
+    assert max(passes.count(number) for number in passes) <= 10, "a loop alone has five items in a pass"
+
+
 def test_few_items_are_worked_on_without_a_pause() -> None:
     async def scenario() -> list[int]:
         return [item async for item in paced(range(3), SteppingClock())]
