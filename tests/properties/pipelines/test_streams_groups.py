@@ -83,3 +83,20 @@ def test_groups_give_what_single_records_give(name: str, seed: int) -> None:
     rows = random_rows(dice, topics_of(name), 60)
     # Also long runs of one topic, as in a batch of one partition.
     check_all(app, rows if dice.random() < 0.5 else sorted(rows, key=lambda row: row[0]), seed)
+
+
+def takes_groups(app: App) -> bool:
+    (part,) = app.topology.parts()
+    return part.takes_groups
+
+
+def test_groups_are_not_used_where_they_would_change_the_order() -> None:
+    apps = [App(name, value="string") for name in ("plain", "two ways", "one topic", "one store")]
+    plain, two_ways, one_topic, one_store = (app.stream("a") for app in apps)
+    plain.to("out")
+    plain.to("copy")
+    two_ways.filter(lambda key, value: True).merge(two_ways).to("out")
+    one_topic.to("out")
+    one_topic.filter(lambda key, value: True).to("out")
+    one_store.join(one_store.group_by_key().count(), lambda value, count: value).to("out")
+    assert [takes_groups(app) for app in apps] == [True, False, False, False]
