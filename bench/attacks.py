@@ -24,12 +24,19 @@ from felice.protocol.api import API
 from felice.protocol.frames import encode_request
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from felice.protocol.messages.fetch import FetchRequest, FetchTopic
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 
@@ -46,6 +53,8 @@ _OPTIONS = (
 )
 _BOMB_BYTES = 256 * 1024 * 1024
 _MANY = 3_000_000
+# Below `felice.request.max.elements`.
+_ADMITTED = 49_000
 _DESCRIPTORS = 256
 _ANNOUNCED_BYTES = 100 * 1000 * 1000
 _SENT_BYTES = 20 * 1000 * 1000
@@ -142,6 +151,28 @@ def huge_arrays(broker: Felice) -> list[Attacker]:
     return [lambda: _send_again_and_again(broker.bootstrap, data, 4)]
 
 
+def large_requests(broker: Felice) -> list[Attacker]:
+    """Requests with as many elements as a broker takes: markers, elections and descriptions of transactions."""
+    create_topic(broker.bootstrap, "marked", 100)
+    indexes = [number % 100 for number in range(_ADMITTED)]
+    topic = WritableTxnMarkerTopic(name="marked", partition_indexes=indexes)
+    markers = [WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic])]
+    elections = [TopicPartitions(topic="marked", partitions=list(range(_ADMITTED)))]
+    names = [f"transaction-{number}" for number in range(_ADMITTED)]
+    data = encode_request(API.WRITE_TXN_MARKERS.key, 1, 1, "large", WriteTxnMarkersRequest(markers=markers))
+    data += encode_request(
+        API.ELECT_LEADERS.key, 2, 1, "large", ElectLeadersRequest(topic_partitions=elections)
+    )
+    data += encode_request(
+        API.DESCRIBE_TRANSACTIONS.key,
+        0,
+        1,
+        "large",
+        DescribeTransactionsRequest(transactional_ids=names),
+    )
+    return [lambda: _send_again_and_again(broker.bootstrap, data, 4)]
+
+
 def descriptors(broker: Felice) -> list[Attacker]:
     """Opens more connections than the broker has descriptors, and creates a topic meanwhile."""
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
@@ -216,6 +247,7 @@ ATTACKS: dict[str, Attack] = {
     "attack-regexes": regexes,
     "attack-decompression-bombs": decompression_bombs,
     "attack-huge-arrays": huge_arrays,
+    "attack-large-requests": large_requests,
     "attack-descriptors": descriptors,
     "attack-idle-connections": idle_connections,
     "attack-slow-connections": slow_connections,

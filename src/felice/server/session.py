@@ -393,12 +393,19 @@ class Session(asyncio.BufferedProtocol):
 
     def _take_later(self, request: Request) -> None:
         self.hold()
-        task = asyncio.ensure_future(self._take_large(request))
+        task = self.listener.loop.create_task(self._take_large(request))
         self._answers[task] = None
-        task.add_done_callback(lambda _: self._answers.pop(task, None))
+        task.add_done_callback(self._on_large_taken)
+
+    def _on_large_taken(self, task: asyncio.Task[None]) -> None:
+        self._answers.pop(task, None)
+        self.release()
 
     async def _take_large(self, request: Request) -> None:
-        """Handles a large request in steps. Other connections have their turns between the steps."""
+        """Handles a large request in steps. Other connections have their turns between the steps.
+
+        Later requests of this connection wait for the reply, as in Kafka, so that at most one is in memory.
+        """
         try:
             answer = await self._call_in_turn(request)
             if not (type(answer) is request.api.response or answer is NO_REPLY):
@@ -419,25 +426,21 @@ class Session(asyncio.BufferedProtocol):
         except Exception as error:
             self.fail(error)
         self._flush(self._clock.monotonic())
-        self._on_room()
 
     def _encode_large(self, request: Request, answer: object) -> tuple[list[Part], Mapping[int, int]]:
         return encode_reply(request, answer), self._requests.errors_of(request.api.key, answer)
 
     async def _call_in_turn(self, request: Request) -> Any:
-        try:
-            async with self._services.large_requests.turn(lambda: self._turns.is_full):
-                await self.listener.loop.run_in_executor(None, self._connection.read_large, request)
-                if self._connection.failure is not None:
-                    raise CloseConnection(str(self._connection.failure))
-                self._services.image_follower.check_session()
-                begun_s = self._clock.monotonic()
-                answer = self._call(request)
-                handled_s = self._clock.monotonic()
-                request.timing = begun_s - self._arrived_s, handled_s - begun_s, handled_s
-                return answer
-        finally:
-            self.release()
+        async with self._services.large_requests.turn(lambda: self._turns.is_full):
+            await self.listener.loop.run_in_executor(None, self._connection.read_large, request)
+            if self._connection.failure is not None:
+                raise CloseConnection(str(self._connection.failure))
+            self._services.image_follower.check_session()
+            begun_s = self._clock.monotonic()
+            answer = self._call(request)
+            handled_s = self._clock.monotonic()
+            request.timing = begun_s - self._arrived_s, handled_s - begun_s, handled_s
+            return answer
 
     def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
         self._answers.pop(future, None)

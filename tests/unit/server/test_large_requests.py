@@ -255,6 +255,20 @@ def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them
     with_broker(tmp_path, scenario)
 
 
+def test_a_connection_has_at_most_one_large_request_in_memory(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, line: Line) -> None:
+        line.feed(describe_transactions() * 3)
+        most = 0
+        async with asyncio.timeout(60):
+            while not line.session.is_idle:
+                await asyncio.sleep(0)
+                read = [one for one in line.session._connection.unanswered if one.message is not None]
+                most = max(most, len(read))
+        assert most == 1
+
+    with_broker(tmp_path, scenario)
+
+
 def test_leaders_of_thousands_of_partitions_are_elected_in_parts(tmp_path: Path) -> None:
     async def scenario(broker: Broker, line: Line) -> None:
         begin = len(line.transport.written)
