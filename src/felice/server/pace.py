@@ -3,7 +3,8 @@
 Keeps true:  a request with thousands of elements, or hundreds of requests that one event wakes, hold the event loop for
              some milliseconds at a time.
              At most one large request is decoded or handled at a time. The next one waits as long as the previous one
-             took, so large requests take at most half of the event loop's time.
+             took, so large requests take at most half of the event loop's time. A connection's next request waits
+             until its large request is answered.
 How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
              and refuses one of more than `felice.request.max.elements`. The session takes a turn of `LargeRequests`,
              decodes the request and calls its handler. The time that the handler awaits is not part of the turn.
