@@ -18,7 +18,8 @@ from felice.pipelines.streams.record import Change, Window, Windowed
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TWO_LONGS = struct.Struct(">qq")
-UNREADABLE = ValueError, struct.error
+# A RecursionError is JSON with too many levels.
+UNREADABLE = ValueError, struct.error, RecursionError
 """What `Format.read` raises of bytes in another format."""
 UNWRITABLE = ValueError, TypeError, AttributeError, struct.error
 """What `Format.write` raises of values that the format cannot hold."""

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from felice.pipelines.streams.formats import (
     FORMATS,
+    UNREADABLE,
+    UNWRITABLE,
     FormatError,
     change_of,
     format_of,
@@ -80,10 +82,14 @@ def test_null_is_null_in_every_format() -> None:
         assert format_.decode(None) is None
 
 
-@pytest.mark.parametrize(("name", "data"), [("json", b"{"), ("string", b"\xff"), ("long", b"abc")])
+@pytest.mark.parametrize(
+    ("name", "data"), [("json", b"{"), ("json", b"[" * 1_000_000), ("string", b"\xff"), ("long", b"abc")]
+)
 def test_bytes_of_another_format_are_told(name: str, data: bytes) -> None:
     with pytest.raises(FormatError, match=f"is not {name}"):
         FORMATS[name].decode(data)
+    with pytest.raises(UNREADABLE):
+        FORMATS[name].decode_all([data])
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,8 @@ def test_bytes_of_another_format_are_told(name: str, data: bytes) -> None:
 def test_a_value_that_a_format_cannot_hold_is_told(name: str, value: Any) -> None:
     with pytest.raises(FormatError, match=f"cannot be written as {name}"):
         FORMATS[name].encode(value)
+    with pytest.raises(UNWRITABLE):
+        FORMATS[name].encode_all([value])
 
 
 def test_an_unknown_format_is_told_with_those_that_exist() -> None:
