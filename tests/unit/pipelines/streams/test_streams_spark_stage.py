@@ -27,7 +27,8 @@ from felice.pipelines.streams.on_spark.stage import (
     run_part,
 )
 from felice.pipelines.streams.on_spark.state import StateFiles
-from felice.pipelines.streams.task import StreamsError, TopicRecord
+from felice.pipelines.streams.record import Group
+from felice.pipelines.streams.task import StreamsError, Task, TopicGroup, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
 from felice.streams import App, DeadLetters, TestDriver
 
@@ -235,6 +236,24 @@ def test_a_failure_in_a_group_names_its_record(tmp_path: Path, monkeypatch: pyte
     ):
         spark.batch(1, spark.source([*lines[:12], ("lines", "k", "bad", 5), *lines]))
     assert spark.batch(1, spark.source(lines))[-1][2] == b"x" + b"X" * 39
+
+
+def test_a_group_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("work", value="string")
+    app.stream("lines").group_by_key().reduce(lambda so_far, line: so_far + line).to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    monkeypatch.setattr(stage, "MOST_GROUP", 10)
+    sizes = []
+
+    def process_group(task: Task, topic: str, group: Group) -> list[TopicGroup]:
+        sizes.append(len(group))
+        return group_of(task, topic, group)
+
+    group_of = Task.process_group
+    monkeypatch.setattr(Task, "process_group", process_group)
+    results = spark.batch(0, spark.source([("lines", "k", "x", 5)] * 29))
+    assert [value for _, _, value, _ in results] == [b"x" * size for size in range(1, 30)]
+    assert sizes == [10, 10, 9]
 
 
 def test_a_group_sets_aside_what_it_cannot_read_or_write(

@@ -45,6 +45,8 @@ SUB_BITS = 20
 CACHED_TASKS = 64
 LEAST_GROUP = 8
 """Fewer consecutive records of a topic are processed one by one: a group costs as much as some records."""
+MOST_GROUP = 10_000
+"""More are processed in several groups: each operator's results of a whole group are in memory at once."""
 TICK = "(wall clock)"
 """The topic of rows that say what time it is. No topic of Kafka can have this name."""
 SOURCE_COLUMNS = ("topic", "key", "value", "partition", "offset", "timestamp", "headers")
@@ -320,11 +322,12 @@ def _run_rows(
 
 
 def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Each run of equal values, with its start and its end."""
+    """Each run of at most `MOST_GROUP` equal values, with its start and its end."""
     start = 0
     for value, run in groupby(values):
         end = start + sum(1 for _ in run)
-        yield value, start, end
+        for first in range(start, end, MOST_GROUP):
+            yield value, first, min(first + MOST_GROUP, end)
         start = end
 
 
