@@ -350,7 +350,8 @@ class Task:
 
 def _about(topic: str, error: str) -> Headers:
     """The headers of a dead letter."""
-    return ("felice.error", error.encode()), ("felice.topic", topic.encode())
+    # An error's text may repeat a part of the record that is no Unicode: JSON can have half of a surrogate pair.
+    return ("felice.error", error.encode(errors="backslashreplace")), ("felice.topic", topic.encode())
 
 
 def _shown(format_: Format, value: Any) -> bytes | None:

@@ -183,6 +183,32 @@ def test_a_record_for_which_functions_fail_is_set_aside_once() -> None:
     assert changes(driver.read("positive")) == [("k", 4)]
 
 
+def test_a_record_is_set_aside_with_an_error_that_is_no_unicode() -> None:
+    def failing(key: str, value: str) -> None:
+        raise ValueError(f"unknown name {value}")
+
+    app = App("keeping")
+    app.stream("in", on_error=DeadLetters("dead")).map_values(failing).to("out")
+    driver = TestDriver(app)
+    driver.send_bytes("in", b"k", b'"\\ud800"')
+    (letter,) = driver.read("dead")
+    assert dict(letter.headers)["felice.error"] == b"ValueError: unknown name \\ud800"
+
+
+def test_a_session_stays_when_its_aggregator_fails() -> None:
+    def total(key: str, value: int, so_far: list[int]) -> list[int]:
+        return [*so_far, halves(key, value)]
+
+    app = App("lenient")
+    grouped = app.stream("in", on_error="skip").group_by_key().session(10)
+    grouped.aggregate(list, total, lambda key, one, other: one + other, name="sessions")
+    driver = TestDriver(app)
+    for value, timestamp in ((2, 0), (3, 5), (4, 10)):
+        driver.send("in", "k", value, timestamp)
+    assert driver.table("sessions") == {Windowed("k", Window(0, 10)): [1, 2]}
+    assert driver.skipped == 1
+
+
 def test_the_answer_to_errors_holds_behind_a_repartition_of_one_source() -> None:
     def total(key: str, value: int, so_far: int) -> int:
         return so_far + halves(key, value)

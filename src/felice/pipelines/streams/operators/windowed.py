@@ -134,16 +134,19 @@ class SessionAggregate:
         aggregate = self.initializer()
         for _, one in found:
             aggregate = self.merger(key, aggregate, one)
+        aggregate = self.aggregator(key, value, aggregate)
         changes = []
         if start != end:  # Else the record's own session has these bounds, if there is one.
             for session, _ in found:
                 # Looked up again: the merger may change the object that it gets.
                 before = value_of(self.store.get(session)) if self.sends_old else None
-                self.store.put(session, None)
                 changes.append(Record(session, Change(None, before), session.window.end, headers))
-        aggregate = self.aggregator(key, value, aggregate)
         self.clocks.advance(self._newest, end)
+        # First: if a function fails, or its result cannot be kept, the sessions stay as they are.
         self.store.put(merged, aggregate)
+        for session, _ in found:
+            if session != merged:
+                self.store.put(session, None)
         changes.append(Record(merged, Change(aggregate, None), end, headers))
         return changes
 
