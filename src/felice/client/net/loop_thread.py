@@ -37,10 +37,15 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
-            self._finish()
+            self._run_and_finish()
         finally:
             self.ended = True
+
+    def _run_and_finish(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self._finish()
 
     def _finish(self) -> None:
         if self.at_end is not None:

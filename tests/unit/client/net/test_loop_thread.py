@@ -33,6 +33,26 @@ def test_a_thread_whose_end_fails_has_ended() -> None:
     assert [str(failure) for failure in failures] == ["broken"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_whose_loop_fails_is_closed_and_takes_no_more_work() -> None:
+    thread = LoopThread("test")
+    ended = threading.Event()
+
+    async def note_end() -> None:
+        ended.set()
+
+    def fail() -> None:
+        raise SystemExit
+
+    thread.at_end = note_end
+    thread.post(fail)
+    assert ended.wait(LIMIT_S)
+    thread.stop()
+    assert thread.ended
+    with pytest.raises(RuntimeError):
+        thread.run(asyncio.sleep(0), LIMIT_S)
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_does_not_have_the_thread() -> None:
     thread = LoopThread("test")
