@@ -35,3 +35,28 @@ def test_an_election_that_fails_is_answered_in_every_version(version: int) -> No
         (4, ErrorCode.NOT_CONTROLLER),
     ]
     assert read.error_code == (ErrorCode.NOT_CONTROLLER if version else 0)
+
+
+class Electing:
+    """Elects each partition once; a further election of it is not needed."""
+
+    def __init__(self) -> None:
+        self.elected: set[tuple[str, int]] = set()
+
+    async def elect(self, wanted: Any, *, is_unclean: bool) -> Any:
+        again = {key: key in self.elected for key in wanted}
+        self.elected.update(again)
+        return {
+            key: ApiError(ErrorCode.ELECTION_NOT_NEEDED) if known else None for key, known in again.items()
+        }
+
+
+def test_a_partition_that_a_large_request_names_twice_is_elected_once() -> None:
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(600), 0])])
+    services = SimpleNamespace(env=Environment.system(), leaderships=Electing())
+    context: Any = SimpleNamespace(services=services, version=2)
+    response = asyncio.run(elect_leaders.handle(request, context))
+    (topic,) = response.replica_election_results
+    assert [(row.partition_id, row.error_code) for row in topic.partition_result] == [
+        (index, 0) for index in range(600)
+    ]

@@ -30,7 +30,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     wanted = None
     if request.topic_partitions is not None:
-        wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+        named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
+        # A second election of the same partition would not be needed, and hide the outcome of the first.
+        wanted = list(dict.fromkeys(named))
     try:
         found = await _elect(wanted, request.election_type == ElectionType.UNCLEAN, context)
     except ApiError as error:
