@@ -8,11 +8,16 @@ Keeps true: a listener over its limit, or over that of the broker, accepts nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from heapq import nsmallest
+from operator import attrgetter
 from typing import Protocol
 
 from felice.config import BrokerConfig
 from felice.config.option import INT_MAX
 from felice.server.closings import Closing
+
+# As many as a listener accepts in one pass of the event loop.
+_MOST_CLOSED_AT_ONCE = 64
 
 
 class Connection(Protocol):
@@ -60,13 +65,14 @@ class ConnectionLimits:
         return None
 
     def make_room(self, listener: Connections) -> None:
-        """Closes the connection that was idle longest if one of brokers has exceeded the limit."""
+        """Closes the connections that were idle longest if those of brokers have exceeded the limit."""
         config = self._follow()
-        if listener.name != self._privileged or self.count <= config.max_connections:
+        excess = self.count - config.max_connections
+        if listener.name != self._privileged or excess <= 0:
             return
         others = [session for other in self._listeners if other is not listener for session in other.sessions]
-        if others:
-            oldest = min(others, key=lambda session: session.last_active)
+        # A connection that is being closed still counts. It is among the oldest, and closing it again does nothing.
+        for oldest in nsmallest(min(excess, _MOST_CLOSED_AT_ONCE), others, key=attrgetter("last_active")):
             oldest.abort(f"max.connections={config.max_connections}", Closing.REFUSED)
 
     def _follow(self) -> BrokerConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from conformance.wire import Wire
 from felice.config import BrokerConfig, ConfigError
 from felice.protocol.messages.metadata import MetadataRequest
+from felice.server.closings import Closing
+from felice.server.connection_limits import ConnectionLimits
 from felice.server.embedded import EmbeddedBroker
 from felice.server.quotas.recent_waits import RecentWaits
 from unit.server.quotas.test_accepting import TWO, alter
@@ -80,6 +83,36 @@ def test_brokers_displace_the_connection_that_was_idle_longest(tmp_path: Path) -
             of_broker.ask(ASKED)
             assert idle.is_closed_by_peer(LIMIT_S)
             busy.ask(ASKED)
+
+
+class Idle:
+    """A connection that counts until its end is noticed, in the next pass of the event loop."""
+
+    def __init__(self, last_active: float = 0.0) -> None:
+        self.last_active = last_active
+        self.is_closed = False
+
+    def abort(self, reason: str, kind: Closing) -> None:
+        self.is_closed = True
+
+
+@dataclass
+class Open:
+    """A listener with these connections."""
+
+    name: str
+    sessions: list[Idle]
+
+
+def test_each_of_several_brokers_that_connect_at_once_displaces_another_connection() -> None:
+    clients = [Idle(3.0), Idle(1.0), Idle(2.0)]
+    inner, outer = Open("PLAINTEXT", []), Open("OUTER", clients)
+    config, _ = BrokerConfig.parse({**TWO, LIMIT: "3"})
+    limits = ConnectionLimits(lambda: config, [inner, outer])
+    for _ in range(2):
+        inner.sessions.append(Idle())
+        limits.make_room(inner)
+    assert [client.is_closed for client in clients] == [False, True, True]
 
 
 def test_a_limit_that_is_raised_lets_those_in_that_wait(tmp_path: Path) -> None:
