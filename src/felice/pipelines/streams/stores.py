@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from heapq import heappop, heappush
 from typing import Any
 
 from felice.pipelines.streams.formats import Format
@@ -195,6 +194,45 @@ class KeyValueStore(Store):
             yield self._key.unpack(key), Timestamped(self._value.unpack(value), timestamp)
 
 
+class ByTime:
+    """Keys of rows by a time, in its order: of windows by their start, of sessions by their end."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, set[Any]] = {}
+        self._times: list[int] = []
+
+    def add(self, time: int, key: Any) -> None:
+        """Note a key."""
+        if time not in self._keys:
+            self._keys[time] = set()
+            insort(self._times, time)
+        self._keys[time].add(key)
+
+    def discard(self, time: int, key: Any) -> None:
+        """Forget a key. Its time stays until it is taken."""
+        if time in self._keys:
+            self._keys[time].discard(key)
+
+    def __iter__(self) -> Iterator[int]:
+        """The times, in order."""
+        return iter(self._times.copy())
+
+    def times(self, first: int, end: int) -> list[int]:
+        """The times from `first` on and before `end`, in order."""
+        return self._times[bisect_left(self._times, first) : bisect_left(self._times, end)]
+
+    def at(self, time: int) -> list[Any]:
+        """The keys of a time, in an order that depends on them only."""
+        return sorted(self._keys.get(time, ()), key=repr)
+
+    def take_before(self, end: int) -> list[tuple[int, set[Any]]]:
+        """Remove the times before `end`; returns them with their keys."""
+        count = bisect_left(self._times, end)
+        taken = [(time, self._keys.pop(time)) for time in self._times[:count]]
+        del self._times[:count]
+        return taken
+
+
 class WindowStore(Store):
     """Values by key and start of a window, kept for `retention_ms` after their start."""
 
@@ -202,17 +240,13 @@ class WindowStore(Store):
         super().__init__(name)
         self._key, self._value = key, value
         self._size_ms, self._retention_ms = size_ms, retention_ms
-        self._by_start: dict[int, set[Any]] = {}
-        self._starts: list[int] = []
+        self._by_start = ByTime()
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
         packed, start = key
         if row is not None:
-            if start not in self._by_start:
-                self._by_start[start] = set()
-                heappush(self._starts, start)
-            self._by_start[start].add(packed)
+            self._by_start.add(start, packed)
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the row's key."""
@@ -234,26 +268,24 @@ class WindowStore(Store):
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All rows by start, then as they came."""
-        for start in sorted(self._by_start):
+        for start in self._by_start:
             yield from self.starting_at(start)
 
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
         window = Window(start, start + self._size_ms)
-        keys = sorted(self._by_start.get(start, ()), key=repr)
-        for key in keys:
+        for key in self._by_start.at(start):
             if (row := self.rows.get((key, start))) is not None:
                 yield Windowed(self._key.unpack(key), window), Timestamped(self._value.unpack(row[0]), row[1])
 
-    def starts(self) -> list[int]:
-        """The starts of all windows, in order."""
-        return sorted(self._by_start)
+    def starts(self, first: int, end: int) -> list[int]:
+        """The starts of windows from `first` on and before `end`, in order."""
+        return self._by_start.times(first, end)
 
     def expire(self, time: int) -> None:
         """Remove windows whose retention has passed at this stream time."""
-        while self._starts and self._starts[0] <= time - self._retention_ms:
-            start = heappop(self._starts)
-            for key in self._by_start.pop(start):
+        for start, keys in self._by_start.take_before(time - self._retention_ms + 1):
+            for key in keys:
                 self._set((key, start), None)
 
 
@@ -291,20 +323,16 @@ class SessionStore(IndexedStore):
         self._retention_ms = retention_ms
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
-        self._by_end: dict[int, set[Any]] = {}
-        self._ends: list[int] = []
+        self._by_end = ByTime()
 
     def _added(self, key: Any) -> None:
         packed, start, end = key
         insort(self._of_key.setdefault(packed, []), (end, start))
-        if end not in self._by_end:
-            self._by_end[end] = set()
-            heappush(self._ends, end)
-        self._by_end[end].add(key)
+        self._by_end.add(end, key)
 
     def _removed(self, key: Any) -> None:
         packed, start, end = key
-        self._by_end[end].discard(key)
+        self._by_end.discard(end, key)
         sessions = self._of_key[packed]
         if len(sessions) == 1:
             del self._of_key[packed]
@@ -340,8 +368,15 @@ class SessionStore(IndexedStore):
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All sessions, by end."""
-        for end in sorted(self._by_end):
-            for key in sorted(self._by_end[end], key=repr):
+        return self._of_ends(self._by_end)
+
+    def ending(self, first: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
+        """The sessions that end from `first` on and before `end`, by end."""
+        return self._of_ends(self._by_end.times(first, end))
+
+    def _of_ends(self, ends: Iterable[int]) -> Iterator[tuple[Windowed, Timestamped]]:
+        for end in ends:
+            for key in self._by_end.at(end):
                 packed, start, _ = key
                 session = Windowed(self._key.unpack(packed), Window(start, end))
                 yield session, Timestamped(self._value.unpack(self.rows[key]), end)
@@ -349,11 +384,9 @@ class SessionStore(IndexedStore):
     def expire(self, time: int) -> None:
         """Remove sessions whose retention has passed at this stream time."""
         # A session that ended just then is out of `find`'s reach, but not closed yet.
-        while self._ends and self._ends[0] < time - self._retention_ms:
-            end = heappop(self._ends)
-            for key in list(self._by_end[end]):
+        for _, keys in self._by_end.take_before(time - self._retention_ms):
+            for key in keys:
                 self._set(key, None)
-            del self._by_end[end]
 
 
 class ChangeBuffer(Store):

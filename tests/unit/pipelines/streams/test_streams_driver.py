@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.streams.formats import JSON, Format
+from felice.pipelines.streams.stores import WindowStore
 from felice.streams import (
     App,
     DeadLetters,
@@ -94,6 +96,37 @@ def test_state_of_windows_and_sessions_is_bounded_by_retention() -> None:
         driver.send("in", "other", 1, timestamp + 1_000 * (timestamp % 2))
     assert len(driver.table("windows")) <= 6
     assert len(driver.table("sessions")) <= 6
+
+
+def test_closing_looks_only_at_the_windows_and_sessions_that_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+
+    def starts(store: WindowStore, *span: int) -> list[int]:
+        found = starts_of(store, *span)
+        looked_at.extend(found)
+        return found
+
+    def unpack(format_: Format, packed: Any) -> Any:
+        looked_at.append(packed)
+        return packed
+
+    starts_of = WindowStore.starts
+    monkeypatch.setattr(WindowStore, "starts", starts)
+    monkeypatch.setattr(type(JSON), "unpack", unpack)
+    app = App("open")
+    for topic, windows in {
+        "a": app.stream("a").group_by_key().sliding(10_000).emit("final"),
+        "b": app.stream("b").group_by_key().session(10_000).emit("final"),
+    }.items():
+        windows.count().to(f"{topic} closed")
+    driver = TestDriver(app)
+    for topic in "ab":
+        looked_at.clear()
+        for number in range(300):
+            driver.send(topic, f"k{number}", "x", 20_000 + number)
+        driver.send(topic, "k", "x", 50_000)
+        assert len(driver.read(f"{topic} closed")) == 300
+        assert len(looked_at) < 2_000
 
 
 @pytest.mark.parametrize("bad", [b"{", b"\xff"])

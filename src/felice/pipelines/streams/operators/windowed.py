@@ -79,10 +79,9 @@ def close_windows(
     done = clocks.get(f"{name} closed")
     if closed_until <= done:
         return
-    for start in store.starts():
-        if done < start + size_ms <= closed_until:
-            for key, row in store.starting_at(start):
-                yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
+    for start in store.starts(done - size_ms + 1, closed_until - size_ms + 1):
+        for key, row in store.starting_at(start):
+            yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
     clocks.advance(f"{name} closed", closed_until)
 
 
@@ -154,7 +153,6 @@ class SessionAggregate:
         done = self.clocks.get(f"{self.name} closed")
         if closed_until <= done:
             return
-        for key, row in list(self.store.items()):
-            if done <= key.window.end < closed_until:
-                yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
+        for key, row in self.store.ending(done, closed_until):
+            yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
         self.clocks.advance(f"{self.name} closed", closed_until)
