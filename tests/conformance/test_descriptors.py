@@ -50,7 +50,7 @@ def test_at_the_limit_new_connections_wait_and_topics_can_be_created(tmp_path: P
         wire.ask(MetadataRequest(topics=[]), 9)
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
         opened = [broker.wire() for _ in range(MORE_THAN_ARE_ACCEPTED)]
-        wait_until(lambda: "limit of open descriptors" in broker.stderr())
+        wait_until(lambda: "new connections wait until others close" in broker.stderr())
         create(wire, "u")
         last = opened[-1]
         last.send(MetadataRequest(topics=[]), 9)
@@ -59,7 +59,7 @@ def test_at_the_limit_new_connections_wait_and_topics_can_be_created(tmp_path: P
             each.close()
         assert last.receive(MetadataRequest(topics=[]), 9).brokers
         last.close()
-        assert broker.stderr().count("limit of open descriptors") == 1
+        assert broker.stderr().count("new connections wait until others close") == 1
         assert "Traceback" not in broker.stderr()
 
 
