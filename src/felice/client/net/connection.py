@@ -65,7 +65,6 @@ class Connection(asyncio.BufferedProtocol):
         self._security = security
         # While the connection authenticates again, later requests wait, in their order.
         self._gate = asyncio.Lock() if security.has_login else None
-        self._held: list[object] = []
         self._renewal: asyncio.TimerHandle | None = None
         self._authenticating: asyncio.Task[None] | None = None
         self._traffic = traffic
@@ -128,9 +127,6 @@ class Connection(asyncio.BufferedProtocol):
             except AuthenticationFailed as error:
                 self._fail(failure(KafkaError._AUTHENTICATION, f"{self.address}: {error}"))
                 raise self._failure or AssertionError from None
-            held, self._held = self._held, []
-            for request in held:
-                self._send_unanswered(request)
         if session_ms and not self.closed:
             delay_s = session_ms / 1000 * REAUTHENTICATION_SHARE
             self._renewal = self._loop.call_later(delay_s, self._renew, timeout_s)
@@ -144,16 +140,24 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaException as error:
             self._fail(error)
 
-    def send_unanswered(self, request: object) -> None:
-        """Send a request without a response: Produce with acks=0."""
-        if self._gate is not None and self._gate.locked():
-            self._held.append(request)
-        else:
-            self._send_unanswered(request)
+    async def send_unanswered(self, request: object, timeout_s: float) -> None:
+        """Send a request without a response, Produce with acks=0, and wait until its bytes have left.
 
-    def _send_unanswered(self, request: object) -> None:
+        Without this wait the requests of a producer that is faster than its broker would fill the memory.
+        """
+        if self._gate is not None:
+            async with self._gate:
+                pass
         message, version = self.versions.fit(request)
         self._send(api_of(type(message)), version, message, answered=False)
+        assert self._outbox is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._outbox.emptied()
+        except TimeoutError:
+            self.close(f"the broker did not receive a whole request in {timeout_s * 1000:.0f} ms")
+        if self._failure is not None:
+            raise self._failure
 
     def _send(self, api: Api, version: int, request: object, *, answered: bool = True) -> int:
         if self.closed or self._outbox is None:

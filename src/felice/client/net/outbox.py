@@ -28,6 +28,7 @@ class Outbox:
         self._transport = transport
         self._waiting: deque[memoryview] = deque()
         self._is_paused = False
+        self._emptied: list[asyncio.Future[None]] = []
 
     def write(self, parts: Iterable[Part]) -> None:
         """Send these parts after all others. Small neighbours are joined."""
@@ -55,9 +56,23 @@ class Outbox:
         self._is_paused = False
         self._push()
 
+    async def emptied(self) -> None:
+        """Return when nothing waits: all bytes were taken by the socket, or the connection has ended."""
+        if self._waiting or self._is_paused:
+            future = asyncio.get_running_loop().create_future()
+            self._emptied.append(future)
+            await future
+
     def drop(self) -> None:
         """Forget what waits: the connection has ended."""
         self._waiting.clear()
+        self._report_empty()
+
+    def _report_empty(self) -> None:
+        emptied, self._emptied = self._emptied, []
+        for future in emptied:
+            if not future.done():
+                future.set_result(None)
 
     def _push(self) -> None:
         waiting = self._waiting
@@ -66,3 +81,5 @@ class Outbox:
             if len(part) > _PIECE_BYTES:
                 waiting.appendleft(part[_PIECE_BYTES:])
             self._transport.write(part[:_PIECE_BYTES])
+        if self._emptied and not self._is_paused:
+            self._report_empty()

@@ -352,7 +352,7 @@ class Sender:
             self._log.debug("broker %d: sending %d batches", leader, len(batches))
             self._count_sent(leader, [batch for _, batch in batches])
             if self._acks == 0:
-                connection.send_unanswered(request)
+                await connection.send_unanswered(request, self._cluster.timeout_s)
                 rows: dict[Partition, PartitionProduceResponse] = {}
             else:
                 response = await connection.call(request, self._cluster.timeout_s)

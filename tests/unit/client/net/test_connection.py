@@ -236,7 +236,7 @@ def test_large_batches_are_written_without_a_copy_in_the_order_of_the_request() 
         connection = Connection("broker:1", "test")
         connection.connection_made(transport)
         connection.versions.ranges[0] = (9, 9)
-        connection.send_unanswered(request)
+        await connection.send_unanswered(request, LIMIT_S)
         return transport.pieces
 
     pieces = asyncio.run(send())
@@ -305,6 +305,9 @@ class PausingTransport(RecordingTransport):
         assert (high, low) == (1, 0)
         self.protocol.pause_writing()
 
+    def abort(self) -> None:
+        pass
+
 
 def test_requests_wait_while_the_end_of_a_tls_handshake_does() -> None:
     async def send() -> tuple[int, int]:
@@ -312,9 +315,36 @@ def test_requests_wait_while_the_end_of_a_tls_handshake_does() -> None:
         connection = transport.protocol = Connection("broker:1", "test")
         connection.versions.ranges[0] = (9, 9)
         connection.connection_made(transport)
-        connection.send_unanswered(ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]))
+        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
+        sending = asyncio.ensure_future(connection.send_unanswered(request, LIMIT_S))
+        await asyncio.sleep(0)
         before = len(transport.pieces)
         connection.resume_writing()
+        await sending
         return before, len(transport.pieces)
 
     assert asyncio.run(send()) == (0, 1)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_request_without_a_response_waits_until_the_socket_has_taken_it(is_taken: bool) -> None:
+    async def send() -> str:
+        transport = PausingTransport()
+        connection = transport.protocol = Connection("broker:1", "test")
+        connection.versions.ranges[0] = (9, 9)
+        connection.connection_made(transport)
+        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
+        sending = asyncio.ensure_future(connection.send_unanswered(request, LIMIT_S if is_taken else 0.05))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not sending.done()
+        if is_taken:
+            connection.resume_writing()
+        try:
+            await sending
+        except KafkaException as error:
+            return str(error.error.str())
+        return "sent"
+
+    wanted = "sent" if is_taken else "broker:1: the broker did not receive a whole request in 50 ms"
+    assert asyncio.run(send()).endswith(wanted)
