@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from felice.config.option import ConfigError, Kind, option
+from felice.config.option import ConfigError, Kind, option, option_group
 from felice.config.security import SecurityOptions
 
 AUTHORIZERS = (
@@ -14,7 +12,7 @@ AUTHORIZERS = (
 """Kafka's two authorizers. They decide alike, and so does Felice's, which has both names."""
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class AuthorizerOptions(SecurityOptions):
     """Options of the authorizer. All others have an effect only if `authorizer.class.name` is set.
 

@@ -6,17 +6,17 @@ Leaves: parsing, and checks that compare several options, to `broker`.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from felice.config.coordinator_options import CoordinatorOptions
 from felice.config.listener_limits import MAX_CONNECTIONS
-from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, option
+from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, option, option_group
 from felice.config.security import PROTOCOLS
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class BrokerOptions(CoordinatorOptions):
     """Every option of a broker that has a field of its own, including those inherited from the base classes."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.config.monitoring import MonitoringOptions
-from felice.config.option import INT_MAX, Kind, Scope, option
+from felice.config.option import INT_MAX, Kind, Scope, option, option_group
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class CoordinatorOptions(MonitoringOptions):
     """Options of consumer groups, committed offsets, transactions and producer ids."""
 

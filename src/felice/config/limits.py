@@ -6,13 +6,11 @@ so it limits what one connection may do on the loop before other connections hav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from felice.config.option import Kind, option
+from felice.config.option import Kind, option, option_group
 from felice.config.zookeeper import ZooKeeperOptions
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class LimitOptions(ZooKeeperOptions):
     """Limits of one client. Inherits `ZooKeeperOptions` because Python cannot combine two base classes with slots."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from felice.config.option import Kind, Scope, option
+from felice.config.option import Kind, Scope, option, option_group
 from felice.config.quotas import QuotaOptions
 
 METRICS_LISTENER = "felice.metrics.listener"
@@ -49,7 +48,7 @@ def listener_of(text: str, number: int) -> str:
     return f"{text.rpartition(':')[0]}:{address[1] + number}"
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class MonitoringOptions(QuotaOptions):
     """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
 

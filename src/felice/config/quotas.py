@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 
 from felice.config.limits import LimitOptions
 from felice.config.listener_limits import CREATION_RATE
-from felice.config.option import INT_MAX, Kind, Scope, option
+from felice.config.option import INT_MAX, Kind, Scope, option, option_group
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
@@ -30,7 +30,7 @@ def _fault_of_overrides(entries: tuple[str, ...]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class QuotaOptions(LimitOptions):
     """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
 

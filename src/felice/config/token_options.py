@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.config.authorizer_options import AuthorizerOptions
-from felice.config.option import Kind, option
+from felice.config.option import Kind, option, option_group
 
 _DAY_MS = 24 * 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class TokenOptions(AuthorizerOptions):
     """Options of delegation tokens. All others have an effect only if there is a secret key.
 

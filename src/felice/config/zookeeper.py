@@ -8,10 +8,9 @@ option of Felice only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from felice.config.option import ConfigError, Kind, option
+from felice.config.option import ConfigError, Kind, option, option_group
 from felice.config.token_options import TokenOptions
 
 DEFAULT_PORT = 2181
@@ -21,7 +20,7 @@ _TO_PEM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class ZooKeeperOptions(TokenOptions):
     """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set.
 
