@@ -16,17 +16,7 @@ from typing import Final
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas
 from felice.config.listener_limits import LISTENER_LIMITS
-from felice.config.option import (
-    ConfigError,
-    Kind,
-    Option,
-    Scope,
-    construct,
-    option,
-    option_group,
-    options_of,
-    parse_all,
-)
+from felice.config.option import ConfigError, Kind, Option, Scope, construct, option, options_of, parse_all
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -47,7 +37,7 @@ _JAAS: Final = "sasl.jaas.config"
 _NEEDS_JAAS: Final = {"PLAIN": ' user_alice="PASSWORD"', "OAUTHBEARER": ""}
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class SecurityOptions:
     """Options that a listener may have for itself."""
 
