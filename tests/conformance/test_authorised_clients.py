@@ -18,6 +18,7 @@ from conformance.topics import create_topic_over
 from conformance.wire import unique_name
 from felice.cli.acls import Rules, add, rules_of
 from felice.client.admin import AdminClient
+from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
@@ -104,6 +105,8 @@ def test_the_rules_of_the_roles_are_enough(client: Any, broker: Secured, topic: 
     try:
         consumer.subscribe([topic])
         producer.flush(60)
+        # A member that is joining has an id and no generation yet, which the coordinator refuses.
+        wait_until(lambda: consumer.poll(0.1) is None and consumer.assignment())
         offsets = [client.TopicPartition(topic, 0, 0)]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
         producer.commit_transaction(60)
