@@ -52,7 +52,7 @@ class AuthorizerOptions(SecurityOptions):
         return frozenset(name.strip() for name in self.super_users.split(";") if name.strip())
 
     def check_authorizer(self) -> None:
-        """Raises `ConfigError` for an unknown authorizer, or for a super user that is no principal."""
+        """Raises `ConfigError` for an unknown authorizer, a wrong super user, or super users without an authorizer."""
         if self.has_authorizer and self.authorizer_class_name not in AUTHORIZERS:
             raise ConfigError(
                 "authorizer.class.name",
@@ -65,3 +65,9 @@ class AuthorizerOptions(SecurityOptions):
                 raise ConfigError(
                     "super.users", name, "expected principals as User:name, separated by semicolons"
                 )
+        if self.super_user_names and not self.has_authorizer:
+            raise ConfigError(
+                "super.users",
+                self.super_users,
+                "without authorizer.class.name every user may do everything; set that too, or remove super.users",
+            )

@@ -225,6 +225,7 @@ def test_every_cleaner_thread_gets_a_mebibyte_of_offset_map() -> None:
         ),
         ({"super.users": "User:a,b;:c"}, "User:name"),
         ({"super.users": "User:"}, "User:name"),
+        ({"super.users": "User:admin"}, "without authorizer.class.name every user may do everything"),
     ],
 )
 def test_an_authorizer_that_cannot_be_had_is_refused(properties: dict[str, str], reason: str) -> None:
@@ -234,6 +235,6 @@ def test_an_authorizer_that_cannot_be_had_is_refused(properties: dict[str, str],
 
 def test_super_users_are_separated_by_semicolons() -> None:
     """A name may contain commas: that of a certificate does."""
-    config, _ = BrokerConfig.parse({"super.users": "User:CN=a,O=b; User:admin;"})
+    authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    config, _ = BrokerConfig.parse({**authorizer, "super.users": "User:CN=a,O=b; User:admin;"})
     assert config.super_user_names == {"User:CN=a,O=b", "User:admin"}
-    assert not config.has_authorizer
