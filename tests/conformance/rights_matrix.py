@@ -1,7 +1,7 @@
 """Every API with a request, the permissions that it needs, and the error without each of them.
 
 A case's request touches the topic `t`, the group `g` and the transactional id `x`, which exist, and `missing`, which
-does not. `outcome_of` reduces a response to its error codes, and to the names that it tells.
+does not. `rights_outcomes` asks and judges.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import fetch_request
-from conformance.secured import ANONYMOUS, Rule, Secured, describe_request
+from conformance.secured import ANONYMOUS, Rule, describe_request
 from conformance.topics import batch_of
-from conformance.wire import ConnectionClosed, Wire
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import (
@@ -68,7 +67,6 @@ from felice.protocol.messages import (
     update_features,
     write_txn_markers,
 )
-from felice.protocol.schema import schema_of
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -90,8 +88,6 @@ CLOSED = -1000
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE, CLUSTER_ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
-
-Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -841,71 +837,3 @@ WITHOUT_NEEDS = {
     API.GET_TELEMETRY_SUBSCRIPTIONS,
     API.PUSH_TELEMETRY,
 }
-
-
-def ask(world: Secured, case: Case, names: Names) -> Outcome:
-    """Returns the outcome of a case on a connection of its own."""
-    request = case.build(names)
-    with Wire(world.bootstrap) if case.user is None else world.user(case.user) as wire:
-        wire.send(request, case.version)
-        if getattr(request, "acks", 1) == 0:
-            request, case = describe_cluster.DescribeClusterRequest(), _AFTER_ACKS_0
-            try:
-                return outcome_of(wire.ask(request, case.version))
-            except ConnectionClosed:
-                return {"connection": CLOSED}
-        return outcome_of(wire.receive(request, case.version))
-
-
-_AFTER_ACKS_0 = Case("", API.DESCRIBE_CLUSTER, 0, lambda names: None)
-
-_IDS = (
-    "name",
-    "topic",
-    "topic_name",
-    "topic_id",
-    "group_id",
-    "transactional_id",
-    "key",
-    "resource_name",
-    "partition_index",
-    "partition",
-    "partition_id",
-    "index",
-    "feature",
-    "user",
-)
-_CODES = ("error_code", "partition_error_code", "topic_config_error_code")
-# Lists that differ between the brokers for reasons of their own.
-_SKIPPED = ("configs", "brokers", "records", "node_endpoints")
-
-
-def outcome_of(message: Any, path: str = "") -> Outcome:
-    """Every row and every error code of a response by the names on the way to it."""
-    found: Outcome = {}
-    for field in schema_of(type(message)).fields:
-        value = getattr(message, field.name)
-        if field.name in _CODES:
-            found[f"{path}/{field.name}"] = value
-        elif isinstance(value, list) and field.name not in _SKIPPED:
-            for place, row in enumerate(value):
-                if hasattr(type(row), "__slots__") and not isinstance(row, str):
-                    where = f"{path}/{field.name}[{_identity(row, place)}]"
-                    found[where] = "shown"
-                    found |= outcome_of(row, where)
-    return found
-
-
-def _identity(row: Any, place: int) -> str:
-    if hasattr(row, "principal_name"):
-        return f"{row.principal_type}:{row.principal_name}"
-    for name in _IDS:
-        value = getattr(row, name, None)
-        if value not in (None, "", uuid.UUID(int=0)):
-            return "id" if isinstance(value, uuid.UUID) else str(value)
-    return str(place)
-
-
-def tells_of(outcome: Outcome, name: str) -> bool:
-    """Whether the response has a row of this name."""
-    return any(f"[{name}]" in path for path in outcome)

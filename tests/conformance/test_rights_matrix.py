@@ -20,10 +20,8 @@ from conformance.rights_matrix import (
     Case,
     Names,
     Need,
-    Outcome,
-    ask,
-    tells_of,
 )
+from conformance.rights_outcomes import Outcome, ask, tells_of
 from conformance.secured import Secured
 from felice.server.access.table import GUARDS
 from felice.server.handlers.table import MODULES
