@@ -6,11 +6,10 @@ Leaves: parsing, and checks that compare several options, to `broker`.
 from __future__ import annotations
 
 import sys
-from dataclasses import field
 
 from felice.config.coordinator_options import CoordinatorOptions
 from felice.config.listener_limits import MAX_CONNECTIONS
-from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, option, option_group
+from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, field_of, option, option_group
 from felice.config.security import PROTOCOLS
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -178,7 +177,7 @@ class BrokerOptions(CoordinatorOptions):
         "may lose their connections. -1: no limit, as is Kafka's default.",
         minimum=-1,
     )
-    max_connections: int = field(default=INT_MAX, metadata={"option": MAX_CONNECTIONS})
+    max_connections: int = field_of(MAX_CONNECTIONS)
     max_connections_per_ip: int = option(
         "max.connections.per.ip",
         Kind.INT,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, dataclass_transform
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -152,11 +152,16 @@ def option(
     **facts: Unpack[_Facts],
 ) -> T:
     """Declares a field of a config class. The field has the name of the option, with `_` instead of `.`."""
-    declared = Option(name, kind, default, doc, internal_check=internal_check, **facts)
-    # A password must not appear in the text of a configuration, which errors and logs may contain.
-    shown = kind is not Kind.PASSWORD
-    field: T = dataclasses.field(default=default, repr=shown, metadata={"option": declared})
+    field: T = field_of(Option(name, kind, default, doc, internal_check=internal_check, **facts))
     return field
+
+
+# The type of the field is the one that the config class annotates.
+def field_of(declared: Option) -> Any:
+    """The field of a config class for an option that is declared elsewhere too, for example for each listener."""
+    # A password must not appear in the text of a configuration, which errors and logs may contain.
+    shown = declared.kind is not Kind.PASSWORD
+    return dataclasses.field(default=declared.default, repr=shown, metadata={"option": declared})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from ipaddress import ip_address
 
 from felice.config.limits import LimitOptions
 from felice.config.listener_limits import CREATION_RATE
-from felice.config.option import INT_MAX, Kind, Scope, option, option_group
+from felice.config.option import Kind, Scope, field_of, option, option_group
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
@@ -43,7 +42,7 @@ class QuotaOptions(LimitOptions):
         scope=Scope.CLUSTER_WIDE,
         internal_check=_fault_of_overrides,
     )
-    max_connection_creation_rate: int = field(default=INT_MAX, metadata={"option": CREATION_RATE})
+    max_connection_creation_rate: int = field_of(CREATION_RATE)
     quota_window_num: int = option(
         "quota.window.num",
         Kind.INT,
