@@ -95,10 +95,13 @@ class Connection(asyncio.BufferedProtocol):
 
     async def call_version(self, request: object, version: int, timeout_s: float) -> Any:
         """Send a request in this version and return the decoded response."""
+        await self._authenticated()
+        return await self._exchange(request, version, timeout_s)
+
+    async def _authenticated(self) -> None:
         if self._gate is not None:
             async with self._gate:
                 pass
-        return await self._exchange(request, version, timeout_s)
 
     async def _exchange(self, request: object, version: int, timeout_s: float) -> Any:
         api = api_of(type(request))
@@ -145,9 +148,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Without this wait the requests of a producer that is faster than its broker would fill the memory.
         """
-        if self._gate is not None:
-            async with self._gate:
-                pass
+        await self._authenticated()
         message, version = self.versions.fit(request)
         self._send(api_of(type(message)), version, message, answered=False)
         assert self._outbox is not None
