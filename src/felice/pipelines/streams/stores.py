@@ -238,6 +238,8 @@ class WindowStore(Store):
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
         super().__init__(name)
+        self.newest = f"{name} newest"
+        """The clock of the newest start, from which the retention is measured, as by Kafka's store."""
         self._key, self._value = key, value
         self._size_ms, self._retention_ms = size_ms, retention_ms
         self._by_start = ByTime()
@@ -319,6 +321,8 @@ class SessionStore(IndexedStore):
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
         super().__init__(name)
+        self.newest = f"{name} newest"
+        """The clock of the newest end, from which the retention is measured, as by Kafka's store."""
         self._key, self._value = key, value
         self._retention_ms = retention_ms
         self._of_key: dict[Any, list[tuple[int, int]]] = {}

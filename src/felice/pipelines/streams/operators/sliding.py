@@ -54,7 +54,7 @@ class SlidingAggregate:
             # The end of a sliding window belongs to it, so it is closed one millisecond later than another window.
             yield from close_windows(self.name, self.clocks, self.store, difference_ms + 1, closed_until)
         # As Kafka's store, which measures its retention from the newest window's start.
-        self.store.expire(self.clocks.get(f"{self.store.name} newest"))
+        self.store.expire(self.clocks.get(self.store.newest))
 
     def _usual(
         self, record: Record, found: list[tuple[int, Timestamped]], closed_until: int
@@ -136,7 +136,7 @@ class SlidingAggregate:
         return self._change(record, start, new, kept.value if kept is not None else None, time)
 
     def _keep(self, key: Any, start: int, value: Any, time: int) -> None:
-        self.clocks.advance(f"{self.store.name} newest", start)
+        self.clocks.advance(self.store.newest, start)
         self.store.put(key, start, value, time)
 
     def _change(self, record: Record, start: int, new: Any, old: Any, time: int) -> Record:

@@ -7,7 +7,7 @@ has reached its end and the grace period after it; a record of closed windows on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
@@ -33,11 +33,6 @@ class WindowAggregate:
     aggregator: Aggregator
     sends_old: bool
     on_close: bool
-    _newest: str = field(init=False)
-    """The clock of the store's newest start: as Kafka's store, which measures its retention from it."""
-
-    def __post_init__(self) -> None:
-        self._newest = f"{self.store.name} newest"
 
     def process(self, record: Record) -> Iterable[Record]:
         """The changes of the windows, the earliest first."""
@@ -52,7 +47,7 @@ class WindowAggregate:
                     yield change
         if self.on_close:
             yield from close_windows(self.name, self.clocks, self.store, self.windows.size_ms, closed_until)
-        self.store.expire(self.clocks.get(self._newest))
+        self.store.expire(self.clocks.get(self.store.newest))
 
     def _update(self, record: Record, window: Window) -> Record:
         key, value, timestamp, headers = record
@@ -64,7 +59,7 @@ class WindowAggregate:
             (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
         )
         new = self.aggregator(key, value, start)
-        self.clocks.advance(self._newest, window.start)
+        self.clocks.advance(self.store.newest, window.start)
         self.store.put(key, window.start, new, time)
         return Record(Windowed(key, window), Change(new, old), time, headers)
 
@@ -101,11 +96,6 @@ class SessionAggregate:
     merger: Callable[[Any, Any, Any], Any]
     sends_old: bool
     on_close: bool
-    _newest: str = field(init=False)
-    """The clock of the store's newest end: as Kafka's store, which measures its retention from it."""
-
-    def __post_init__(self) -> None:
-        self._newest = f"{self.store.name} newest"
 
     def process(self, record: Record) -> Iterable[Record]:
         """Deletions of the sessions that are merged, then the session that they become."""
@@ -115,7 +105,9 @@ class SessionAggregate:
         time = self.clocks.advance(self.name, timestamp)
         gap_ms = self.windows.gap_ms
         closed_until = time - self.windows.grace_ms - gap_ms
-        found = self.store.find(key, timestamp - gap_ms, timestamp + gap_ms, self.clocks.get(self._newest))
+        found = self.store.find(
+            key, timestamp - gap_ms, timestamp + gap_ms, self.clocks.get(self.store.newest)
+        )
         start = end = timestamp
         for (_, window), _ in found:
             start, end = min(start, window.start), max(end, window.end)
@@ -124,7 +116,7 @@ class SessionAggregate:
             changes = self._merge(record, Windowed(key, Window(start, end)), found)
         if self.on_close:
             changes = list(self._close(closed_until))
-        self.store.expire(self.clocks.get(self._newest))
+        self.store.expire(self.clocks.get(self.store.newest))
         return changes
 
     def _merge(self, record: Record, merged: Windowed, found: list[tuple[Windowed, Any]]) -> list[Record]:
@@ -140,7 +132,7 @@ class SessionAggregate:
                 # Looked up again: the merger may change the object that it gets.
                 before = value_of(self.store.get(session)) if self.sends_old else None
                 changes.append(Record(session, Change(None, before), session.window.end, headers))
-        self.clocks.advance(self._newest, end)
+        self.clocks.advance(self.store.newest, end)
         # First: if a function fails, or its result cannot be kept, the sessions stay as they are.
         self.store.put(merged, aggregate)
         for session, _ in found:
