@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.elect_leaders import (
@@ -13,13 +13,13 @@ from felice.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from felice.protocol.topic_partition import PartitionKey
 from felice.server.access import refusals
 from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-PartitionKey: TypeAlias = tuple[str, int]
 # Some milliseconds of work.
 _PART_PARTITIONS = 500
 
