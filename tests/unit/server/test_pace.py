@@ -1,7 +1,7 @@
 """Long loops let the event loop serve other connections."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,19 @@ class SteppingClock(SystemClock):
     def monotonic(self) -> float:
         self.now += 0.001
         return self.now
+
+
+async def passes_of(
+    work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], count: int, *, notes: int
+) -> list[int]:
+    """Runs `work` so many times side by side. Returns the loop's pass of each call of its argument, `notes` in all."""
+    loop_pass, passes = 0, []
+    tasks = [asyncio.create_task(work(lambda: passes.append(loop_pass))) for _ in range(count)]
+    while len(passes) < notes:
+        await asyncio.sleep(0)
+        loop_pass += 1
+    await asyncio.gather(*tasks)
+    return passes
 
 
 def test_others_have_their_turns_while_many_items_are_worked_on() -> None:
@@ -44,21 +57,11 @@ def test_others_have_their_turns_while_many_items_are_worked_on() -> None:
 
 
 def test_loops_that_run_side_by_side_share_the_time_of_a_pass() -> None:
-    async def scenario() -> list[int]:
-        loop_pass, passes = 0, []
+    async def work(note: Callable[[], None]) -> None:
+        async for _ in paced(range(20), SteppingClock()):
+            note()
 
-        async def work() -> None:
-            async for _ in paced(range(20), SteppingClock()):
-                passes.append(loop_pass)
-
-        tasks = [asyncio.create_task(work()) for _ in range(5)]
-        while len(passes) < 100:
-            await asyncio.sleep(0)
-            loop_pass += 1
-        await asyncio.gather(*tasks)
-        return passes[25:-25]
-
-    passes = asyncio.run(scenario())
+    passes = asyncio.run(passes_of(work, 5, notes=100))[25:-25]
     assert max(passes.count(number) for number in passes) <= 10, "a loop alone has five items in a pass"
 
 
@@ -76,21 +79,13 @@ def test_few_items_are_worked_on_without_a_pause() -> None:
 
 
 def test_coroutines_that_are_woken_together_share_the_passes_of_the_loop() -> None:
-    async def scenario() -> list[int]:
-        wakeups, loop_pass, passes = Wakeups(SteppingClock()), 0, []
+    wakeups = Wakeups(SteppingClock())
 
-        async def woken() -> None:
-            await wakeups.turn()
-            passes.append(loop_pass)
+    async def woken(note: Callable[[], None]) -> None:
+        await wakeups.turn()
+        note()
 
-        tasks = [asyncio.create_task(woken()) for _ in range(40)]
-        while len(passes) < 40:
-            await asyncio.sleep(0)
-            loop_pass += 1
-        await asyncio.gather(*tasks)
-        return passes
-
-    passes = asyncio.run(scenario())
+    passes = asyncio.run(passes_of(woken, 40, notes=40))
     assert max(passes.count(number) for number in passes) <= 5, "one millisecond each, five in a pass"
     assert len(set(passes)) >= 8
 
