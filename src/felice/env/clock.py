@@ -7,6 +7,7 @@ goes back. The two must not be mixed.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -44,15 +45,21 @@ class RateLimit:
     def __init__(self, monotonic: Callable[[], float], interval_s: float) -> None:
         self._monotonic = monotonic
         self._interval_s = interval_s
-        self._last: OrderedDict[Hashable, float] = OrderedDict()
+        # When the key was allowed last, and how often it was refused since.
+        self._last: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
+        self.refused = 0
+        """How often the key that was allowed last was refused before."""
 
     def allows(self, key: Hashable) -> bool:
         """Whether the event may happen now; if so, its key has to wait for the interval."""
-        now, last = self._monotonic(), self._last.get(key)
-        if last is not None and now - last < self._interval_s:
+        now = self._monotonic()
+        last, refused = self._last.get(key, (-math.inf, 0))
+        if now - last < self._interval_s:
+            self._last[key] = last, refused + 1
             return False
         self._last.pop(key, None)
-        self._last[key] = now
+        self._last[key] = now, 0
+        self.refused = refused
         if len(self._last) > self._MOST_KEYS:
             self._last.popitem(last=False)
         return True

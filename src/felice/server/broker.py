@@ -340,7 +340,7 @@ class Broker:
             auto_topics=auto_topics,
             producer_ids=producer_ids,
             quotas=quotas,
-            request_log=RequestLog(self.config),
+            request_log=RequestLog(self.config, env.clock.monotonic),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
             replica_moves=replica_moves,
             image_follower=image_follower,

@@ -1,8 +1,4 @@
-"""Logs the connections that the broker closes or refuses, with client and reason, at a limited rate.
-
-Keeps true: at most one line per minute for each client software and kind of reason, and at most
-            `MAX_LINES_PER_MINUTE` in all, even if clients send many different names.
-"""
+"""Logs the connections that the broker closes or refuses, with client and reason, at the rate of `client_lines`."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from enum import Enum
 from typing import Protocol
 
 from felice.env.clock import RateLimit
+from felice.server.client_lines import Client, ClientLines, name_of
 
 _log = logging.getLogger("felice.server")
 
 _INTERVAL_S = 60.0
-MAX_LINES_PER_MINUTE = 60
 
 
 class Closing(Enum):
@@ -35,46 +31,39 @@ class Closing(Enum):
         return logging.INFO if self is Closing.OTHER else logging.WARNING
 
 
-class Connection(Protocol):
+class Connection(Client, Protocol):
     """The facts of a connection that log lines contain."""
 
-    peer: str
     address: str
-    client_software: str
-
-    @property
-    def client_id(self) -> str | None:
-        """The client id of the connection's last request; None if it sent none."""
 
 
 class Closings:
     """Writes the log lines of one broker, and limits their number."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._lines = RateLimit(monotonic, _INTERVAL_S)
-        self._minute = 0.0
-        self._lines_in_minute = 0
+        self._lines = ClientLines(monotonic)
+        self._faults = RateLimit(monotonic, _INTERVAL_S)
 
     def report(
         self, connection: Connection, kind: Closing, reason: str, message: str = "connection closed"
     ) -> None:
         """Logs that a connection was closed."""
-        client = connection.client_software or connection.client_id or connection.peer
-        if not _log.isEnabledFor(kind.level) or not self._lines.allows((kind, client)) or not self._may_log():
+        client = name_of(connection)
+        if not _log.isEnabledFor(kind.level) or not self._lines.allow(kind, client):
             return
         extra = {
             "peer": connection.address,
             "client": client,
             "client_id": connection.client_id,
             "reason": reason,
+            **self._lines.left_out,
         }
         _log.log(kind.level, message, extra=extra)
 
     def report_handshake(self, listener: str, peer: str, reason: str) -> None:
         """Logs that a TLS handshake failed, at most once a minute for each address."""
-        if self._lines.allows(("handshake", peer.rpartition(":")[0])) and self._may_log():
-            extra = {"listener": listener, "peer": peer, "reason": reason}
+        if self._lines.allow("handshake", peer.rpartition(":")[0]):
+            extra = {"listener": listener, "peer": peer, "reason": reason, **self._lines.left_out}
             _log.warning("TLS handshake failed", extra=extra)
 
     def report_fault(self, connection: Connection, error: Exception) -> None:
@@ -83,12 +72,5 @@ class Closings:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = None if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
-        if self._lines.allows((type(error), place)):
+        if self._faults.allows((type(error), place)):
             _log.error("a request failed", exc_info=error, extra={"peer": connection.address})
-
-    def _may_log(self) -> bool:
-        now = self._monotonic()
-        if now - self._minute >= _INTERVAL_S:
-            self._minute, self._lines_in_minute = now, 0
-        self._lines_in_minute += 1
-        return self._lines_in_minute <= MAX_LINES_PER_MINUTE

@@ -13,7 +13,10 @@ def test_each_key_is_allowed_once_in_the_interval() -> None:
     assert not limit.allows("a")
     now[0] = 60.0
     assert limit.allows("a")
+    assert limit.refused == 2
     assert not limit.allows("a")
+    assert limit.allows("b")
+    assert limit.refused == 0
 
 
 def test_the_oldest_of_many_keys_are_forgotten() -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from felice.protocol.messages.delete_records import DeleteRecordsResponse
-from felice.server.closings import MAX_LINES_PER_MINUTE, Closing, Closings
+from felice.server.client_lines import MAX_LINES_PER_MINUTE
+from felice.server.closings import Closing, Closings
 from felice.server.logs import MAX_VALUE_CHARACTERS, configure_logs
 from unit.server.test_session import KEY, Peer, echo, question
 
@@ -86,6 +87,7 @@ def test_a_client_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> N
     now[0] += 60
     closings.report(Sender("burrow"), Closing.NOT_UNDERSTOOD, "old")  # type: ignore[arg-type]
     assert len(caplog.records) == 3
+    assert [vars(record).get("left_out") for record in caplog.records] == [None, None, 2]
 
 
 def test_many_names_make_no_more_lines_than_allowed(caplog: pytest.LogCaptureFixture) -> None:

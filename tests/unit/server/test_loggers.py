@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from felice.protocol.messages.describe_configs import DescribeConfigsRequest, De
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.security.principal import ANONYMOUS
 from felice.server import loggers
+from felice.server.client_lines import MAX_LINES_PER_MINUTE
 from felice.server.embedded import EmbeddedBroker
 from felice.server.loggers import change_levels, levels
 from felice.server.logs import MAX_REPEATS, configure_logs
@@ -142,12 +143,21 @@ def request(api: Any = API.METADATA) -> Request:
 
 
 CONNECTION: Any = SimpleNamespace(
-    address="10.0.0.1:5", client_software="rdkafka 2", principal=ANONYMOUS, listener_name="PLAINTEXT"
+    peer="10.0.0.1",
+    address="10.0.0.1:5",
+    client_software="rdkafka 2",
+    client_id="app",
+    principal=ANONYMOUS,
+    listener_name="PLAINTEXT",
 )
 
 
+def request_log(slow_ms: int, monotonic: Callable[[], float] = lambda: 0.0) -> RequestLog:
+    return RequestLog(BrokerConfig(felice_slow_request_ms=slow_ms), monotonic)
+
+
 def test_a_slow_request_is_logged_with_the_parts_of_its_time(stream: io.StringIO) -> None:
-    log = RequestLog(BrokerConfig(felice_slow_request_ms=100))
+    log = request_log(100)
     assert log.threshold_s == 0.1
     log.note(CONNECTION, request(), (0.05, 0.02, 0.03, 0.0))
     line = stream.getvalue()
@@ -158,21 +168,44 @@ def test_a_slow_request_is_logged_with_the_parts_of_its_time(stream: io.StringIO
 
 
 def test_waiting_for_records_does_not_make_a_request_slow(stream: io.StringIO) -> None:
-    log = RequestLog(BrokerConfig(felice_slow_request_ms=100))
+    log = request_log(100)
     log.note(CONNECTION, request(API.FETCH), (0.0, 0.01, 10.0, 0.0))
     assert stream.getvalue() == ""
     log.note(CONNECTION, request(API.FETCH), (0.1, 0.01, 10.0, 0.0))
     assert "requestApiKeyName=Fetch" in stream.getvalue()
 
 
+def test_a_client_gets_one_line_a_minute_for_its_slow_requests(stream: io.StringIO) -> None:
+    now_s = 1000.0
+    log = request_log(100, lambda: now_s)
+    other = SimpleNamespace(**{**vars(CONNECTION), "client_software": ""})
+    for _ in range(8):
+        log.note(CONNECTION, request(), (0.2, 0.0, 0.0, 0.0))
+        log.note(other, request(), (0.2, 0.0, 0.0, 0.0))
+    assert stream.getvalue().count("slow request") == 2
+    now_s += 60.0
+    log.note(CONNECTION, request(), (0.2, 0.0, 0.0, 0.0))
+    *_, line = stream.getvalue().splitlines()
+    assert line.endswith("left_out=7")
+
+
+def test_slow_requests_of_many_names_do_not_fill_the_log(stream: io.StringIO) -> None:
+    log = request_log(100)
+    for number in range(2 * MAX_LINES_PER_MINUTE):
+        client = SimpleNamespace(**{**vars(CONNECTION), "client_software": str(number)})
+        log.note(client, request(), (0.2, 0.0, 0.0, 0.0))
+    assert stream.getvalue().count("slow request") == MAX_LINES_PER_MINUTE
+
+
 def test_every_request_is_logged_at_level_debug(stream: io.StringIO) -> None:
-    log = RequestLog(BrokerConfig(felice_slow_request_ms=-1))
+    log = request_log(-1)
     assert log.threshold_s == float("inf")
     change("kafka.request.logger", "DEBUG")
     log.follow(BrokerConfig(felice_slow_request_ms=-1))
     assert log.threshold_s == 0.0
-    log.note(CONNECTION, request(), (0.0, 0.0, 0.0, 0.0))
-    assert "DEBUG kafka.request.logger: request requestApiKeyName=Metadata" in stream.getvalue()
+    for _ in range(3):
+        log.note(CONNECTION, request(), (0.0, 0.0, 0.0, 0.0))
+    assert stream.getvalue().count("DEBUG kafka.request.logger: request requestApiKeyName=Metadata") == 3
 
 
 def test_a_running_broker_logs_its_requests(tmp_path: Path, stream: io.StringIO) -> None:

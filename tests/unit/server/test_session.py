@@ -130,7 +130,7 @@ class Peer:
                 image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
                 metrics=SimpleNamespace(requests=self.requests),
                 quotas=self.quotas,
-                request_log=RequestLog(config),
+                request_log=RequestLog(config, self.turns._clock.monotonic),
             ),
         )
         self.on_check: Callable[[], None] = lambda: None
