@@ -14,25 +14,18 @@ from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.arguments import distinct, distinct_rules
 from felice.client.admin.client_metrics_futures import ClientMetricsFutures
 from felice.client.admin.enumerations import (
-    ConsumerGroupState,
-    ConsumerGroupType,
     ElectionType,
     IsolationLevel,
 )
+from felice.client.admin.group_futures import GroupFutures
 from felice.client.admin.model import (
-    AbortTransactionSpec,
     ApiVersionRange,
     ConfigEntry,
     ConfigResource,
-    ConsumerGroupDescription,
-    ConsumerGroupTopicPartitions,
     DeletedRecords,
     DescribeClusterResult,
     FeatureMetadata,
     FeatureUpdate,
-    FencedProducer,
-    GroupMetadata,
-    ListConsumerGroupsResult,
     ListOffsetsResultInfo,
     LogDirDescription,
     NewPartitions,
@@ -40,12 +33,8 @@ from felice.client.admin.model import (
     Node,
     OffsetSpec,
     PartitionReassignment,
-    ProducerState,
     TopicCollection,
     TopicDescription,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
@@ -55,12 +44,12 @@ from felice.client.admin.scram import (
     check_alterations,
 )
 from felice.client.admin.token_futures import TokenFutures
+from felice.client.admin.transaction_futures import TransactionFutures
 from felice.client.error import KafkaError, KafkaException, failure
-from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 
-class AdminClient(TokenFutures, ClientMetricsFutures):
+class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsFutures):
     """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
 
     Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the
@@ -361,182 +350,3 @@ class AdminClient(TokenFutures, ClientMetricsFutures):
     ) -> dict[Partition, Future[None]]:
         """Start to move a broker's replicas, by (topic, partition), to other log directories of the same broker."""
         return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))
-
-    # Groups
-
-    def list_consumer_groups(
-        self,
-        *,
-        states: Iterable[ConsumerGroupState] = (),
-        types: Iterable[ConsumerGroupType] = (),
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future[ListConsumerGroupsResult]:
-        """List the groups of all brokers: a future of `ListConsumerGroupsResult`."""
-        return self._one(self._admin.list_consumer_groups(states, types, request_timeout))
-
-    def list_groups(
-        self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S
-    ) -> list[GroupMetadata]:
-        """Return groups with their members (with `group`, only that one, if it exists). Blocks.
-
-        `list_consumer_groups` and `describe_consumer_groups` return decoded values and send fewer requests.
-        """
-        return self._one(self._admin.list_groups(group, timeout)).result()
-
-    def describe_consumer_groups(
-        self,
-        group_ids: list[str],
-        *,
-        include_authorized_operations: bool = False,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Describe groups: futures of `ConsumerGroupDescription`; a group that does not exist has the state Dead."""
-        return {
-            group: self._one(
-                self._admin.describe_consumer_group(group, request_timeout, include_authorized_operations)
-            )
-            for group in distinct(group_ids, "group")
-        }
-
-    def delete_consumer_groups(
-        self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future[None]]:
-        """Delete groups without members, and their offsets."""
-        return {
-            group: self._one(self._admin.delete_consumer_group(group, request_timeout))
-            for group in distinct(group_ids, "group")
-        }
-
-    def list_consumer_group_offsets(
-        self,
-        list_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
-        *,
-        require_stable: bool = False,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Return committed offsets: futures of `ConsumerGroupTopicPartitions` by group id."""
-
-        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            rows = request.topic_partitions
-            offsets = await self._admin.list_consumer_group_offsets(
-                request.group_id,
-                None if rows is None else [tp.key for tp in rows],
-                request_timeout,
-                require_stable,
-            )
-            return ConsumerGroupTopicPartitions(request.group_id, offsets)
-
-        return {request.group_id: self._one(ask(request)) for request in list_consumer_group_offsets_request}
-
-    def alter_consumer_group_offsets(
-        self,
-        alter_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
-        *,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Commit offsets for groups: futures of `ConsumerGroupTopicPartitions`, with an error per partition or None."""
-
-        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            offsets = {
-                tp.key: CommittedOffset(
-                    tp.offset, tp.metadata or "", -1 if tp.leader_epoch is None else tp.leader_epoch
-                )
-                for tp in request.topic_partitions or []
-            }
-            rows = await self._admin.alter_consumer_group_offsets(request.group_id, offsets, request_timeout)
-            return ConsumerGroupTopicPartitions(request.group_id, rows)
-
-        return {request.group_id: self._one(ask(request)) for request in alter_consumer_group_offsets_request}
-
-    def delete_consumer_group_offsets(
-        self,
-        delete_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
-        *,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Delete committed offsets: futures of `ConsumerGroupTopicPartitions` by group id."""
-
-        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            keys = [tp.key for tp in request.topic_partitions or []]
-            rows = await self._admin.delete_consumer_group_offsets(request.group_id, keys, request_timeout)
-            return ConsumerGroupTopicPartitions(request.group_id, rows)
-
-        return {
-            request.group_id: self._one(ask(request)) for request in delete_consumer_group_offsets_request
-        }
-
-    def remove_consumer_group_members(
-        self,
-        group_id: str,
-        members: Iterable[tuple[str, str | None]],
-        *,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future[dict[tuple[str, str | None], KafkaException | None]]:
-        """Remove members: a future of {(member id, instance id): None or error}; ("", instance id) if static."""
-        return self._one(self._admin.remove_members(group_id, members, request_timeout))
-
-    # Transactions
-
-    def list_transactions(
-        self,
-        *,
-        states: Iterable[TransactionState] = (),
-        producer_ids: Iterable[int] = (),
-        longer_than_ms: int = -1,
-        pattern: str | None = None,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future[dict[int, list[TransactionListing]]]:
-        """List transactions: a future of `[TransactionListing]` by the node id of their coordinator.
-
-        Empty states and empty producer ids select all transactions, and so does a negative duration. A pattern must
-        match the whole transactional id. A filter that a broker is too old for gives _UNSUPPORTED_FEATURE.
-        """
-        return self._one(
-            self._admin.list_transactions(states, producer_ids, longer_than_ms, pattern, request_timeout)
-        )
-
-    def describe_transactions(
-        self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future[TransactionDescription]]:
-        """Futures of `TransactionDescription`; an unknown or expired id gives TRANSACTIONAL_ID_NOT_FOUND."""
-        return {
-            name: self._one(self._admin.describe_transaction(name, request_timeout))
-            for name in distinct(transactional_ids, "transactional id")
-        }
-
-    def describe_producers(
-        self,
-        partitions: Iterable[TopicPartition],
-        *,
-        broker_id: int | None = None,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, Future[list[ProducerState]]]:
-        """Futures of `[ProducerState]` by partition, from its leader or from the replica on the given broker."""
-        wanted = {tp.key: tp for tp in partitions}
-        work = self._admin.describe_producers(wanted, broker_id, request_timeout)
-        futures = self._many(wanted, work)
-        return {tp: futures[key] for key, tp in wanted.items()}
-
-    def abort_transaction(
-        self, spec: AbortTransactionSpec, *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> Future[None]:
-        """Abort a hanging transaction in one partition, without its coordinator: see `describe_producers`."""
-        return self._one(self._admin.abort_transaction(spec, request_timeout))
-
-    def fence_producers(
-        self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future[FencedProducer]]:
-        """Fence producers: abort their open transactions and refuse their requests from now on.
-
-        Futures of `FencedProducer` by transactional id. An id that does not exist is created.
-        """
-        return {
-            name: self._one(self._admin.fence_producer(name, request_timeout))
-            for name in distinct(transactional_ids, "transactional id")
-        }
-
-    def force_terminate_transaction(
-        self, transactional_id: str, *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> Future[FencedProducer]:
-        """Do `fence_producers` for one id (KIP-939)."""
-        return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
