@@ -273,3 +273,67 @@ def test_a_program_that_is_reset_begins_where_it_is_told(broker: Target, tmp_pat
         running.terminate()
         running.wait(200)
     assert program.counts() == [("a", "1"), ("c", "1")]
+
+
+SEVERAL = """
+from felice.streams import App
+
+def count(name):
+    app = App(name, value="string")
+    app.stream("{name}-lines").filter(lambda key, line: "poison" not in line or 1 / (name != "{name}-a")).group_by(
+        lambda key, line: line).count().to(name)
+    return app
+
+for which in "{which}":
+    globals()[which] = count("{name}-" + which)
+"""
+
+
+def test_several_apps_of_a_file_run_fail_stop_and_start_each_by_itself(
+    broker: Target, tmp_path: Path
+) -> None:
+    program = Program(broker, tmp_path)
+    a, b, c = (f"{program.name}-{which}" for which in "abc")
+    for topic in (a, b, c):
+        create_topic(broker, topic, partitions=2)
+
+    def define(which: str) -> None:
+        (tmp_path / "program.py").write_text(SEVERAL.format(name=program.name, which=which))
+
+    def states() -> dict[str, str]:
+        return {
+            row["application"]: row["state"] for row in json.loads(program.streams("list", "--json").stdout)
+        }
+
+    def has_counted(topic: str, value: str, count: int) -> bool:
+        return (value, str(count)) in read_pairs(broker.bootstrap, topic)
+
+    define("ab")
+    program.send(b"x")
+    with program.start("--partitions", "1") as running:
+        wait_until(lambda: has_counted(a, "x", 1) and has_counted(b, "x", 1), 200)
+        program.send(b"poison")  # For `a` only.
+        wait_until(lambda: states() == {a: "failed", b: "running"}, 100)
+        wait_until(lambda: has_counted(b, "poison", 1), 100)
+        define("bc")
+        done = program.streams("reload", b)
+        assert (done.returncode, done.stdout) == (0, f"started: {c}\n"), done.stderr
+        wait_until(lambda: has_counted(c, "x", 1), 100)
+        assert program.streams("stop", c).stdout == f"{c} has stopped\n"
+        done = program.streams("reset", c, "-b", program.bootstrap, "--yes")
+        assert done.returncode == 0, done.stderr
+        assert program.streams("reload", b).stdout == f"started: {c}\n"
+        wait_until(lambda: read_pairs(broker.bootstrap, c).count(("x", "1")) == 2, 100)
+        program.send(b"x")
+        wait_until(lambda: has_counted(b, "x", 2) and has_counted(c, "x", 2), 100)
+        running.terminate()
+        assert running.stderr is not None
+        told = running.stderr.read()
+        assert running.wait(200) == 1, told
+    assert states() == {a: "failed", b: "stopped", c: "stopped"}
+    assert f"error: {a} has failed; still running: {b}" in told
+    last = told.strip().splitlines()[-1]
+    assert last.startswith(
+        f"error: {a} has failed: StreamsError: a record of topic '{program.name}-lines'"
+    ), told
+    assert "ZeroDivisionError" in last and f"{b}: stopping after this batch" in told

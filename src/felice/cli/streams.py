@@ -6,6 +6,7 @@ import secrets
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,14 @@ checkpoint_option = click.option(
     help="The application's checkpoint. Without it: NAME-checkpoint in the current directory.",
 )
 
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(0), default=180.0, show_default=True, help="Seconds to wait for it."
+)
+
 
 @click.group(cls=CommandGroup)
 def streams() -> None:
-    """List, describe, stop, reset and rescale stream applications.
+    """List, describe, stop, reload, reset and rescale stream applications.
 
     They are found by their checkpoints, so the commands need the directory that `felice run` uses.
 
@@ -85,31 +90,46 @@ def describe_command(application: str, checkpoint: Path | None, as_json: bool) -
 @streams.command("stop")
 @click.argument("application")
 @checkpoint_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0),
-    default=180.0,
-    show_default=True,
-    help="Seconds to wait for its end.",
-)
+@timeout_option
 def stop_command(application: str, checkpoint: Path | None, timeout: float) -> None:
     """Stop an application after its running batch, and wait for its end.
 
     \b
     felice streams stop wordcount
     """
-    from felice.pipelines.streams.on_spark.lock import holder_of, is_running
+    from felice.pipelines.streams.on_spark.lock import is_running
 
-    found = _existing(application, checkpoint)
-    if not is_running(found):
-        raise Fault(f"{application} is not running")
+    found = _running(application, checkpoint)
     found.stop_path.touch()
-    until = time.monotonic() + timeout
-    while is_running(found):
-        if time.monotonic() > until:
-            raise Fault(f"{application} is still running after {timeout:g} s, in {holder_of(found)}")
-        time.sleep(POLL_S)
+    is_still = f"{application} is still running after {timeout:g} s"
+    _wait_while(lambda: is_running(found), found, is_still, timeout)
     click.echo(f"{application} has stopped")
+
+
+@streams.command("reload")
+@click.argument("application")
+@checkpoint_option
+@timeout_option
+def reload_command(application: str, checkpoint: Path | None, timeout: float) -> None:
+    """Let the process that runs an application read its file again.
+
+    Apps that the file defines and that do not run are started: new ones, and those that failed or were stopped. Apps
+    that the file no longer defines are stopped after their running batch. The others go on as they were started.
+
+    \b
+    felice streams reload wordcount
+    """
+    found = _running(application, checkpoint)
+    found.reload_path.touch()
+    _wait_while(
+        found.reload_path.exists, found, f"{application} has not answered after {timeout:g} s", timeout
+    )
+    changes = found.take_answer()
+    for what in ("started", "stopping"):
+        if changes[what]:
+            click.echo(f"{what}: {', '.join(changes[what])}")
+    if changes["failed"]:
+        raise Fault("\n".join(f"{name}: {reason}" for name, reason in changes["failed"].items()))
 
 
 @streams.command("reset")
@@ -165,8 +185,9 @@ def _confirm(question: str) -> None:
 @streams.command("rescale")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
+@click.option("--app", "name", help="The App, if the file defines several.")
 @checkpoint_option
-def rescale_command(file: Path, partitions: int, checkpoint: Path | None) -> None:
+def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: Path | None) -> None:
     """Deal an application's state out to another number of partitions.
 
     The application must be stopped; FILE is its program. Topics keep their partitions.
@@ -177,7 +198,7 @@ def rescale_command(file: Path, partitions: int, checkpoint: Path | None) -> Non
     from felice.pipelines.streams.on_spark.rescale import rescale
     from felice.pipelines.streams.on_spark.runner import described
 
-    app = app_in(file)
+    app = app_in(file, name)
     found = _existing(app.name, checkpoint)
     with plain_faults(), locked(found, app.name):
         before = described(app, found, partitions)
@@ -206,6 +227,25 @@ def _existing(application: str, directory: Path | None) -> Checkpoint:
     if not found.directory.is_dir():
         raise Fault(f"{found.path} is no checkpoint of a stream application; name it with --checkpoint")
     return found
+
+
+def _running(application: str, directory: Path | None) -> Checkpoint:
+    from felice.pipelines.streams.on_spark.lock import is_running
+
+    found = _existing(application, directory)
+    if not is_running(found):
+        raise Fault(f"{application} is not running")
+    return found
+
+
+def _wait_while(condition: Callable[[], bool], checkpoint: Checkpoint, late: str, timeout: float) -> None:
+    from felice.pipelines.streams.on_spark.lock import holder_of
+
+    until = time.monotonic() + timeout
+    while condition():
+        if time.monotonic() > until:
+            raise Fault(f"{late}, in {holder_of(checkpoint)}")
+        time.sleep(POLL_S)
 
 
 def _check_owner(checkpoint: Checkpoint, application: str) -> None:

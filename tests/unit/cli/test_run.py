@@ -10,7 +10,8 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from felice.cli.faults import Fault
-from felice.cli.run import app_in, failure_of, reason_of, run
+from felice.cli.run import app_in, apps_in, run
+from felice.cli.running import failure_of, reason_of
 
 ONE = "from felice.streams import App\nfirst = App('first')\nfirst.stream('in').to('out')\n"
 
@@ -21,14 +22,41 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_app_is_the_one_named_app_or_the_only_one(tmp_path: Path) -> None:
+TWO = ONE + "other = App('second')\nother.stream('in').to('out-2')\n"
+
+
+def test_the_app_is_the_one_named_app_or_the_only_one_or_chosen(tmp_path: Path) -> None:
     assert app_in(written(tmp_path, ONE)).name == "first"
     assert app_in(written(tmp_path, ONE + "again = first\n")).name == "first"
     assert app_in(written(tmp_path, ONE + "app = App('second')\n")).name == "second"
-    with pytest.raises(Fault, match="defines 2 Apps; name the one to run `app`"):
-        app_in(written(tmp_path, ONE + "other = App('second')\n"))
-    with pytest.raises(Fault, match="defines 0 Apps"):
+    assert app_in(written(tmp_path, TWO), "second").name == "second"
+    with pytest.raises(Fault, match="defines first, second; choose one with --app"):
+        app_in(written(tmp_path, TWO))
+    with pytest.raises(Fault, match="defines no App 'third'; it defines first, second"):
+        app_in(written(tmp_path, TWO), "third")
+    with pytest.raises(Fault, match="defines no App"):
         app_in(written(tmp_path, "x = 1\n"))
+
+
+def test_a_file_with_several_apps_runs_all_unless_one_is_named_app(tmp_path: Path) -> None:
+    def names(text: str, *chosen: str) -> list[str]:
+        return [app.name for app in apps_in(written(tmp_path, text), chosen)]
+
+    assert names(TWO) == ["first", "second"]
+    assert names(TWO, "second") == ["second"]
+    assert names(TWO + "app = other\n") == ["second"]
+    with pytest.raises(Fault, match="several Apps with one name; their names are first, first"):
+        names(ONE + "other = App('first')\n")
+
+
+def test_describe_shows_the_topology_of_each_app(tmp_path: Path) -> None:
+    done = CliRunner().invoke(run, [str(written(tmp_path, TWO)), "--describe"])
+    assert [line for line in done.output.splitlines() if not line.startswith("  ")] == [
+        "Application first",
+        "Sub-topology 0",
+        "Application second",
+        "Sub-topology 0",
+    ]
 
 
 def test_describe_needs_no_spark(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from felice.cli.faults import Fault
 from felice.cli.streams import starting_options, streams
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
+from waiting import wait_until
 
 PROGRESS = {"batch": 7, "rows": 5, "rows_per_s": 50, "batch_ms": 100, "behind": 2, "reported_at": 1000}
 
@@ -68,7 +70,9 @@ def test_describe_names_the_running_process_only_while_it_runs(place: Path) -> N
     assert next(line for line in lines if line.startswith("run by")).split() == ["run", "by", "-"]
 
 
-@pytest.mark.parametrize("words", [("describe", "shop"), ("stop", "shop"), ("reset", "shop", "--yes")])
+@pytest.mark.parametrize(
+    "words", [("describe", "shop"), ("stop", "shop"), ("reload", "shop"), ("reset", "shop", "--yes")]
+)
 def test_a_checkpoint_that_is_not_there_is_told(place: Path, words: tuple[str, ...]) -> None:
     result = told(*words)
     assert result.exit_code == 1 and "is no checkpoint of a stream application" in result.output
@@ -81,6 +85,27 @@ def test_stop_of_what_does_not_run_and_what_does_not_end(place: Path) -> None:
         result = told("stop", "shop", "--timeout", "0")
         assert result.exit_code == 1 and "shop is still running after 0 s" in result.output
     assert found.stop_path.exists()
+
+
+def test_reload_tells_what_the_running_process_answers(place: Path) -> None:
+    found = checkpoint(place)
+    assert "shop is not running" in told("reload", "shop").output
+    answers = [
+        {"started": ["a", "b"], "stopping": ["c"], "failed": {}},
+        {"started": [], "stopping": [], "failed": {"d": "d writes no topic"}},
+    ]
+    outputs = []
+    with RunLock(found, "shop"):
+        for answer in answers:
+            with ThreadPoolExecutor(1) as process:
+                process.submit(
+                    lambda answer=answer: (wait_until(found.reload_path.exists), found.answer_reload(answer))
+                )
+                result = told("reload", "shop")
+            outputs.append((result.exit_code, result.output))
+        late = told("reload", "shop", "--timeout", "0")
+    assert outputs == [(0, "started: a, b\nstopping: c\n"), (1, "Error: d: d writes no topic\n")]
+    assert "shop has not answered after 0 s, in process" in late.output
 
 
 @pytest.fixture

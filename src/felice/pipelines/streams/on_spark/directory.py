@@ -3,8 +3,8 @@
 Keeps true: a directory belongs to one application with one topology, and one process runs it at a time. Its description
             is complete or absent: it is written to another file, synced and renamed. It names the directory of the
             state, so replacing the description also replaces the state.
-Where:      CHECKPOINT/felice-streams/application.json; `progress.json` after each batch; `stop` while a stop is asked
-            for; `lock` (see `lock`); and the state of tasks in STATE/PART/PLACE (see `state`).
+Where:      CHECKPOINT/felice-streams/application.json; `progress.json` after each batch; `stop` or `reload` while it
+            is asked for; `lock` (see `lock`); and the state of tasks in STATE/PART/PLACE (see `state`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,31 @@ class Checkpoint:
     def stop_path(self) -> Path:
         """A file that asks the application to stop."""
         return self.directory / "stop"
+
+    @property
+    def reload_path(self) -> Path:
+        """A file that asks the process of the application to read its program again."""
+        return self.directory / "reload"
+
+    @property
+    def requests(self) -> tuple[Path, ...]:
+        """What a run leaves that ends too early, and what the next run must not heed."""
+        return self.stop_path, self.reload_path, self._reloaded_path, self.progress_path
+
+    def answer_reload(self, changes: dict[str, Any]) -> None:
+        """Say what reading the program again has changed."""
+        _write_aside(self._reloaded_path, json.dumps(changes))
+        self.reload_path.unlink(missing_ok=True)
+
+    def take_answer(self) -> dict[str, Any]:
+        """The last answer, which is removed."""
+        found: dict[str, Any] = json.loads(self._reloaded_path.read_text())
+        self._reloaded_path.unlink()
+        return found
+
+    @property
+    def _reloaded_path(self) -> Path:
+        return self.directory / "reloaded.json"
 
     def state_path(self, description: Description) -> Path:
         """Where the tasks keep their stores."""

@@ -36,12 +36,16 @@ class RunLock:
         self._files: list[IO[str]] = []
 
     def __enter__(self) -> RunLock:
-        """Take both locks. Raises `CheckpointError` that names the holder."""
+        """Take both locks."""
+        return self.take()
+
+    def take(self) -> RunLock:
+        """Take both locks, until `release`. Raises `CheckpointError` that names the holder."""
         try:
             for path in self._paths:
                 self._take(path)
         except BaseException:
-            self._release()
+            self.release()
             raise
         self.note_java(None)
         return self
@@ -50,7 +54,13 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release both."""
-        self._release()
+        self.release()
+
+    def release(self) -> None:
+        """Release both locks, if they are held."""
+        for file in self._files:
+            file.close()
+        self._files.clear()
 
     def note_java(self, process_id: int | None) -> None:
         """Say who holds the lock, and which Java works for it."""
@@ -76,11 +86,6 @@ class RunLock:
                 f"({path} is locked); stop it first, for instance with: felice streams stop {self._application}"
             ) from None
         _wait_for_end_of(holder)
-
-    def _release(self) -> None:
-        for file in self._files:
-            file.close()
-        self._files.clear()
 
 
 def is_running(checkpoint: Checkpoint) -> bool:

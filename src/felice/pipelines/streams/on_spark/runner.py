@@ -37,6 +37,8 @@ SPARK_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
+    # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
+    "spark.scheduler.mode": "FAIR",
 }
 
 
@@ -59,6 +61,7 @@ def start(
     """
     # Spark must not change the number of tasks by itself: each has the state of one partition.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.name)
     kept = Checkpoint(checkpoint.absolute())
     description = described(app, kept, int(spark.sparkContext.defaultParallelism), partitions)
     plan = Plan(

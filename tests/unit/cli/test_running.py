@@ -1,0 +1,226 @@
+"""Several applications in one process, with queries that only pretend to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from felice.cli.faults import Fault
+from felice.cli.running import Applications, Claim, Steps
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+from felice.pipelines.streams.on_spark.lock import RunLock, is_running
+from felice.streams import App
+
+
+class Query:
+    """Ends when it is stopped, or with an error."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.lastProgress = {"batchId": 3}
+        self.recentProgress = [
+            {"batchId": 3, "numInputRows": 5, "durationMs": {"triggerExecution": 10}, "sources": []}
+        ]
+        self.status = {"isTriggerActive": False}
+        self.error: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def fail(self, text: str) -> None:
+        self.error, self.isActive = Exception(text), False
+
+
+class Process:
+    """Applications, and what happens while they run: one event each time that they wait."""
+
+    def __init__(self, directory: Path, *names: str) -> None:
+        self.directory = directory
+        self.defined = [App(name) for name in names]
+        self.queries: dict[str, list[Query]] = {}
+        self.refused: set[str] = set()
+        self.events: list[Callable[[], object]] = []
+        self.applications = Applications(
+            Steps(lambda: self.defined, self.claim, self.start, self.wait), are_many=len(names) > 1
+        )
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        return Checkpoint(self.directory / name)
+
+    def claim(self, app: App) -> Claim:
+        checkpoint = self.checkpoint(app.name)
+        return Claim(app, checkpoint, RunLock(checkpoint, app.name).take())
+
+    def start(self, claim: Claim) -> Query:
+        name = claim.app.name
+        if name in self.refused:
+            raise Fault(f"{name} writes no topic")
+        claim.checkpoint.describe(Description(name, "", 1, {}))
+        self.queries.setdefault(name, []).append(Query())
+        return self.queries[name][-1]
+
+    def wait(self) -> None:
+        self.events.pop(0)()
+
+    def run(self, *events: Callable[[], object]) -> None:
+        self.events = list(events)
+        for claim in self.applications.claim(self.defined):
+            self.applications.start(claim)
+        self.applications.follow()
+        assert not self.events
+
+    def answer(self, name: str) -> dict[str, Any]:
+        assert not self.checkpoint(name).reload_path.exists()
+        return self.checkpoint(name).take_answer()
+
+
+def test_one_that_fails_leaves_the_others_running_and_fails_the_process_in_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = Process(tmp_path, "a", "b")
+
+    def while_a_is_gone() -> None:
+        assert not is_running(process.checkpoint("a")) and is_running(process.checkpoint("b"))
+        assert "KeyError: 'x'" in process.checkpoint("a").progress()["failure"]
+        assert "error: a has failed; still running: b\nKeyError: 'x'" in capsys.readouterr().err
+        process.checkpoint("b").stop_path.touch()
+
+    with pytest.raises(Fault, match="^a has failed: KeyError: 'x'$"):
+        process.run(lambda: process.queries["a"][0].fail("KeyError: 'x'"), while_a_is_gone)
+    assert not is_running(process.checkpoint("b"))
+    told = capsys.readouterr().err
+    assert "b: stopping after this batch" in told and not process.checkpoint("b").stop_path.exists()
+
+
+def test_progress_names_the_application_only_if_there_are_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for names, prefix in ((("a", "b"), "a: batch 3: 5 rows"), (("c",), "batch 3: 5 rows")):
+        process = Process(tmp_path, *names)
+        process.run(lambda process=process: [one.stop() for (one,) in process.queries.values()])
+        assert any(line.startswith(prefix) for line in capsys.readouterr().err.splitlines())
+
+
+def test_an_application_that_cannot_start_leaves_the_others(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b", "c")
+    process.refused.add("a")
+    with RunLock(process.checkpoint("c"), "c"), pytest.raises(Fault) as raised:
+        process.run(lambda: process.queries["b"][0].stop())
+    assert sorted(line.partition(":")[0] for line in str(raised.value).splitlines()) == [
+        "a has failed",
+        "c has failed",
+    ]
+    assert not is_running(process.checkpoint("a"))
+
+
+def test_the_error_of_an_only_application_is_raised_as_it_is(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a")
+    process.refused.add("a")
+    with pytest.raises(Fault, match="^a writes no topic$"):
+        process.run()
+
+
+def test_applications_are_added_removed_and_started_again(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b")
+
+    def change_the_file() -> None:
+        process.queries["a"][0].fail("KeyError: 'x'")
+        process.defined = [App("a"), App("c"), App("d")]
+        process.refused.add("d")
+
+    def check() -> None:
+        assert process.answer("b") == {
+            "started": ["a", "c"],
+            "stopping": ["b"],
+            "failed": {"d": "d writes no topic"},
+        }
+        assert [is_running(process.checkpoint(name)) for name in "abcd"] == [True, False, True, False]
+        process.defined, process.refused = [*process.defined, App("b")], set()
+        process.checkpoint("c").reload_path.touch()
+
+    def end() -> None:
+        assert process.answer("c") == {"started": ["d", "b"], "stopping": [], "failed": {}}
+        for queries in process.queries.values():
+            queries[-1].stop()
+
+    process.run(change_the_file, lambda: process.checkpoint("b").reload_path.touch(), check, end)
+    assert {name: len(queries) for name, queries in process.queries.items()} == {
+        "a": 2,
+        "b": 2,
+        "c": 1,
+        "d": 1,
+    }
+
+
+def test_a_file_that_cannot_be_read_again_stops_nothing(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a")
+
+    def broken() -> list[App]:
+        raise SyntaxError("invalid syntax")
+
+    def ask() -> None:
+        process.applications._steps = Steps(broken, process.claim, process.start, process.wait)
+        process.checkpoint("a").reload_path.touch()
+
+    def check() -> None:
+        assert process.answer("a")["failed"] == {"the file": "SyntaxError: invalid syntax"}
+        process.queries["a"][0].stop()
+
+    process.run(ask, check)
+
+
+def test_an_interrupt_stops_all_after_their_batches_and_a_second_one_at_once(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    process = Process(tmp_path, "a", "b")
+    process.run(interrupt)
+    assert not any(query.isActive for (query,) in process.queries.values())
+
+    process = Process(tmp_path, "c")
+    process.events = [interrupt]
+    for claim in process.applications.claim(process.defined):
+        process.applications.start(claim)
+    query = process.queries["c"][0]
+    query.status = {"isTriggerActive": True}
+    process.applications._follow_once()
+    assert query.isActive
+    query.stop = interrupt  # type: ignore[method-assign]
+    query.lastProgress = {"batchId": 4}
+    with pytest.raises(KeyboardInterrupt):
+        process.applications.follow()
+    assert not is_running(process.checkpoint("c"))
+
+
+def test_the_end_of_java_is_the_failure_of_all(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b")
+
+    def end() -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(Fault, match="a has failed: Spark's Java has ended"):
+        process.run(end)
+    assert "Java has ended" in process.checkpoint("b").progress()["failure"]
+
+
+def test_the_lock_of_an_ended_application_names_no_java(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b")
+
+    def look() -> None:
+        assert json.loads((process.checkpoint("a").directory / "lock").read_text())["java"] is None
+        process.queries["b"][0].stop()
+
+    def stop_a() -> None:
+        process.applications._running["a"]._claim.lock.note_java(1)
+        process.queries["a"][0].stop()
+
+    process.run(stop_a, look)
