@@ -111,7 +111,9 @@ def test_the_admin_client(broker: EmbeddedBroker) -> None:
             ]
         )
         assert futures[alice].result() is None
-        with pytest.raises(KafkaException, match="Invalid configuration key no_such_quota"):
+        with pytest.raises(
+            KafkaException, match="default client-id, user bob: Invalid configuration key no_such_quota"
+        ):
             futures[bob].result()
         assert admin.describe_client_quotas().result() == {alice: {"producer_byte_rate": 5.0}}
         admin.alter_client_quotas(

@@ -303,7 +303,15 @@ def error_of(code: int, reason: str | None = None, *, retriable: bool | None = N
     text = _text(int(code))
     if retriable is None:
         retriable = int(code) in _NAMES and int(code) >= -1 and ErrorCode(code).retriable
+    reason = beyond_the_code(code, reason)
     return KafkaError(int(code), f"{text}: {reason}" if reason else text, retriable=retriable)
+
+
+def beyond_the_code(code: int, message: str | None) -> str:
+    """Return a broker's message, or an empty text if it only repeats what the error code says."""
+    if message is None or f"Broker: {message.rstrip('.')}" == _text(int(code)):
+        return ""
+    return message
 
 
 def kafka_error(error: BaseException) -> KafkaError:
@@ -311,8 +319,7 @@ def kafka_error(error: BaseException) -> KafkaError:
     if isinstance(error, KafkaException):
         return error.error
     if isinstance(error, ApiError):
-        reason = error.message
-        return error_of(int(error.code), reason if reason != ErrorCode(error.code).message else None)
+        return error_of(int(error.code), error.message)
     if isinstance(error, TimeoutError):
         return error_of(KafkaError._TIMED_OUT, str(error) or None, retriable=True)
     if isinstance(error, OSError):

@@ -1,5 +1,6 @@
 import pickle
 
+from felice.client.admin.topics import outcome
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error, kafka_exception
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -29,6 +30,16 @@ def test_protocol_codes_are_retriable_as_the_protocol_defines() -> None:
     assert error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER).retriable()
     assert not error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED).retriable()
     assert not error_of(KafkaError._INVALID_ARG).retriable()
+
+
+def test_a_message_that_only_repeats_the_code_is_left_out() -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    plain = error_of(code).str()
+    assert error_of(code, code.message).str() == plain
+    assert error_of(code, "no rule").str() == f"{plain}: no rule"
+    refused = outcome(code, code.message, "user alice")
+    assert isinstance(refused, KafkaException)
+    assert refused.error.str() == f"{plain}: user alice"
 
 
 def test_foreign_exceptions_become_errors() -> None:

@@ -30,6 +30,11 @@ class ClientQuotaEntity:
         """The entity of these names; the order of the types does not matter."""
         return cls(tuple(sorted(names.items())))
 
+    def __str__(self) -> str:
+        return ", ".join(
+            f"default {kind}" if name is None else f"{kind} {name}" for kind, name in self.entries
+        )
+
     @property
     def names(self) -> dict[str, str | None]:
         """The names by type."""
@@ -104,6 +109,6 @@ async def alter_client_quotas(
         AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
     )
     return {
-        one.entity: outcome(row.error_code, row.error_message, str(one.entity.names))
+        one.entity: outcome(row.error_code, row.error_message, str(one.entity))
         for one, row in zip(wanted, response.entries, strict=True)
     }

@@ -18,7 +18,7 @@ from felice.client.admin.model import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from felice.client.error import KafkaException, failure
+from felice.client.error import KafkaException, beyond_the_code, failure
 from felice.client.model import ClusterMetadata, Partition, TopicMetadata, Uuid
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import by_topic, list_offsets_request, topic_operations_request
@@ -52,7 +52,8 @@ def outcome(code: int, message: str | None, what: str, value: object = None) -> 
     """Return the value, or the exception for the error code."""
     if code == ErrorCode.NONE:
         return value
-    return failure(code, f"{what}: {message}" if message else what)
+    said = beyond_the_code(code, message)
+    return failure(code, f"{what}: {said}" if said else what)
 
 
 async def create_topics(

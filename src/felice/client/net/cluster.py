@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Never, TypeVar
 
-from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure
 from felice.client.model import BrokerMetadata, ThrottleEvent
 from felice.client.net.connection import Connection, connect
 from felice.client.net.requests import metadata_request
@@ -379,8 +379,7 @@ class Cluster:
         if found.error_code:
             retriable = found.error_code in _RETRY_COORDINATOR
             kind = "transactional id" if key_type == TRANSACTION_KEY_TYPE else "group"
-            said = found.error_message or ""
-            reason = said if said != ErrorCode.of(found.error_code).message else ""
+            reason = beyond_the_code(found.error_code, found.error_message)
             wanted = f"coordinator of {kind} {key!r}"
             raise failure(found.error_code, f"{wanted}: {reason}" if reason else wanted, retriable=retriable)
         self._waiting.end((key_type, key))
