@@ -192,6 +192,16 @@ def test_a_wrong_password_fails_at_once_with_the_brokers_reason(
     assert "Invalid username or password" in error.str()
 
 
+def test_a_wrong_password_fails_a_record_at_once(broker: EmbeddedBroker, directory: Path) -> None:
+    """Not only after the time for the metadata of a topic: Kafka's producer reports a failed login at once, too."""
+    wrong = {"sasl.password": "wrong-secret", "topic.metadata.propagation.max.ms": 3_600_000}
+    errors: list[KafkaError] = []
+    with Producer(config(broker, "SASL_SSL", directory) | LOGIN | wrong) as producer:
+        producer.produce("refused", b"x", on_delivery=lambda error, _: error and errors.append(error))
+        assert producer.flush(60) == 0
+    assert [error.code() for error in errors] == [KafkaError._AUTHENTICATION]
+
+
 def test_a_client_goes_on_while_it_authenticates_again(broker: EmbeddedBroker, directory: Path) -> None:
     """Sessions last 3 seconds; each client works for 7."""
     settings = config(broker, "SASL_SSL", directory) | LOGIN

@@ -107,6 +107,8 @@ class Cluster:
         self._waiting = Waiting(self._loop.time, self.tell_of_waiting)
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
+        # Why the last refresh in the background failed, if the next one would fail as well.
+        self._final_error: KafkaError | None = None
         self._background: dict[asyncio.Task[object], None] = {}
         self._closed = False
         self._tick = self._loop.call_later(1.0, self._on_tick)
@@ -315,7 +317,9 @@ class Cluster:
         try:
             await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
             self._complained = False
+            self._final_error = None
         except KafkaException as error:
+            self._final_error = None if error.error.retriable() else error.error
             self._broker_log.debug("metadata refresh failed: %s", error.error.str())
             self._report_outage(error.error)
         finally:
@@ -336,11 +340,16 @@ class Cluster:
             self._on_error(error)
 
     async def ready_topic(self, topic: str, timeout_s: float) -> None:
-        """Wait until the topic's partitions are known; raises on a final error of the broker, and after the timeout."""
+        """Wait until the topic's partitions are known; raises after the timeout, and at once after a final error.
+
+        A final error is one of the broker about the topic, or a failed login, as for Kafka's producer.
+        """
         deadline = self._loop.time() + timeout_s
         self.interesting.add(topic)
         while not self.topology.partition_count(topic):
             await asyncio.shield(self.refresh_soon())
+            if self._final_error is not None:
+                raise KafkaException(self._final_error)
             code = self.topology.topic_errors.get(topic, 0)
             if code and not ErrorCode(code).retriable:
                 raise failure(code, topic)
