@@ -35,7 +35,7 @@ from felice.metadata.layout import BrokerNode, Endpoint, StateNode
 from felice.protocol.topic_partition import PartitionKey
 from felice.replication.peers import NoSecurity, PeerSecurity
 from felice.server.listener import Listener
-from felice.server.own_address import why_not_reached
+from felice.server.own_address import NotAllowed, why_not_reached
 from felice.server.services import Services
 from felice.server.startup import StartupError
 
@@ -159,16 +159,22 @@ class Membership:
             security = self._security_at(endpoint.listener)
             if security is None:
                 continue
-            reason = await why_not_reached(
-                env.network, env.clock, endpoint, self._broker_id, image.cluster_id, security
-            )
+            extra = {"listener": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"}
+            try:
+                reason = await why_not_reached(
+                    env.network, env.clock, endpoint, self._broker_id, image.cluster_id, security
+                )
+            except NotAllowed as refusal:
+                _log.info(
+                    "it is unknown whether an advertised address leads to this broker: "
+                    "the broker is not authorised to read its own configuration there",
+                    extra={**extra, "reason": str(refusal)},
+                )
+                continue
             if reason is not None:
                 _log.warning(
                     "an advertised address does not lead to this broker; check advertised.listeners",
-                    extra={
-                        "listener": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
-                        "reason": reason,
-                    },
+                    extra={**extra, "reason": reason},
                 )
 
     def _security_at(self, listener: str) -> PeerSecurity | None:

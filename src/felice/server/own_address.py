@@ -7,6 +7,7 @@ import asyncio
 from felice.env import Clock, Network
 from felice.metadata.layout import Endpoint
 from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -18,6 +19,10 @@ from felice.replication.peers import Destination, Peers, PeerSecurity, PeerUnava
 _TIMEOUT_S = 5.0
 
 
+class NotAllowed(Exception):
+    """The broker is not authorised to ask at the address which broker answers there."""
+
+
 async def why_not_reached(
     network: Network,
     clock: Clock,
@@ -26,7 +31,10 @@ async def why_not_reached(
     cluster_id: str | None,
     security: PeerSecurity,
 ) -> str | None:
-    """Returns the reason why a client does not reach this broker at `endpoint`, or None if it does."""
+    """Returns the reason why a client does not reach this broker at `endpoint`, or None if it does.
+
+    Raises `NotAllowed` if a broker of this cluster refuses to say which it is.
+    """
     peers = Peers(
         network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0), security
     )
@@ -52,6 +60,8 @@ async def _other_answerer(peers: Peers, broker_id: int, cluster_id: str | None) 
     request = DescribeConfigsRequest(resources=[asked])
     answer = await peers.call(broker_id, API.DESCRIBE_CONFIGS, request, _TIMEOUT_S)
     [result] = answer.results
+    if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise NotAllowed(result.error_message)
     return (
         f"another broker of this cluster answers there: {result.error_message}" if result.error_code else None
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -398,6 +399,27 @@ def test_an_advertised_address_of_another_broker_is_logged(
             assert "closed the connection" in await reason(world, hangs_up.sockets[0].getsockname()[1])
 
     run(tmp_path, scenario)
+
+
+def test_a_broker_that_may_not_ask_for_its_configuration_gives_no_false_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user of the brokers is no super user: the refusal says nothing about the address."""
+    caplog.set_level(logging.INFO)
+
+    async def scenario(world: World) -> None:
+        one = await world.start(
+            1,
+            advertised_listeners="PLAINTEXT://localhost:0",
+            authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            super_users="User:admin",
+        )
+        assert one.membership._reaching is not None
+        await one.membership._reaching
+
+    run(tmp_path, scenario)
+    [told] = [row for row in caplog.records if "advertised" in row.message]
+    assert (told.levelname, "not authorised" in told.message) == ("INFO", True)
 
 
 @pytest.mark.parametrize("host", ["localhost", ""])
