@@ -164,6 +164,8 @@ def test_a_removal_asks_first(kafka: Run, broker: Secured, monkeypatch: pytest.M
         ("", "exactly one action"),
         ("--add --topic t", "--allow-principal, --deny-principal"),
         ("--add --allow-principal bob --topic t", "principalType:principalName but got bob"),
+        ("--add --allow-principal user:bob --topic t", "would never apply; did you mean User:bob?"),
+        ("--add --deny-principal USER:bob --topic t", "would never apply; did you mean User:bob?"),
         ("--add --allow-principal User:b --operation Read", "at least one resource"),
         ("--add --allow-principal User:b --operation Nope --topic t", "there is no operation Nope"),
         ("--add --allow-principal User:b --operation Create --group g", "ResourceType GROUP only supports"),

@@ -13,6 +13,7 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show
+from felice.security.principal import USER
 
 if TYPE_CHECKING:
     from felice.client.admin import (
@@ -154,6 +155,8 @@ def rules_of(asked: Rules) -> list[AclBinding]:
         raise Fault(
             f"A '--resource-pattern-type' value of '{asked['pattern']}' is not valid when adding acls."
         )
+    for principal in (*asked["allow_principals"], *asked["deny_principals"]):
+        _check_can_match(principal)
     rules = [
         AclBinding(kind, name, ResourcePatternType[asked["pattern"].upper()], *entry)
         for (kind, name), entries in _entries_by_resource(asked).items()
@@ -317,6 +320,13 @@ def _check_supported(kind: ResourceType, operations: Iterable[AclOperation]) -> 
     if any(operation.value not in supported for operation in operations):
         names = ", ".join(operation.text for operation in sorted(supported))
         raise Fault(f"ResourceType {known.name} only supports operations {names}")
+
+
+def _check_can_match(principal: str) -> None:
+    """Refuses `user:alice`. Kafka stores such a rule, but compares it exactly with `User:alice`: it never applies."""
+    kind, colon, name = principal.partition(":")
+    if kind != USER and kind.casefold() == USER.casefold():
+        raise Fault(f"a rule for {principal} would never apply; did you mean {USER}{colon}{name}?")
 
 
 def _who(asked: Principals) -> list[tuple[str, str, AclPermissionType]]:
