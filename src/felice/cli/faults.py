@@ -43,4 +43,7 @@ def _describe_os_error(error: OSError) -> str:
 def _describe_kafka(error: BaseException) -> str:
     inner = error.args[0] if error.args else error
     text = getattr(inner, "str", None)
-    return str(text() if callable(text) else inner)
+    told = str(text() if callable(text) else inner)
+    if "does security.protocol fit" in told:
+        return f"{told}; --command-config names the file with the options of a secured cluster"
+    return told
