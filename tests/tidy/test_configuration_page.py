@@ -35,3 +35,14 @@ def test_the_commands_on_the_page_are_accepted() -> None:
     for command in commands:
         program, *arguments = shlex.split(command)
         parse(programs()[program], arguments, click.Context(programs()[program], info_name=program))
+
+
+def test_options_of_tls_change_with_a_listeners_prefix_only() -> None:
+    """The page says what a broker does: it refuses such a change without the prefix."""
+    told = {
+        line.split("`")[1]: line.split(" | ")[4]
+        for line in page().splitlines()
+        if "at once" in line and "` |" in line
+    }
+    assert "with a listener's prefix only" in told["ssl.keystore.location"]
+    assert "prefix" not in told["max.connections"]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from felice.config.broker import BROKER_OPTIONS
 from felice.config.kafka_only import KAFKA_ONLY
 from felice.config.option import Kind, Option, Scope
+from felice.config.security import OPTIONS as SECURITY_OPTIONS
 from felice.config.topic import TOPIC_OPTIONS
 from felice.config.without_effect import FIXED, SETTABLE
 
@@ -39,7 +40,8 @@ _BROKER_HEAD = """
 ## Options of a broker
 
 **Changes** says when a change takes effect: *at a start* (set in the file only), or *at once* (can also be set while
-the broker runs, for one broker or for all of them). The ZooKeeper options are those of Kafka 3.9.
+the broker runs, for one broker or for all of them). Options of TLS that change at once do so only with the prefix of a
+listener, as in Kafka: `listener.name.NAME.ssl.keystore.location`. The ZooKeeper options are those of Kafka 3.9.
 """
 
 _FIXED_HEAD = """
@@ -107,6 +109,8 @@ def _topic_row(option: Option) -> tuple[str, ...]:
 
 def _broker_row(option: Option) -> tuple[str, ...]:
     changes = _CHANGES[option.scope]
+    if option.scope is not Scope.READ_ONLY and option.name in SECURITY_OPTIONS:
+        changes += ", with a listener's prefix only"
     return _name(option), _kind(option), _value(option), _values(option), changes, _broker_doc(option)
 
 
