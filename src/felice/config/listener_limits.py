@@ -22,7 +22,8 @@ MAX_CONNECTIONS: Final = Option(
     INT_MAX,
     "Connections that may be open at once, and with the prefix of a listener those of this listener. Further ones wait "
     "until others close. The inter-broker listener is exempt from the limit of all listeners together, unless it is "
-    "the only one: above it the connection of another listener that was idle longest is closed.",
+    "the only one: above it the connection of another listener that was idle longest is closed. Those that were idle "
+    "longest are also closed when the limit of all listeners together is lowered below the number of open ones.",
     scope=Scope.CLUSTER_WIDE,
     minimum=0,
 )

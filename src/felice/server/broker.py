@@ -312,7 +312,13 @@ class Broker:
         )
         cleaner, replica_moves = self._compose_directory_work(partitions)
         tokens = DelegationTokens(settings.static, env, lambda: watcher.image, TokenChanges(store, watcher))
-        settings.on_change += [self._tls.follow, directories.reconfigure, cleaner.reconfigure]
+        connections = ConnectionLimits(self._config, self.listeners)
+        settings.on_change += [
+            self._tls.follow,
+            directories.reconfigure,
+            cleaner.reconfigure,
+            lambda _: connections.close_excess(),
+        ]
         services = Services(
             broker_id=broker_id,
             env=env,
@@ -321,7 +327,7 @@ class Broker:
             watcher=watcher,
             apis=OFFERED,
             access=AccessControl(settings.static, lambda: watcher.image.acls),
-            connections=ConnectionLimits(self._config, self.listeners),
+            connections=connections,
             turns=Turns(env.clock, self._config, self._sessions),
             wakeups=Wakeups(env.clock),
             large_requests=LargeRequests(env.clock),

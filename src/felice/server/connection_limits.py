@@ -2,11 +2,14 @@
 
 Keeps true: a listener over its limit, or over that of the broker, accepts nothing until connections have closed.
             Brokers can always connect: the limit of all listeners together does not concern the inter-broker listener,
-            unless it is the only one. Above that limit its connections displace those that were idle longest.
+            unless it is the only one. Above that limit, because brokers have connected or because the limit was lowered,
+            the connections of the other listeners that were idle longest are closed, as by Apache Kafka.
+            The limit of a listener closes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from heapq import nsmallest
 from operator import attrgetter
@@ -18,6 +21,7 @@ from felice.server.closings import Closing
 
 # As many as a listener accepts in one pass of the event loop.
 _MOST_CLOSED_AT_ONCE = 64
+_NEXT_S = 0.05
 
 
 class Connection(Protocol):
@@ -64,16 +68,25 @@ class ConnectionLimits:
             return f"max.connections={config.max_connections}"
         return None
 
-    def make_room(self, listener: Connections) -> None:
-        """Closes the connections that were idle longest if those of brokers have exceeded the limit."""
+    def close_excess(self) -> None:
+        """Closes the connections that were idle longest while all listeners together are over their limit."""
         config = self._follow()
         excess = self.count - config.max_connections
-        if listener.name != self._privileged or excess <= 0:
+        if excess <= 0:
             return
-        others = [session for other in self._listeners if other is not listener for session in other.sessions]
+        others = [
+            session
+            for listener in self._listeners
+            if listener.name != self._privileged
+            for session in listener.sessions
+        ]
         # A connection that is being closed still counts. It is among the oldest, and closing it again does nothing.
-        for oldest in nsmallest(min(excess, _MOST_CLOSED_AT_ONCE), others, key=attrgetter("last_active")):
-            oldest.abort(f"max.connections={config.max_connections}", Closing.REFUSED)
+        oldest = nsmallest(min(excess, _MOST_CLOSED_AT_ONCE), others, key=attrgetter("last_active"))
+        for session in oldest:
+            session.abort(f"max.connections={config.max_connections}", Closing.REFUSED)
+        if excess > len(oldest) > 0:
+            # The limit was lowered by much: other connections are served before the next ones are closed.
+            asyncio.get_running_loop().call_later(_NEXT_S, self.close_excess)
 
     def _follow(self) -> BrokerConfig:
         config = self._config()

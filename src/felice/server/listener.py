@@ -133,7 +133,7 @@ class Listener:
         self.sessions[session] = None
         self.accepted += 1
         self._by_ip[session.peer] += 1
-        self.services.connections.make_room(self)
+        self.services.connections.close_excess()
         return True
 
     def _identify(self, session: Session) -> Principal | None:

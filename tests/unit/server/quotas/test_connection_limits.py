@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def test_each_of_several_brokers_that_connect_at_once_displaces_another_connecti
     limits = ConnectionLimits(lambda: config, [inner, outer])
     for _ in range(2):
         inner.sessions.append(Idle())
-        limits.make_room(inner)
+        limits.close_excess()
     assert [client.is_closed for client in clients] == [False, True, True]
 
 
@@ -127,6 +128,41 @@ def test_a_limit_that_is_raised_lets_those_in_that_wait(tmp_path: Path) -> None:
         assert waits(second)
         assert alter(admin, "", name, "2").error_code == 0
         assert second.receive(ASKED).brokers
+
+
+@pytest.mark.parametrize("listeners", [TWO, {}])
+def test_a_limit_that_is_lowered_closes_the_connections_that_were_idle_longest(
+    tmp_path: Path, listeners: dict[str, str]
+) -> None:
+    with EmbeddedBroker(tmp_path, properties=listeners) as broker:
+        outer = f"127.0.0.1:{broker.broker.port('OUTER' if listeners else 'PLAINTEXT')}"
+        with (
+            Wire(outer, LIMIT_S) as idle,
+            Wire(outer, LIMIT_S) as busy,
+            Wire(broker.bootstrap, LIMIT_S) as admin,
+        ):
+            for wire in (idle, busy, admin):
+                wire.ask(ASKED)
+            assert alter(admin, "", LIMIT, "2").error_code == 0
+            assert idle.is_closed_by_peer(LIMIT_S)
+            for wire in (busy, admin):
+                wire.ask(ASKED)
+
+
+def test_a_limit_that_is_lowered_by_much_closes_all_excess_connections() -> None:
+    async def scenario() -> None:
+        clients = [Idle(float(number)) for number in range(300)]
+        listener = Open("PLAINTEXT", clients)
+        config, _ = BrokerConfig.parse({LIMIT: "10"})
+        limits = ConnectionLimits(lambda: config, [listener])
+        limits.close_excess()
+        assert 0 < sum(client.is_closed for client in clients) < 290
+        while sum(client.is_closed for client in clients) < 290:
+            listener.sessions = [client for client in clients if not client.is_closed]
+            await asyncio.sleep(0.01)
+        assert [client.is_closed for client in clients] == [True] * 290 + [False] * 10
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "2147483648"])
