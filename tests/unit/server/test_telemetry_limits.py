@@ -173,6 +173,49 @@ def test_a_push_before_the_interval_is_over_is_throttled() -> None:
     run(scenario)
 
 
+async def answers(world: World, *pushes: Push | None) -> list[int]:
+    """The error codes of pushes, and of questions (None)."""
+    codes: list[int] = []
+    for push in pushes:
+        try:
+            if push is None:
+                world.telemetry.subscribe(ONE, SELECTORS)
+            else:
+                await world.telemetry.push(ONE, SELECTORS, push)
+        except ApiError as error:
+            codes.append(error.code)
+        else:
+            codes.append(ErrorCode.NONE)
+    return codes
+
+
+def test_wrong_pushes_and_questions_that_alternate_are_throttled() -> None:
+    async def scenario(world: World) -> None:
+        wrong = Push(7, False, 0, b"")
+        unknown, throttled = ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert await answers(world, None, *[wrong, None] * 3, wrong) == [
+            ErrorCode.NONE,
+            *(unknown, ErrorCode.NONE) * 2,
+            *(throttled, throttled),
+            throttled,
+        ]
+
+    run(scenario)
+
+
+def test_pushes_at_the_end_that_alternate_with_others_are_throttled() -> None:
+    async def scenario(world: World) -> None:
+        await world.push(ONE, b"")
+        subscription_id = world.telemetry._clients[ONE].subscription_id
+        last, other = (Push(subscription_id, is_terminating, 0, b"") for is_terminating in (True, False))
+        refused, throttled = ErrorCode.INVALID_REQUEST, ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert await answers(world, *[last, other] * 2) == [ErrorCode.NONE, refused, throttled, refused]
+        world.clock.s += 60
+        assert await answers(world, other, last) == [ErrorCode.NONE, ErrorCode.NONE]
+
+    run(scenario)
+
+
 def test_random_bytes_are_refused_or_read_but_never_fail_otherwise() -> None:
     random = Random(7)
     whole = metrics_data(gauge("m", 1.5, topic="t"), attributes={"a": "b"})

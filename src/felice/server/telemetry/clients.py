@@ -1,7 +1,8 @@
 """The clients that ask for subscriptions and push metrics (KIP-714).
 
 Keeps true: every broker gives a client the same subscription id, so the client may push to any of them. A client that
-            asks or pushes more often than its interval gets THROTTLING_QUOTA_EXCEEDED.
+            asks or pushes more often than its interval gets THROTTLING_QUOTA_EXCEEDED. Once an interval it may push
+            early after an error, and once when it ends. As in Kafka the interval is that of a client instance id.
             A client that is silent for `_MIN_LIFE_S`, and for three intervals, is forgotten with its series; so is the
             one that was silent longest if there are more than `MAX_CLIENTS`.
 Leaves:     resources and their meaning to `subscriptions`, values to `series`.
@@ -54,6 +55,8 @@ class _Client:
     last_error: int = ErrorCode.NONE
     may_push_early: bool = False
     """Whether the client asked again after an error, and has not pushed since then."""
+    pushed_early_s: float = field(default=float("-inf"))
+    ended_s: float = field(default=float("-inf"))
     is_terminating: bool = False
 
     @property
@@ -70,17 +73,25 @@ class _Client:
         if now_s - max(self.asked_s, self.pushed_s) >= self.interval_s:
             self.asked_s = now_s
             return True
-        # As in Kafka this answer does not begin a new interval. In Kafka the push that follows is throttled.
-        self.may_push_early = self.last_error in _FORGIVEN
-        return self.may_push_early
+        # As in Kafka this answer does not begin a new interval. In Kafka the push that follows is throttled. Here it is
+        # accepted once an interval; otherwise a client could alternate wrong pushes and questions without end.
+        is_forgiven = self.last_error in _FORGIVEN
+        self.may_push_early = is_forgiven and now_s - self.pushed_early_s >= self.interval_s
+        return is_forgiven
 
-    def may_push(self, now_s: float) -> bool:
-        """Whether the client may push: once an interval, and once after each question."""
-        may_push = self.asked_s > self.pushed_s or self.may_push_early
-        if not may_push and now_s - self.pushed_s < self.interval_s:
-            return False
-        self.pushed_s, self.may_push_early = now_s, False
-        return True
+    def may_push(self, now_s: float, *, is_terminating: bool) -> bool:
+        """Whether the client may push: once an interval, once after each question, and once when it ends."""
+        if self.asked_s > self.pushed_s or now_s - self.pushed_s >= self.interval_s:
+            may_push = True
+        elif self.may_push_early:
+            may_push, self.pushed_early_s = True, now_s
+        else:
+            # Kafka accepts any number, if pushes that do not end the client come between them.
+            may_push = is_terminating and now_s - self.ended_s >= self.interval_s
+        if may_push:
+            self.pushed_s, self.may_push_early = now_s, False
+            self.ended_s = now_s if is_terminating else self.ended_s
+        return may_push
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,7 @@ class ClientTelemetry:
     def _fault_of(self, push: Push, client: _Client) -> ErrorCode:
         if client.is_terminating:
             return ErrorCode.INVALID_REQUEST
-        if not client.may_push(self._clock.monotonic()) and not push.is_terminating:
+        if not client.may_push(self._clock.monotonic(), is_terminating=push.is_terminating):
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if push.subscription_id != client.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
