@@ -60,3 +60,24 @@ def test_a_partition_that_a_large_request_names_twice_is_elected_once() -> None:
     assert [(row.partition_id, row.error_code) for row in topic.partition_result] == [
         (index, 0) for index in range(600)
     ]
+
+
+class LosesTheController(Electing):
+    """Elects the first part of a large request."""
+
+    async def elect(self, wanted: Any, *, is_unclean: bool) -> Any:
+        if self.elected:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return await super().elect(wanted, is_unclean=is_unclean)
+
+
+def test_an_error_of_a_later_part_leaves_the_outcome_of_earlier_parts() -> None:
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(1100)])])
+    services = SimpleNamespace(env=Environment.system(), leaderships=LosesTheController())
+    context: Any = SimpleNamespace(services=services, version=2)
+    response = asyncio.run(elect_leaders.handle(request, context))
+    (topic,) = response.replica_election_results
+    assert response.error_code == 0
+    assert [(row.partition_id, row.error_code) for row in topic.partition_result] == [
+        (index, 0 if index < 500 else ErrorCode.NOT_CONTROLLER) for index in range(1100)
+    ]

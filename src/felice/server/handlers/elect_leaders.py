@@ -51,14 +51,22 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
 async def _elect(
     wanted: Sequence[PartitionKey] | None, is_unclean: bool, context: RequestContext
 ) -> dict[PartitionKey, ApiError | None]:
-    """The outcome of each partition. Many named partitions are elected in parts, with pauses between them."""
+    """The outcome of each partition. Many named partitions are elected in parts, with pauses between them.
+
+    Raises `ApiError` if nothing was elected. An error after the first part is the outcome of all other partitions.
+    """
     elect = context.services.leaderships.elect
     if wanted is None:
         return await elect(None, is_unclean=is_unclean)
     parts = (wanted[at : at + _PART_PARTITIONS] for at in range(0, len(wanted), _PART_PARTITIONS))
     found: dict[PartitionKey, ApiError | None] = {}
     async for part in paced(parts, context.services.env.clock):
-        found.update(await elect(part, is_unclean=is_unclean))
+        try:
+            found.update(await elect(part, is_unclean=is_unclean))
+        except ApiError as error:
+            if not found:
+                raise
+            return {**dict.fromkeys(wanted, error), **found}
     return found
 
 
