@@ -8,6 +8,7 @@ How:         A wake-up costs two system calls, and up to twice the interpreter's
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 
@@ -35,4 +36,14 @@ class LowWater:
         mark = min(missing_bytes, MOST_BYTES) if missing_bytes >= _LEAST_BYTES else 1
         if mark != self._mark and self._socket is not None:
             self._mark = mark
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+            except OSError:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """The mark only saves wake-ups: a system that refuses it, or a closed socket, must not end the connection."""
+        sock, self._socket, self._mark = self._socket, None, 1
+        with contextlib.suppress(OSError):
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import select
 import socket
 import sys
@@ -52,6 +53,21 @@ def test_lowering_tells_whether_bytes_may_have_waited() -> None:
     assert mark.lower()
     assert not mark.lower()
     assert sock.marks == [MOST_BYTES, 1]
+
+
+class RefusingSocket:
+    """Refuses marks, as a system may that lacks the option."""
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+
+
+def test_a_refused_mark_does_not_break_the_connection() -> None:
+    sock: Any = RefusingSocket()
+    mark = LowWater(sock)
+    mark.expect(5 << 20)
+    assert not mark.lower()
+    mark.expect(5 << 20)
 
 
 def test_a_connection_without_a_plain_socket_has_no_mark() -> None:
