@@ -2,8 +2,8 @@
 
 Keeps true: a listener over its limit, or over that of the broker, accepts nothing until connections have closed.
             Brokers can always connect: the limit of all listeners together does not concern the inter-broker listener,
-            unless it is the only one. Above that limit, because brokers have connected or because the limit was lowered,
-            the connections of the other listeners that were idle longest are closed, as by Apache Kafka.
+            unless it is the only one. Above that limit, because brokers have connected or the limit was lowered, the
+            connections of the other listeners that were idle longest are closed, as by Apache Kafka.
             The limit of a listener closes nothing.
 """
 

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from felice.env import Clock
 
@@ -38,8 +39,8 @@ TopicT = TypeVar("TopicT", bound=HasPartitions)
 _WORK_S = 0.005
 MAX_ITEMS_WITHOUT_PAUSE = 1000
 _LOOK_AGAIN_S = 0.02
-# One item for each loop of `paced` that has begun.
-_under_way: list[None] = []
+# How many loops of `paced` have begun on an event loop. Brokers in one process may have one each, or share one.
+_under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
@@ -47,16 +48,17 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
 
     All loops under way share `_WORK_S` seconds of each pass of the event loop.
     """
-    _under_way.append(None)
+    loop = asyncio.get_running_loop()
+    _under_way[loop] = _under_way.get(loop, 0) + 1
     try:
         began = clock.monotonic()
         for item in items:
             yield item
-            if clock.monotonic() - began >= _WORK_S / len(_under_way):
+            if clock.monotonic() - began >= _WORK_S / _under_way[loop]:
                 await asyncio.sleep(0)
                 began = clock.monotonic()
     finally:
-        _under_way.pop()
+        _under_way[loop] -= 1
 
 
 def each(

@@ -66,16 +66,29 @@ def test_loops_that_run_side_by_side_share_the_time_of_a_pass() -> None:
 
 
 def test_few_items_are_worked_on_without_a_pause() -> None:
-    async def scenario() -> list[int]:
-        return [item async for item in paced(range(3), SteppingClock())]
+    async def scenario() -> tuple[list[int], bool]:
+        has_paused: list[None] = []
+        asyncio.get_running_loop().call_soon(has_paused.append, None)
+        return [item async for item in paced(range(3), SteppingClock())], bool(has_paused)
 
-    coroutine = scenario()
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        assert ended.value == [0, 1, 2]
-    else:
-        raise AssertionError("it paused")
+    assert asyncio.run(scenario()) == ([0, 1, 2], False)
+
+
+def test_loops_of_another_event_loop_do_not_share_the_time_of_a_pass() -> None:
+    """Each event loop of a process serves its own broker."""
+    other = asyncio.new_event_loop()
+    begun = [paced(range(20), SteppingClock()) for _ in range(4)]
+    for items in begun:
+        other.run_until_complete(anext(items))
+
+    async def work(note: Callable[[], None]) -> None:
+        async for _ in paced(range(20), SteppingClock()):
+            note()
+
+    passes = asyncio.run(passes_of(work, 1, notes=20))
+    other.run_until_complete(other.shutdown_asyncgens())
+    other.close()
+    assert passes.count(passes[0]) == 5
 
 
 def test_coroutines_that_are_woken_together_share_the_passes_of_the_loop() -> None:

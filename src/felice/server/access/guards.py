@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import Access
-from felice.server.pace import paced
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -27,9 +27,6 @@ Refuse: TypeAlias = "Callable[[Any, ErrorCode, RequestContext], Any]"
 """Builds the refusal of a request, or the row of a refused item."""
 NameOf: TypeAlias = "Callable[[Any, RequestContext], str | None]"
 """The name of the resource that a request or item is about. None if nothing is needed: the handler refuses it."""
-
-# Longer lists are checked with pauses, while the connection's later requests wait.
-_MAX_ITEMS_WITHOUT_PAUSE = 1000
 
 DENIED_CODES = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -115,7 +112,8 @@ def each(
         asked = getattr(request, items)
         if not asked:
             return handle(request, context)
-        if len(asked) > _MAX_ITEMS_WITHOUT_PAUSE:
+        if len(asked) > MAX_ITEMS_WITHOUT_PAUSE:
+            # They are checked with pauses, while the connection's later requests wait.
             context.session.hold()
             return check_later(asked, request, context, handle)
         access = context.access
