@@ -34,7 +34,9 @@ _WORDS = 5
 _MARKS = 16
 _RATE = 200
 _SPAN_MS = 600_000
-_WITHIN_S = 300.0
+_WITHIN_S = 600.0
+# What the broker allows: a backlog takes long where the machine is busy.
+_TRANSACTION_MS = 900_000
 _MARK = b"mark-"
 # As many bytes as `_mark` makes.
 _MARK_BYTES = 16
@@ -259,7 +261,7 @@ class Load:
             time.sleep(max(0.0, at - time.perf_counter()))
             due[self._produce_mark(producer, number % _PARTITIONS)] = at
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(_WITHIN_S)
         results.wait(list(due), process)
         return [results.seen[mark] - at for mark, at in due.items()]
 
@@ -291,12 +293,12 @@ class Load:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        producer = self._producer({"transactional.id": f"bench-{uuid.uuid4().hex}", "linger.ms": 20})
-        producer.init_transactions(30)
+        options = {"transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
+        producer = self._producer({"transactional.id": f"bench-{uuid.uuid4().hex}", **options})
+        producer.init_transactions(_WITHIN_S)
         producer.begin_transaction()
         yield producer
-        producer.flush(120)
-        producer.commit_transaction(60)
+        producer.commit_transaction(_WITHIN_S)
 
     def _producer(self, options: dict[str, Any]) -> Any:
         from confluent_kafka import Producer
