@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, compress, repeat
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -21,36 +21,67 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Consecutive records by column. Groups share columns, so a column is never changed."""
+    """Records by column. Groups share columns, so a column is never changed.
+
+    `numbers` are the places, in the group that the task was given, of the records that each of these was made of.
+    """
 
     keys: list[Any]
     values: list[Any]
     timestamps: list[int]
     headers: list[Headers]
+    numbers: list[int]
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Group:
-        """The group of these records."""
+        """The group of these records, which a task is given."""
         columns = [list(column) for column in zip(*records, strict=True)]
-        return cls(*columns) if columns else cls([], [], [], [])
+        return cls.given(*columns) if columns else cls.given([], [], [], [])
+
+    @classmethod
+    def given(
+        cls, keys: list[Any], values: list[Any], timestamps: list[int], headers: list[Headers]
+    ) -> Group:
+        """The group of these columns, which a task is given."""
+        return cls(keys, values, timestamps, headers, list(range(len(keys))))
 
     def records(self) -> Iterator[Record]:
         """The records one by one."""
         return map(Record, self.keys, self.values, self.timestamps, self.headers)
 
+    def each(self, process: Callable[[Record], Iterable[Record]]) -> Group:
+        """What `process` returns for each record in turn."""
+        found = [list(process(record)) for record in self.records()]
+        made = Group.of(chain.from_iterable(found))
+        return replace(made, numbers=_repeated(self.numbers, map(len, found)))
+
+    def repeated(self, times: Sequence[int]) -> Group:
+        """Each record as many times as the number in its place says."""
+        return Group(*(_repeated(column, times) for column in self._columns()))
+
+    def with_keys(self, keys: list[Any]) -> Group:
+        """The same records with other keys."""
+        return replace(self, keys=keys)
+
     def with_values(self, values: list[Any]) -> Group:
         """The same records with other values."""
-        return Group(self.keys, values, self.timestamps, self.headers)
+        return replace(self, values=values)
 
     def where(self, kept: list[bool]) -> Group:
         """The records for which `kept` is true."""
         if all(kept):
             return self
-        columns = self.keys, self.values, self.timestamps, self.headers
-        return Group(*(list(compress(column, kept)) for column in columns))
+        return Group(*(list(compress(column, kept)) for column in self._columns()))
+
+    def _columns(self) -> tuple[list[Any], ...]:
+        return self.keys, self.values, self.timestamps, self.headers, self.numbers
+
+
+def _repeated(column: list[Any], times: Iterable[int]) -> list[Any]:
+    return list(chain.from_iterable(map(repeat, column, times)))
 
 
 class Change(NamedTuple):

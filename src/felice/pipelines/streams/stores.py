@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -185,7 +186,7 @@ class KeyValueStore(Store):
             elif row is not None:
                 del rows[packed]
         self._changed.update(packed_keys)
-        return Group(group.keys, changes, times, group.headers)
+        return replace(group, values=changes, timestamps=times)
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
         """All rows, in an order that depends on the keys only: not on what this process has loaded or seen."""
@@ -227,6 +228,8 @@ class ByTime:
 
     def take_before(self, end: int) -> list[tuple[int, set[Any]]]:
         """Remove the times before `end`; returns them with their keys."""
+        if not self._times or self._times[0] >= end:
+            return []
         count = bisect_left(self._times, end)
         taken = [(time, self._keys.pop(time)) for time in self._times[:count]]
         del self._times[:count]
@@ -267,6 +270,49 @@ class WindowStore(Store):
         """Set the value of a key in a window; None deletes it."""
         row = None if value is None else (self._value.pack(value), timestamp)
         self._set((self._key.pack(key), start), row)
+
+    def packed(self, keys: list[Any]) -> list[Any]:
+        """The packed form of each key; None of none."""
+        pack = self._key.pack
+        return [None if key is None else pack(key) for key in keys]
+
+    def updater(
+        self,
+        initial: Callable[[], Any],
+        compute: Callable[[Any, Any, Any], Any],
+        *,
+        sends_old: bool,
+    ) -> Callable[[Any, Record, Window], Record]:
+        """A function (packed key, record, window) that does `put` with what `compute` makes of the record's key and
+        value and of the window's value, and returns the change.
+
+        A row keeps the greatest timestamp of its records. A window without row has the value `initial()`.
+        """
+        rows, changed, by_start = self.rows, self._changed, self._by_start
+        pack, unpack = self._value.pack, self._value.unpack
+
+        def update(packed: Any, record: Record, window: Window) -> Record:
+            key, value, timestamp, headers = record
+            place = packed, window[0]
+            row, old = rows.get(place), None
+            if row is None:
+                so_far = initial()
+                by_start.add(window[0], packed)
+            else:
+                so_far = unpack(row[0])
+                if row[1] > timestamp:
+                    timestamp = row[1]
+                if sends_old:
+                    old = unpack(row[0])
+            new = compute(key, value, so_far)
+            changed.add(place)
+            if new is not None:
+                rows[place] = pack(new), timestamp
+            elif row is not None:
+                del rows[place]
+            return Record(Windowed(key, window), Change(new, old), timestamp, headers)
+
+        return update
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All rows by start, then as they came."""

@@ -8,8 +8,8 @@ Keeps true: a record goes through the graph depth first, as in Kafka Streams: ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import groupby
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from felice.pipelines.streams.formats import UNREADABLE, UNWRITABLE, Format, FormatError
@@ -98,12 +98,14 @@ def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
     )
 
 
-def by_topic(records: Iterable[TopicRecord]) -> list[TopicGroup]:
-    """The records in groups, each of one topic."""
-    return [
-        TopicGroup(topic, Group.of(Record(*one[1:]) for one in run))
-        for topic, run in groupby(records, attrgetter("topic"))
-    ]
+def _by_topic(sent: Iterable[tuple[int, TopicRecord]]) -> list[TopicGroup]:
+    """Numbered records in groups, each of one topic."""
+    groups = []
+    for topic, run in groupby(sent, lambda one: one[1].topic):
+        numbers, records = zip(*run, strict=True)
+        group = Group.of(Record(*one[1:]) for one in records)
+        groups.append(TopicGroup(topic, replace(group, numbers=list(numbers))))
+    return groups
 
 
 Push = Callable[[Record], None]
@@ -184,15 +186,17 @@ class Task:
             return self._process_each(topic, group)
         self._sent_groups = []
         try:
-            push(Group(keys, values, group.timestamps, group.headers))
+            push(replace(group, keys=keys, values=values))
         except Exception as error:
             raise GroupError(f"{type(error).__name__}: {error}") from error
         return self._sent_groups
 
     def _process_each(self, topic: str, group: Group) -> list[TopicGroup]:
         try:
-            return by_topic(
-                sent for one in group.records() for sent in self.process(TopicRecord(topic, *one))
+            return _by_topic(
+                (number, sent)
+                for number, one in zip(group.numbers, group.records(), strict=True)
+                for sent in self.process(TopicRecord(topic, *one))
             )
         except StreamsError as error:
             raise GroupError(str(error)) from error
@@ -261,10 +265,12 @@ class Task:
         encode_keys, encode_values, topic = formats.key.encode_all, formats.value.encode_all, formats.topic
 
         def send_each(group: Group) -> None:
-            self._sent = []
-            for record in group.records():
+            sent = []
+            for number, record in zip(group.numbers, group.records(), strict=True):
+                self._sent = []
                 send(record)
-            self._sent_groups += by_topic(self._sent)
+                sent += [(number, one) for one in self._sent]
+            self._sent_groups += _by_topic(sent)
 
         def send_group(group: Group) -> None:
             try:
@@ -272,8 +278,7 @@ class Task:
             except UNWRITABLE:
                 send_each(group)
                 return
-            sent = Group(keys, values, group.timestamps, group.headers)
-            self._sent_groups.append(TopicGroup(topic, sent))
+            self._sent_groups.append(TopicGroup(topic, replace(group, keys=keys, values=values)))
 
         return send_group if formats.topic_of is None else send_each
 
@@ -371,8 +376,7 @@ def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> 
 def _process_all(operator: Operator) -> Callable[[Group], Group]:
     if isinstance(operator, GroupOperator):
         return operator.process_all
-    process = operator.process
-    return lambda group: Group.of(result for record in group.records() for result in process(record))
+    return lambda group: group.each(operator.process)
 
 
 One = TypeVar("One", Record, Group)

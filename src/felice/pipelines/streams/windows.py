@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from felice.pipelines.streams.record import Window
 
@@ -29,6 +29,11 @@ def _at_least(least: int, **given: int) -> None:
             raise ValueError(f"{name} is {value} ms, but must be at least {least}")
 
 
+@lru_cache(maxsize=1024)
+def _windows(starts: range, size_ms: int) -> tuple[Window, ...]:
+    return tuple(Window(start, start + size_ms) for start in starts)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
     """Windows of one size that begin every `advance_ms` since the epoch: tumbling if both are equal, else hopping."""
@@ -43,12 +48,10 @@ class TimeWindows:
         if self.advance_ms > self.size_ms:
             raise ValueError(f"windows of {self.size_ms} ms that begin every {self.advance_ms} ms leave gaps")
 
-    def windows_for(self, timestamp: int) -> Iterator[Window]:
+    def windows_for(self, timestamp: int) -> tuple[Window, ...]:
         """The windows that contain a timestamp, the earliest first; no window begins before 0."""
-        start = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        while start <= timestamp:
-            yield Window(start, start + self.size_ms)
-            start += self.advance_ms
+        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        return _windows(range(first, timestamp + 1, self.advance_ms), self.size_ms)
 
 
 @dataclass(frozen=True, slots=True)

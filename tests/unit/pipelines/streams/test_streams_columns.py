@@ -14,7 +14,8 @@ from pyspark import cloudpickle
 
 from felice.pipelines.streams.on_spark import stage
 from felice.pipelines.streams.on_spark.columns import address_columns, places_of
-from felice.pipelines.streams.on_spark.stage import HEADERS, SCHEMA, Plan, address
+from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
+from felice.pipelines.streams.on_spark.stage import Plan, address
 from felice.records.kernels import murmur2
 from felice.streams import App
 

@@ -16,9 +16,8 @@ from pyspark import cloudpickle
 
 from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
 from felice.pipelines.streams.on_spark.stage import (
-    OUT,
-    SCHEMA,
     TICK,
     HeldTask,
     Plan,
@@ -40,7 +39,7 @@ SOURCE = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", stage.HEADERS),
+        ("headers", HEADERS),
     ]
 )
 PLACES = 3
@@ -381,3 +380,38 @@ def test_a_worker_drops_what_another_worker_computed_again(tmp_path: Path) -> No
     count(other, -1, "b")
     other.save(0)
     assert count(mine, 0, "b") == {"b": 2}
+
+
+def stateless_app() -> App:
+    app = App("stateless", value="string")
+    words = app.stream("lines").flat_map_values(lambda key, line: line.split())
+    words.filter(lambda key, word: word != "y").group_by(lambda key, word: word).count(name="counts").to(
+        "out"
+    )
+    app.stream("others").flat_map(lambda key, line: [(word, line) for word in line.split()]).to("pairs")
+    branches = app.stream("users").branch({"b": lambda key, value: "b" in value}, default="rest")
+    branches["b"].peek(lambda key, value: None).to("b")
+    branches["rest"].key_by(lambda key, value: value).to("rest")
+    return app
+
+
+def test_stateless_parts_give_in_groups_what_they_give_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, dice = Spark(tmp_path, monkeypatch, stateless_app()), Random(7)
+    rows = [(topic, *row[1:]) for topic in ("lines", "others", "users") for row in some_rows(dice, 50) * 5]
+    source = spark.source(rows)
+    grouped = pa.Table.from_batches(address([source], spark.plan)).to_pylist()
+    monkeypatch.setattr(stage, "LEAST_GROUP", 1000)
+    each = pa.Table.from_batches(address([source], spark.plan)).to_pylist()
+    assert len(each) > len(rows)
+    assert sorted(grouped, key=repr) == sorted(each, key=repr)
+
+
+def test_a_record_that_fails_in_a_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("failing", value="string")
+    app.stream("lines").map_values(lambda key, value: int(value), value="long").to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    source = spark.source([("lines", "k", "x" if number == 70 else "1", number) for number in range(100)])
+    with pytest.raises(StreamsError, match="'x'.*at lines-0, offset 71"):
+        list(address([source], spark.plan))

@@ -6,6 +6,7 @@ Keeps true: the rows are those that are made one by one, in the same order.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from felice.records.arrow import key_hashes
+
+SHORT_RUN = 50
 
 
 def address_columns(
@@ -36,6 +39,17 @@ def address_columns(
     }
     arrays = [made[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def runs_of_partitions(batch: pa.RecordBatch) -> list[pa.RecordBatch] | None:
+    """The rows of each partition, as they follow each other; None if most runs would be short."""
+    topics = batch.column("topic").dictionary_encode().indices.to_numpy()
+    partitions = batch.column("partition").to_numpy()
+    starts = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
+    if len(starts) * SHORT_RUN > len(batch):
+        return None
+    bounds = [0, *starts.tolist(), len(batch)]
+    return [batch.slice(start, end - start) for start, end in pairwise(bounds)]
 
 
 def places_of(keys: pa.Array, otherwise: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:

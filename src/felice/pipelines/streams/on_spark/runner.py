@@ -21,15 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.stage import (
-    OUT,
-    SOURCE_COLUMNS,
-    SPARK_SCHEMA,
-    TICK,
-    Plan,
-    address,
-    run_part,
-)
+from felice.pipelines.streams.on_spark.rows import OUT, SPARK_SCHEMA
+from felice.pipelines.streams.on_spark.stage import SOURCE_COLUMNS, TICK, Plan, address, run_part
 from felice.pipelines.streams.topology import TopologyError
 
 EARLIEST = {"startingOffsets": "earliest"}

@@ -11,11 +11,11 @@ How:        A row says which sub-topology it is for (`part`), and which of its p
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,20 @@ import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
 
 from felice.pipelines.spark.properties import BATCH_ID
-from felice.pipelines.streams.on_spark.columns import address_columns, places_of
+from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
+from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import (
     GroupError,
     StreamsError,
     Task,
-    TopicGroup,
     TopicRecord,
     with_event_time,
 )
 from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
-OUT = -1
-# A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
-SUB_BITS = 20
 CACHED_TASKS = 64
 LEAST_GROUP = 8
 """Fewer consecutive records of a topic are processed one by one: a group costs as much as some records."""
@@ -52,25 +49,6 @@ TICK = "(wall clock)"
 SOURCE_COLUMNS = ("topic", "key", "value", "partition", "offset", "timestamp", "headers")
 # Between a sub-topology's number and its partition. No topic's name contains it.
 INNER = "/"
-
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-SCHEMA = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("place", pa.int32()),
-        ("origin", pa.string()),
-        ("seq", pa.int64()),
-        ("topic", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp", pa.int64()),
-        ("headers", HEADERS),
-    ]
-)
-SPARK_SCHEMA = (
-    "part int, place int, origin string, seq long, topic string, key binary, value binary, timestamp long, "
-    "headers array<struct<key: string, value: binary>>"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +95,14 @@ class Application:
             and not self._formats[topic].is_global
         }
 
+    def is_for_groups(self, topic: str, tasks: Mapping[int, Task]) -> bool:
+        """Whether only these tasks read a topic, in groups, and its records keep their timestamps."""
+        return (
+            topic in self.reads
+            and self._formats[topic].timestamp_of is None
+            and all(number in tasks and tasks[number].takes_groups for number in self.reads[topic])
+        )
+
     def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
         """The record with the timestamp that its input chooses."""
         formats = self._formats[record.topic]
@@ -152,77 +138,6 @@ def _application(pickled: bytes) -> Application:
     return Application(cloudpickle.loads(pickled))
 
 
-class Rows:
-    """Rows to be sent on."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[Any, ...]] = []
-
-    def add(self, part: int, place: int, origin: str, seq: int, record: TopicRecord) -> None:
-        """One row."""
-        topic, key, value, timestamp, headers = record
-        self._rows.append((part, place, origin, seq, topic, key, value, timestamp, _written(headers)))
-
-    def batch(self) -> pa.RecordBatch:
-        """All rows."""
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(SCHEMA)
-        arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-class Results:
-    """What a task sent, by column."""
-
-    def __init__(self) -> None:
-        self._topics: list[str] = []
-        self._all = Group([], [], [], [])
-
-    def add(self, records: Iterable[TopicRecord]) -> None:
-        """Records one by one."""
-        for topic, key, value, timestamp, headers in records:
-            self._topics.append(topic)
-            self._all.keys.append(key)
-            self._all.values.append(value)
-            self._all.timestamps.append(timestamp)
-            self._all.headers.append(headers)
-
-    def add_groups(self, groups: Iterable[TopicGroup]) -> None:
-        """Records in groups."""
-        for topic, group in groups:
-            self._topics += [topic] * len(group)
-            self._all.keys.extend(group.keys)
-            self._all.values.extend(group.values)
-            self._all.timestamps.extend(group.timestamps)
-            self._all.headers.extend(group.headers)
-
-    def batch(self, application: Application, places: int, origin: str) -> pa.RecordBatch:
-        """The rows, addressed, in the order in which they were sent."""
-        size = len(self._topics)
-        seq = np.arange(size)
-        keys = pa.array(self._all.keys, pa.binary())
-        headers = [_written(one) for one in self._all.headers] if any(self._all.headers) else None
-        made = {
-            "part": [application.reader_of(topic) for topic in self._topics],
-            "place": places_of(keys, seq, places),
-            "origin": pa.repeat(pa.scalar(origin), size),
-            "seq": seq,
-            "topic": self._topics,
-            "key": keys,
-            "value": self._all.values,
-            "timestamp": self._all.timestamps,
-            "headers": pa.nulls(size, HEADERS) if headers is None else headers,
-        }
-        return pa.RecordBatch.from_arrays([_array(made[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
-
-
-def _array(given: Any, kind: pa.DataType) -> pa.Array:
-    return given if isinstance(given, pa.Array) else pa.array(given, kind)
-
-
-def _written(headers: Headers) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in headers] if headers else None
-
-
 def _read(headers: list[dict[str, Any]] | None) -> Headers:
     return tuple((one["key"], one["value"]) for one in headers) if headers else ()
 
@@ -235,24 +150,64 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
     }
     plain = application.plain_topics
     for batch in batches:
-        if (made := address_columns(batch, plain, plan.places, SCHEMA)) is not None:
-            yield made
+        if (plainly := address_columns(batch, plain, plan.places, SCHEMA)) is not None:
+            yield plainly
             continue
-        rows, tick = Rows(), None
-        for given, origin, offset in _source_records(batch):
-            if given.topic == TICK:
-                tick = given, offset
+        with garbage_left():
+            runs = runs_of_partitions(batch)
+            if runs is None:
+                made = [_address_each(application, stateless, batch, plan.places)]
+            else:
+                made = [one for run in runs for one in _address_run(application, stateless, run, plan.places)]
+        yield from made
+
+
+def _address_run(
+    application: Application, stateless: Mapping[int, Task], run: pa.RecordBatch, places: int
+) -> list[pa.RecordBatch]:
+    made = _address_groups(application, stateless, run, places)
+    return [_address_each(application, stateless, run, places)] if made is None else made
+
+
+def _address_groups(
+    application: Application, stateless: Mapping[int, Task], run: pa.RecordBatch, places: int
+) -> list[pa.RecordBatch] | None:
+    """The results of records of one partition; None if they must be processed one by one."""
+    topic = run.column("topic")[0].as_py() if len(run) >= LEAST_GROUP else None
+    if topic is None or not application.is_for_groups(topic, stateless):
+        return None
+    (_, keys, values, partitions, offsets, headers), times = _source_columns(run)
+    group = Group.given(keys, values, times, list(map(_read, headers)))
+    made = []
+    for part in application.reads[topic]:
+        results = Results()
+        try:
+            results.add_groups(stateless[part].process_group(topic, group))
+        except GroupError:
+            return None  # That tells which record fails.
+        seq = results.by_offset(offsets)
+        made.append(results.batch(application.reader_of, places, f"{topic}-{partitions[0]}", seq))
+    return made
+
+
+def _address_each(
+    application: Application, stateless: Mapping[int, Task], batch: pa.RecordBatch, places: int
+) -> pa.RecordBatch:
+    rows, tick = Rows(), None
+    for given, origin, offset in _source_records(batch):
+        if given.topic == TICK:
+            tick = given, offset
+            continue
+        record = application.timed(given, origin, offset)
+        for part in application.reads[record.topic]:
+            if part in stateless:
+                _run_stateless(application, stateless[part], record, (origin, offset), places, rows)
                 continue
-            record = application.timed(given, origin, offset)
-            for part in application.reads[record.topic]:
-                if part in stateless:
-                    _run_stateless(application, stateless[part], record, (origin, offset), plan.places, rows)
-                    continue
-                for place in application.places(record, plan.places, offset):
-                    rows.add(part, place, origin, offset, record)
-        if tick is not None:
-            _add_tick(application, *tick, plan.places, rows)
-        yield rows.batch()
+            for place in application.places(record, places, offset):
+                rows.add(part, place, origin, offset, record)
+    if tick is not None:
+        _add_tick(application, *tick, places, rows)
+    return rows.batch()
 
 
 def _run_stateless(
@@ -292,7 +247,7 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
             # Again from the state before the batch, one by one: that tells which record fails.
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
-    yield results.batch(application, plan.places, f"{number}{INNER}{place}")
+    yield results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
 
 
 def _run_rows(
@@ -308,7 +263,7 @@ def _run_rows(
             for timestamp in timestamps[start:end]:
                 results.add(task.advance_wall_clock(timestamp))
         elif task.takes_groups and end - start >= least_group:
-            group = Group(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
+            group = Group.given(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
             results.add_groups(task.process_group(topic, group))
         else:
             for at in range(start, end):
@@ -333,14 +288,26 @@ def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 @contextmanager
 def garbage_left() -> Iterator[None]:
-    """Without Python's search for cycles: a batch makes many small objects and no cycles, and it took a quarter."""
+    """Without Python's search for cycles: a batch makes many small objects and no cycles, and it took a quarter.
+
+    What is there at the end is left out of later searches, too, until the next full one.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if next(_batches) % BATCHES_PER_SEARCH == 0:
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+BATCHES_PER_SEARCH = 200
+"""Functions of the application may make cycles."""
+_batches = count(1)
 
 
 def _processed(task: Task, record: TopicRecord, where: str) -> list[TopicRecord]:
@@ -394,13 +361,16 @@ def _place(key: bytes | None, places: int, otherwise: int) -> int:
 
 
 def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, int]]:
-    names = ("topic", "key", "value", "partition", "offset", "headers")
-    columns = [batch.column(name).to_pylist() for name in names]
-    timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
-    for topic, key, value, partition, offset, headers, timestamp in zip(
-        *columns, timestamps.tolist(), strict=True
-    ):
+    columns, times = _source_columns(batch)
+    for topic, key, value, partition, offset, headers, timestamp in zip(*columns, times, strict=True):
         yield TopicRecord(topic, key, value, timestamp, _read(headers)), f"{topic}-{partition}", offset
+
+
+def _source_columns(batch: pa.RecordBatch) -> tuple[list[list[Any]], list[int]]:
+    """Topics, keys, values, partitions, offsets and headers; timestamps in milliseconds."""
+    names = ("topic", "key", "value", "partition", "offset", "headers")
+    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    return [batch.column(name).to_pylist() for name in names], (microseconds // 1000).tolist()
 
 
 def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:

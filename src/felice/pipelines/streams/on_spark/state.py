@@ -99,8 +99,13 @@ class StateFiles:
 
     def identity(self, number: int) -> int | None:
         """The identity of the delta of a version; None if it was removed."""
-        path = self._directory / f"{number}.delta"
-        return self._read(path)[0] if path.exists() else None
+        try:
+            with (self._directory / f"{number}.delta").open("rb") as file:
+                file.seek(_HEADER.size)
+                identity: int = _ABOUT.unpack(file.read(_ABOUT.size))[0]
+        except FileNotFoundError:
+            return None
+        return identity
 
     def load(self, number: int, stores: dict[str, Store]) -> Version:
         """Fill empty stores with a version."""
@@ -149,7 +154,7 @@ class StateFiles:
         identity = secrets.randbits(63) + 1
         rows = sum(len(store.rows) for store in stores.values())
         rest = _ABOUT.pack(identity, rows, _stream_time(stores))
-        rest += lz4.frame.compress(pickle.dumps(changes, protocol=5))
+        rest += lz4.frame.compress(_pickled(changes))
         aside = self._directory / f".{name}.{identity:x}"
         with aside.open("wb") as file:
             file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, crc32c(rest)) + rest)
@@ -183,6 +188,15 @@ class StateFiles:
         for path in self._directory.glob(".[0-9]*"):
             if int(path.name.split(".")[1]) < oldest:
                 path.unlink(missing_ok=True)
+
+
+def _pickled(changes: Changes) -> bytes:
+    """A pickle without references between its values: few values are shared, and to look for them takes long."""
+    data = io.BytesIO()
+    pickler = pickle.Pickler(data, protocol=5)
+    pickler.fast = True
+    pickler.dump(changes)
+    return data.getvalue()
 
 
 def _all_rows(stores: Mapping[str, Store]) -> Changes:

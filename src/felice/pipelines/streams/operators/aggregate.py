@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from felice.pipelines.streams.record import Change, Group, Record, Timestamped
@@ -111,11 +112,10 @@ class RegroupTable:
 
     def process_all(self, group: Group) -> Group:
         """The changes of the groups."""
-        return Group.of(
-            Record(key, one, timestamp, headers)
-            for row_key, change, timestamp, headers in group.records()
-            for key, one in self._regrouped(row_key, change)
-        )
+        found = list(map(self._regrouped, group.keys, group.values))
+        pairs = list(chain.from_iterable(found))
+        repeated = group.repeated(list(map(len, found)))
+        return repeated.with_keys([key for key, _ in pairs]).with_values([one for _, one in pairs])
 
     def _regrouped(self, key: Any, change: Change) -> Sequence[tuple[Any, Change]]:
         if key is None:

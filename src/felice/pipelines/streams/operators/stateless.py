@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from felice.pipelines.streams.record import Group, Record
@@ -53,6 +54,11 @@ class FlatMapValues:
         key, value, timestamp, headers = record
         return [Record(key, one, timestamp, headers) for one in self.function(key, value)]
 
+    def process_all(self, group: Group) -> Group:
+        """Records with the same keys."""
+        found = list(map(list, map(self.function, group.keys, group.values)))
+        return group.repeated(list(map(len, found))).with_values(list(chain.from_iterable(found)))
+
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
@@ -66,6 +72,13 @@ class FlatMap:
         return [
             Record(key, value, timestamp, headers) for key, value in self.function(record.key, record.value)
         ]
+
+    def process_all(self, group: Group) -> Group:
+        """Records with new keys."""
+        found = list(map(list, map(self.function, group.keys, group.values)))
+        pairs = [(key, value) for key, value in chain.from_iterable(found)]
+        repeated = group.repeated(list(map(len, found)))
+        return repeated.with_keys([key for key, _ in pairs]).with_values([value for _, value in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,7 @@ class SelectKey:
 
     def process_all(self, group: Group) -> Group:
         """As many records, with the same values."""
-        keys = list(map(self.function, group.keys, group.values))
-        return Group(keys, group.values, group.timestamps, group.headers)
+        return group.with_keys(list(map(self.function, group.keys, group.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +118,16 @@ class Branch:
 
     def process(self, record: Record) -> Iterable[Record]:
         """The record itself, or nothing."""
-        key, value = record.key, record.value
+        return (record,) if self._passes(record.key, record.value) else ()
+
+    def process_all(self, group: Group) -> Group:
+        """The records that are passed."""
+        return group.where(list(map(self._passes, group.keys, group.values)))
+
+    def _passes(self, key: Any, value: Any) -> bool:
         if any(matches(key, value) for matches in self.earlier):
-            return ()
-        return (record,) if self.predicate is None or self.predicate(key, value) else ()
+            return False
+        return self.predicate is None or bool(self.predicate(key, value))
 
 
 @dataclass(frozen=True, slots=True)

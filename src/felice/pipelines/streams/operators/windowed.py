@@ -7,11 +7,11 @@ has reached its end and the grace period after it; a record of closed windows on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
-from felice.pipelines.streams.record import Change, Record, Window, Windowed
+from felice.pipelines.streams.record import Change, Group, Record, Window, Windowed
 from felice.pipelines.streams.stores import Clocks, SessionStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, TimeWindows
 
@@ -46,8 +46,36 @@ class WindowAggregate:
                 if not self.on_close:
                     yield change
         if self.on_close:
-            yield from close_windows(self.name, self.clocks, self.store, self.windows.size_ms, closed_until)
+            yield from self._closed(closed_until)
         self.store.expire(self.clocks.get(self.store.newest))
+
+    def process_all(self, group: Group) -> Group:
+        """The changes of the windows of each record in turn."""
+        made, numbers = [], []
+        time, newest = self.clocks.get(self.name), self.clocks.get(self.store.newest)
+        update = self.store.updater(self.initializer, self.aggregator, sends_old=self.sends_old)
+        packed_keys = self.store.packed(group.keys)
+        for number, packed, record in zip(group.numbers, packed_keys, group.records(), strict=True):
+            if record.key is None:
+                continue
+            time = max(time, record.timestamp)
+            closed_until = time - self.windows.grace_ms
+            changes = []
+            for window in self.windows.windows_for(record.timestamp):
+                if window.end > closed_until:
+                    changes.append(update(packed, record, window))
+                    newest = max(newest, window.start)
+            if self.on_close:
+                changes = self._closed(closed_until)
+            self.store.expire(newest)
+            made += changes
+            numbers += [number] * len(changes)
+        self.clocks.advance(self.name, time)
+        self.clocks.advance(self.store.newest, newest)
+        return replace(Group.of(made), numbers=numbers)
+
+    def _closed(self, until: int) -> list[Record]:
+        return list(close_windows(self.name, self.clocks, self.store, self.windows.size_ms, until))
 
     def _update(self, record: Record, window: Window) -> Record:
         key, value, timestamp, headers = record
