@@ -103,6 +103,11 @@ def plain_faults() -> Iterator[None]:
     "--trigger-ms", type=click.IntRange(0), default=0, show_default=True, help="Least time between batches."
 )
 @click.option(
+    "--max-records",
+    type=click.IntRange(1),
+    help="Most records of a batch. Without it: 200,000 if the application reads one topic, else no limit.",
+)
+@click.option(
     "--app", "only", multiple=True, help="Run only this App of the file. May be given several times."
 )
 @click.option("--until-caught-up", is_flag=True, help="End when all records that exist now are processed.")
@@ -115,6 +120,7 @@ def run(
     checkpoint: Path | None,
     partitions: int | None,
     trigger_ms: int,
+    max_records: int | None,
     only: tuple[str, ...],
     until_caught_up: bool,
     describe: bool,
@@ -145,6 +151,7 @@ def run(
             "partitions": partitions,
             "until_caught_up": until_caught_up,
             "trigger_ms": trigger_ms,
+            "max_records": max_records,
         },
     )
     with plain_faults():

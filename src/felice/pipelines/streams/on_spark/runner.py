@@ -26,6 +26,8 @@ from felice.pipelines.streams.on_spark.stage import SOURCE_COLUMNS, TICK, Plan, 
 from felice.pipelines.streams.topology import TopologyError
 
 EARLIEST = {"startingOffsets": "earliest"}
+MAX_RECORDS = 200_000
+"""A task holds its part of a batch in memory. With fewer records, the fixed costs of a batch count more."""
 SPARK_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -45,12 +47,15 @@ def start(
     partitions: int | None = None,
     until_caught_up: bool = False,
     trigger_ms: int = 0,
+    max_records: int | None = None,
 ) -> StreamingQuery:
     """Start the App; with `until_caught_up`, it ends when it has processed what is there now.
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
-    of tasks of each part with state: the number of cores, unless the first start says another. A `lock.RunLock` must be
-    held.
+    of tasks of each part with state: the number of cores, unless the first start says another. `max_records` is the
+    most that a batch reads; without it, an application of one topic has `MAX_RECORDS`. One of several topics has no
+    limit then, because a batch takes the records of its topics in the order of their timestamps. A `lock.RunLock` must
+    be held.
     """
     # Spark must not change the number of tasks by itself: each has the state of one partition.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -74,6 +79,7 @@ def start(
         groupId=app.name,
         **{"kafka.isolation.level": "read_committed"},
         **(description.starting or EARLIEST),
+        **_limited(max_records or (MAX_RECORDS if len(topics) == 1 else None)),
     )
     rows = source.load()
     if plan.application().clocked:
@@ -82,6 +88,10 @@ def start(
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
     return writer.trigger(**timed).start()
+
+
+def _limited(max_records: int | None) -> dict[str, str]:
+    return {} if max_records is None else {"maxOffsetsPerTrigger": str(max_records)}
 
 
 def _ticks(spark: SparkSession) -> DataFrame:
