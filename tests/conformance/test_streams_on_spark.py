@@ -337,3 +337,23 @@ def test_several_apps_of_a_file_run_fail_stop_and_start_each_by_itself(
         f"error: {a} has failed: StreamsError: a record of topic '{program.name}-lines'"
     ), told
     assert "ZeroDivisionError" in last and f"{b}: stopping after this batch" in told
+
+
+SKIPPING = """
+from felice.streams import App
+
+app = App("{name}", value="json")
+lines = app.stream("{name}-lines", on_bad_record="skip", on_error="skip")
+lines.map_values(lambda key, value: 1 / value).to("{name}-counts")
+"""
+
+
+def test_skipped_records_are_counted_in_progress_and_description(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    (tmp_path / "program.py").write_text(SKIPPING.format(name=program.name))
+    for value in (b"{", b"0", b"1"):
+        program.send(value)
+    code, told = program.run()
+    assert code == 0 and "3 rows" in told and "2 skipped so far" in told, told
+    assert json.loads(program.streams("describe", program.name, "--json").stdout)["skipped"] == 2
+    assert program.counts() == [("k", "1.0")]

@@ -71,7 +71,7 @@ class Running:
         description = claim.checkpoint.description()
         assert description is not None, "starting wrote it"
         self._state: Path = claim.checkpoint.state_path(description)
-        self._told = -1
+        self._told, self._skipped = -1, 0
         self._cut: tuple[int, float] | None = None
         """While it stops: the batch that was the last one when it was asked to, and until when to wait for another."""
 
@@ -125,15 +125,19 @@ class Running:
         self.checkpoint.report(self.checkpoint.progress() | {"failure": reason})
 
     def _tell(self) -> None:
-        from felice.pipelines.streams.on_spark.progress import report_of
+        from felice.pipelines.streams.on_spark.progress import report_of, skipped_in
 
-        report = None
+        last = None
         for progress in self._query.recentProgress:
-            if progress["batchId"] > self._told and (report := report_of(progress, self._state)):
+            # A batch without rows has been told, or is none: Spark gives its number to the next one.
+            if progress["batchId"] <= self._told or not progress["numInputRows"]:
+                continue
+            self._skipped += skipped_in(progress)
+            if report := report_of(progress, self._state, self._skipped):
                 self._say(report.line())
-                self._told = report.batch
-        if report is not None:
-            self.checkpoint.report(report.document())
+                self._told, last = report.batch, report
+        if last is not None:
+            self.checkpoint.report(last.document())
 
     def _is_worth_waiting(self, last_batch: int, deadline: float) -> bool:
         return self._is_busy() and self._last_batch() == last_batch and time.monotonic() < deadline

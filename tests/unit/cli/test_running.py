@@ -15,7 +15,18 @@ from felice.cli.faults import Fault
 from felice.cli.running import Applications, Claim, Steps
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock, is_running
+from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.streams import App
+
+
+def progress(batch: int, rows: int = 5, skipped: int | None = None) -> dict[str, Any]:
+    return {
+        "batchId": batch,
+        "numInputRows": rows,
+        "durationMs": {"triggerExecution": 10},
+        "sources": [],
+        "observedMetrics": {} if skipped is None else {METRICS: {"skipped": skipped}},
+    }
 
 
 class Query:
@@ -24,9 +35,7 @@ class Query:
     def __init__(self) -> None:
         self.isActive = True
         self.lastProgress = {"batchId": 3}
-        self.recentProgress = [
-            {"batchId": 3, "numInputRows": 5, "durationMs": {"triggerExecution": 10}, "sources": []}
-        ]
+        self.recentProgress = [progress(3)]
         self.status = {"isTriggerActive": False}
         self.error: Exception | None = None
 
@@ -224,3 +233,34 @@ def test_the_lock_of_an_ended_application_names_no_java(tmp_path: Path) -> None:
         process.queries["a"][0].stop()
 
     process.run(stop_a, look)
+
+
+def test_skipped_records_are_counted_since_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = Process(tmp_path, "a")
+
+    def look() -> None:
+        assert process.checkpoint("a").progress()["skipped"] == 2
+        process.queries["a"][0].recentProgress += [progress(4, 0), progress(4, 3, 1), progress(5, 1, 0)]
+        process.queries["a"][0].stop()
+
+    def skip() -> None:
+        process.queries["a"][0].recentProgress = [progress(3, 5, 2)]
+
+    query_made = process.start
+
+    def start(claim: Claim) -> Query:
+        query = query_made(claim)
+        skip()
+        return query
+
+    process.applications._steps = Steps(lambda: process.defined, process.claim, start, process.wait)
+    process.run(look)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("batch")]
+    assert [line.rpartition(", ")[2] for line in told] == [
+        "2 skipped so far",
+        "3 skipped so far",
+        "3 skipped so far",
+    ]
+    assert process.checkpoint("a").progress()["skipped"] == 3

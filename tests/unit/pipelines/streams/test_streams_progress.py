@@ -35,6 +35,8 @@ def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
     report = report_of(PROGRESS, tmp_path)
     assert report is not None
     assert report.line() == "batch 3: 500 rows in 250 ms, 2000 rows/s, 7 behind"
+    counted = report_of(PROGRESS, tmp_path, 4)
+    assert counted is not None and counted.line().endswith("7 behind, 4 skipped so far")
     assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path) is None
 
 

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.on_spark import stage
-from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
+from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA, SKIPPED
 from felice.pipelines.streams.on_spark.stage import (
     TICK,
     HeldTask,
@@ -61,6 +61,7 @@ class Spark:
         self.plan = Plan(pickled, PLACES, str(directory))
         self.monkeypatch = monkeypatch
         self.offsets: defaultdict[str, int] = defaultdict(int)
+        self.skipped = 0
 
     def batch(self, number: int, source: pa.RecordBatch) -> list[tuple[str, bytes, bytes]]:
         rows = pa.Table.from_batches(address([source], self.plan))
@@ -70,6 +71,7 @@ class Spark:
                     [self._task(part.number, place, number, rows) for place in range(PLACES)]
                 )
         results = rows.filter(pa.compute.equal(rows["part"], OUT))
+        self.skipped += sum(rows.filter(pa.compute.equal(rows["part"], SKIPPED))["seq"].to_pylist())
         return list(
             zip(*(results[name].to_pylist() for name in ("topic", "key", "value", "timestamp")), strict=True)
         )
@@ -277,6 +279,35 @@ def test_a_group_sets_aside_what_it_cannot_read_or_write(
         "unwritten": [b"'text'"],
         "copy": [value.encode() for value in values if value != "{"],
     }
+
+
+@pytest.mark.parametrize("size", [1, 30])
+def test_records_that_are_dropped_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """In sub-topologies with and without state, one by one and in groups, and also where a group runs again."""
+
+    def build() -> App:
+        app = App("lenient", value="json")
+        unread = app.stream("unread", on_bad_record="skip")
+        unread.to("copy")
+        unread.group_by_key().reduce(lambda so_far, value: value).to("last")
+        app.stream("failing", on_error="skip").map_values(lambda key, value: 1 / value).to("copy2")
+        grouped = app.stream("grouped").group_by_key().reduce(lambda so_far, value: value).to_stream()
+        grouped.to("numbers", value="int", on_bad_record="skip")
+        return app
+
+    spark, driver = Spark(tmp_path, monkeypatch, build()), TestDriver(build())
+    rows = [
+        (topic, "k", value, 5) for topic in ("unread", "failing", "grouped") for value in ("1", "0")
+    ] * size
+    rows += [("unread", "k", "{", 5), ("grouped", "k", '"x"', 5)] * size
+    for number in range(2):
+        spark.batch(number, spark.source(rows))
+        for topic, key, value, timestamp in rows:
+            driver.send_bytes(topic, key.encode(), value.encode(), timestamp)
+        assert spark.skipped == driver.skipped == 3 * size * (number + 1)
+    assert build().topology.skips and not app_of().topology.skips
 
 
 def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:

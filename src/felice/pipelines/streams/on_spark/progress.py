@@ -13,12 +13,18 @@ from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.state import Size, StateFiles
 from felice.pipelines.streams.stores import NEVER
 
+METRICS = "felice"
+"""What Spark's progress calls the counters of an application, in `observedMetrics`."""
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds."""
+    """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds.
+
+    `skipped` counts the records that were dropped, as an error policy says, since the application was started.
+    """
 
     batch: int
     rows: int
@@ -29,6 +35,7 @@ class BatchReport:
     state_bytes: int
     stream_time: int
     reported_at: int
+    skipped: int = 0
 
     def line(self) -> str:
         """In words."""
@@ -37,6 +44,8 @@ class BatchReport:
             f"{self.rows_per_s} rows/s",
             f"{self.behind} behind",
         ]
+        if self.skipped:
+            told.append(f"{self.skipped} skipped so far")
         if self.state_bytes:
             told.append(f"state {self.state_rows} rows, {in_bytes(self.state_bytes)}")
         if self.stream_time != NEVER:
@@ -48,8 +57,8 @@ class BatchReport:
         return asdict(self)
 
 
-def report_of(progress: Mapping[str, Any], state: Path) -> BatchReport | None:
-    """The report on a batch of a query; None for one without rows."""
+def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> BatchReport | None:
+    """The report on a batch of a query; None for one without rows. `skipped` are those of all batches so far."""
     rows = int(progress["numInputRows"])
     if not rows:
         return None
@@ -58,7 +67,13 @@ def report_of(progress: Mapping[str, Any], state: Path) -> BatchReport | None:
     size = size_of(state)
     now = round(time.time() * 1000)
     speed = rows * 1000 // took_ms
-    return BatchReport(int(progress["batchId"]), rows, took_ms, speed, behind, *size, now)
+    return BatchReport(int(progress["batchId"]), rows, took_ms, speed, behind, *size, now, skipped)
+
+
+def skipped_in(progress: Mapping[str, Any]) -> int:
+    """How many records a batch dropped, as an error policy says."""
+    counted = progress["observedMetrics"].get(METRICS)
+    return 0 if counted is None else int(counted["skipped"] or 0)
 
 
 def size_of(state: Path) -> Size:

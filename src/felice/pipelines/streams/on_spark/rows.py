@@ -16,6 +16,8 @@ from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import TopicGroup, TopicRecord
 
 OUT = -1
+SKIPPED = -2
+"""The part of rows that are no records: `seq` counts records that a task dropped, as an error policy says."""
 # A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
 SUB_BITS = 20
 
@@ -61,6 +63,7 @@ class Results:
     """What a task sent, by column."""
 
     def __init__(self) -> None:
+        self.skipped = 0
         self._topics: list[str] = []
         self._all = Group([], [], [], [], [])
 

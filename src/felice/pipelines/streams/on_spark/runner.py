@@ -16,12 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.rows import OUT, SPARK_SCHEMA
+from felice.pipelines.streams.on_spark.progress import METRICS
+from felice.pipelines.streams.on_spark.rows import OUT, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.stage import SOURCE_COLUMNS, TICK, Plan, address, run_part
 from felice.pipelines.streams.topology import TopologyError
 
@@ -119,6 +120,9 @@ def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
         if part.is_placed:
             placed = rows.repartitionById(plan.places, "place")
             rows = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
+    if app.topology.skips:
+        skipped = functions.sum(functions.expr(f"if(part = {SKIPPED}, seq, 0)")).alias("skipped")
+        rows = rows.observe(METRICS, skipped)
     results = rows.where(f"part = {OUT}")
     return results.selectExpr("topic", "key", "value", "timestamp_millis(timestamp) as timestamp", "headers")
 

@@ -4,7 +4,8 @@ Keeps true: a task takes the records of its topics in the order of Kafka Streams
             among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
             with its rows in another order, gives the same results.
             The task starts with its state after the previous batch, even if this process ran other tasks meanwhile.
-How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results.
+How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results;
+            SKIPPED rows count dropped records.
             Each stage runs one sub-topology, and passes the rows of others on. `origin` and `seq` order the rows.
 """
 
@@ -26,7 +27,7 @@ from pyspark import TaskContext, cloudpickle
 
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
-from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
+from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SKIPPED, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import (
@@ -160,6 +161,7 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
             else:
                 made = [one for run in runs for one in _address_run(application, stateless, run, plan.places)]
         yield from made
+    yield from _skipped(sum(task.skipped for task in stateless.values()))
 
 
 def _address_run(
@@ -221,6 +223,14 @@ def _run_stateless(
         rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
 
 
+def _skipped(count: int) -> Iterator[pa.RecordBatch]:
+    """The row that counts what a task dropped in a batch, if there is something."""
+    if count:
+        rows = Rows()
+        rows.add(SKIPPED, 0, "", count, TopicRecord("", None, None, 0))
+        yield rows.batch()
+
+
 def _add_tick(application: Application, tick: TopicRecord, offset: int, places: int, rows: Rows) -> None:
     """The last tick counts for those before it, too: a timer that is late is called once."""
     for part in application.clocked:
@@ -248,12 +258,13 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
     yield results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
+    yield from _skipped(results.skipped)
 
 
 def _run_rows(
     application: Application, rows: pa.Table, task: Task, least_group: int = LEAST_GROUP
 ) -> Results:
-    results = Results()
+    results, skipped_before = Results(), task.skipped
     topics, keys, values, timestamps = (
         rows[name].to_pylist() for name in ("topic", "key", "value", "timestamp")
     )
@@ -273,6 +284,7 @@ def _run_rows(
                 except StreamsError as error:
                     where = application.where(topic, rows["origin"][at].as_py(), rows["seq"][at].as_py())
                     raise StreamsError(f"{error} ({where})") from error
+    results.skipped = task.skipped - skipped_before
     return results
 
 
