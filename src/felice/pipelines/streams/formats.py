@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.pipelines.streams.record import Change, Window, Windowed
+from felice.pipelines.streams.telling import shown
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TWO_LONGS = struct.Struct(">qq")
-# A RecursionError is JSON with too many levels.
+# A RecursionError is JSON, or a value, with too many levels.
 UNREADABLE = ValueError, struct.error, RecursionError
 """What `Format.read` raises of bytes in another format."""
-UNWRITABLE = ValueError, TypeError, AttributeError, struct.error
+UNWRITABLE = ValueError, TypeError, AttributeError, struct.error, RecursionError
 """What `Format.write` raises of values that the format cannot hold."""
 
 
@@ -64,7 +65,7 @@ class Format:
         try:
             return self.write(value)
         except UNWRITABLE as error:
-            raise FormatError(f"{value!r} cannot be written as {self.name}: {error}") from None
+            raise FormatError(f"{shown(value)} cannot be written as {self.name}: {error}") from None
 
     def decode(self, data: bytes | None) -> Any:
         """`read`, with None for null, and a `FormatError` that shows the bytes."""

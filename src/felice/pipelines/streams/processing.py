@@ -15,6 +15,7 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows, WindowStore
+from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores, TopologyError
 
 OnTimer = Callable[[int], Iterable[Record] | None]
@@ -126,7 +127,7 @@ class RunProcessor:
         for result in self._processor.process(record) or ():
             if self._keeps_key and result.key != record.key:
                 raise TopologyError(
-                    f"process_values changed the key {record.key!r} to {result.key!r}; use process"
+                    f"process_values changed the key {shown(record.key)} to {shown(result.key)}; use process"
                 )
             yield result
 

@@ -24,6 +24,7 @@ from felice.pipelines.streams.record import (
     TimedOperator,
 )
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
+from felice.pipelines.streams.telling import shown, told
 from felice.pipelines.streams.topology import (
     CLOCKS,
     FAIL,
@@ -85,16 +86,16 @@ def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
     try:
         timestamp = formats.timestamp_of(key, value)
     except Exception as error:
-        raise _no_event_time(formats.topic, key, value, f"{type(error).__name__}: {error}") from error
+        raise _no_event_time(formats.topic, key, value, told(error)) from error
     if type(timestamp) is not int or timestamp < 0:
-        found = f"found {timestamp!r}, expected milliseconds since 1970"
+        found = f"found {shown(timestamp)}, expected milliseconds since 1970"
         raise _no_event_time(formats.topic, key, value, found)
     return timestamp
 
 
 def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
     return StreamsError(
-        f"a record of topic {topic!r} with key {key!r} and value {value!r} has no event time: {why}"
+        f"a record of topic {topic!r} with key {shown(key)} and value {shown(value)} has no event time: {why}"
     )
 
 
@@ -167,8 +168,8 @@ class Task:
         except Exception as error:
             cause = error.__cause__ if isinstance(error, _Unanswered) else error
             raise StreamsError(
-                f"a record of topic {record.topic!r} with key {key!r} and value {value!r} cannot be processed: "
-                f"{type(cause).__name__}: {cause}"
+                f"a record of topic {record.topic!r} with key {shown(key)} and value {shown(value)} "
+                f"cannot be processed: {told(cause)}"
             ) from cause
         if self._timed:
             self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
@@ -188,7 +189,7 @@ class Task:
         try:
             push(replace(group, keys=keys, values=values))
         except Exception as error:
-            raise GroupError(f"{type(error).__name__}: {error}") from error
+            raise GroupError(told(error)) from error
         return self._sent_groups
 
     def _process_each(self, topic: str, group: Group) -> list[TopicGroup]:
@@ -220,9 +221,7 @@ class Task:
                     push(result)
             except Exception as error:
                 cause = error.__cause__ if isinstance(error, _Unanswered) else error
-                raise StreamsError(
-                    f"a timer of the {clock} clock fails at {time}: {type(cause).__name__}: {cause}"
-                ) from cause
+                raise StreamsError(f"a timer of the {clock} clock fails at {time}: {told(cause)}") from cause
 
     @property
     def _clocks(self) -> Clocks:
@@ -291,8 +290,8 @@ class Task:
             except _Unanswered:
                 raise
             except Exception as error:
-                # The formats of a sink have `on_bad_record`, and a mistake of the topology is not the record's.
-                is_of_sink = node.sink is not None and isinstance(error, FormatError)
+                # The formats of a topic have `on_bad_record`, and a mistake of the topology is not the record's.
+                is_of_sink = _is_topic(node.sink) and isinstance(error, FormatError)
                 if is_of_sink or isinstance(error, TopologyError):
                     raise _Unanswered from error
                 self._answer(error)
@@ -308,7 +307,7 @@ class Task:
             self.skipped += 1
         elif not self._is_set_aside:
             self._is_set_aside = True
-            about = _about(formats.topic, f"{type(error).__name__}: {error}")
+            about = _about(formats.topic, told(error))
             dead = record._replace(topic=formats.on_error.topic, headers=(*record.headers, *about))
             self._sent.append(dead)
 
@@ -353,6 +352,10 @@ class Task:
         return send_to_chosen
 
 
+def _is_topic(sink: TopicFormats | None) -> bool:
+    return sink is not None and not sink.is_repartition
+
+
 def _about(topic: str, error: str) -> Headers:
     """The headers of a dead letter."""
     # An error's text may repeat a part of the record that is no Unicode: JSON can have half of a surrogate pair.
@@ -363,13 +366,13 @@ def _shown(format_: Format, value: Any) -> bytes | None:
     try:
         return format_.encode(value)
     except FormatError:
-        return repr(value).encode()
+        return shown(value).encode(errors="backslashreplace")
 
 
 def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> str:
     topic = topic_of(key, value)
     if not isinstance(topic, str) or not topic:
-        raise ValueError(f"the topic of the record is {topic!r}; it must be the name of a topic")
+        raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
     return topic
 
 

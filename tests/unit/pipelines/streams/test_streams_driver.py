@@ -263,6 +263,58 @@ def test_the_answer_to_errors_holds_behind_a_repartition_of_one_source() -> None
         TestDriver(mixed).send("in", None, {"name": "a", "n": 3})
 
 
+def test_what_cannot_be_written_to_a_repartition_is_answered_as_an_error_of_a_function() -> None:
+    def build(answer: str | DeadLetters) -> TestDriver:
+        app = App("far")
+        renamed = app.stream("in", on_error=answer).map(lambda key, value: (value["name"], {value["n"]}))
+        renamed.group_by_key().count(name="counts").to("out")
+        return TestDriver(app)
+
+    driver = build("skip")
+    driver.send("in", None, {"name": "a", "n": 1})
+    assert driver.skipped == 1 and driver.table("counts") == {}
+    driver = build(DeadLetters("dead"))
+    driver.send("in", None, {"name": "a", "n": 1})
+    (letter,) = driver.read("dead")
+    assert letter.value == b'{"name":"a","n":1}'
+    assert dict(letter.headers)["felice.error"].startswith(b"FormatError: {1} cannot be written as json")
+    with pytest.raises(StreamsError, match=r"FormatError: \{1\} cannot be written as json"):
+        build("fail").send("in", None, {"name": "a", "n": 1})
+
+
+def deep(key: object, value: object) -> object:
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+class Unshown(Exception):
+    def __str__(self) -> str:
+        return repr(deep("", ""))
+
+
+def unshown(key: object, value: object) -> object:
+    raise Unshown
+
+
+def test_a_value_that_cannot_be_shown_does_not_hide_the_error() -> None:
+    app = App("deep")
+    app.stream("written").map_values(deep).to("out")
+    app.stream("bad").map_values(deep).to("out2", on_bad_record=DeadLetters("dead"))
+    app.stream("failing").map_values(unshown).to("out3")
+    app.stream("timed", ts=deep).to("out4")
+    driver = TestDriver(app)
+    not_shown = "<list that cannot be shown: RecursionError>"
+    with pytest.raises(StreamsError, match=f"{not_shown} cannot be written as json"):
+        driver.send("written", "k", 1)
+    driver.send("bad", "k", 1)
+    assert driver.read("dead")[0].value == not_shown.encode()
+    with pytest.raises(StreamsError, match="value 1 cannot be processed: Unshown .its text cannot be shown"):
+        driver.send("failing", "k", 1)
+    with pytest.raises(StreamsError, match=f"found {not_shown}, expected milliseconds"):
+        driver.send("timed", "k", 1)
+
+
 def test_an_answer_to_errors_of_functions_is_none_to_other_errors() -> None:
     app = App("lenient")
     app.stream("in", on_error="skip").to("longs", value="long")
