@@ -37,6 +37,10 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from felice.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from felice.protocol.messages.end_txn import EndTxnRequest
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -177,6 +181,11 @@ def elect_leaders() -> bytes:
     return encode_request(43, 2, 1, "c", request)
 
 
+def describe_users() -> bytes:
+    users = [UserName(name=f"user-{number}") for number in range(COUNT)]
+    return encode_request(50, 0, 1, "c", DescribeUserScramCredentialsRequest(users=users))
+
+
 def with_broker(directory: Path, scenario: Callable[[Broker, Line], Awaitable[None]]) -> None:
     async def run() -> None:
         broker = Broker(embedded_config(directory, 0, {}), Environment.system())
@@ -227,6 +236,7 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         verify_transactions(),
         write_markers(),
         reassign(),
+        describe_users(),
     ],
     ids=[
         "Metadata",
@@ -244,6 +254,7 @@ def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
         "AddPartitionsToTxn of many transactions",
         "WriteTxnMarkers",
         "AlterPartitionReassignments",
+        "DescribeUserScramCredentials",
     ],
 )
 def test_a_request_with_thousands_of_elements_lets_others_be_served_between_them(

@@ -6,8 +6,7 @@ A page holds at most `response_partition_limit` partitions, and never more than
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from itertools import compress
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
@@ -38,46 +37,62 @@ def handle(
     if cursor is not None and not _is_valid(cursor, request):
         return _refused(request)
     names = [name for name in _names(request, context) if cursor is None or name >= cursor.topic_name]
-    if not request.topics:
-        shown = (name for name in names if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name))
-        return _page(shown, request, context)
-
-    def answer(allowed: list[bool]) -> DescribeTopicPartitionsResponse:
-        response = _page(compress(names, allowed), request, context)
-        # As in Kafka these are on every page, also the names that come after its last topic.
-        response.topics += [
-            _denied(name) for name, is_allowed in zip(names, allowed, strict=True) if not is_allowed
-        ]
-        return response
-
-    def is_allowed(name: str) -> bool:
-        return access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
-
-    return each(names, is_allowed, answer, context.services.env.clock)
-
-
-def _page(
-    names: Iterable[str], request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
-    services, access, cursor = context.services, context.access, request.cursor
-    left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
-    response = DescribeTopicPartitionsResponse()
+    page = _Page(request, context)
+    if request.topics:
+        return each(names, page.add_if_allowed, lambda _: page.response(), context.services.env.clock)
     for name in names:
-        topic = services.image.topics.get(name)
+        if page.is_full:
+            break
+        if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            page.add(name)
+    return page.response()
+
+
+class _Page:
+    """The topics of one response, until the limit of partitions is reached."""
+
+    def __init__(self, request: DescribeTopicPartitionsRequest, context: RequestContext) -> None:
+        self.is_full = False
+        self._context = context
+        self._cursor = request.cursor
+        limit = context.services.config.max_request_partition_size_limit
+        self._left = max(1, min(request.response_partition_limit, limit))
+        self._response = DescribeTopicPartitionsResponse()
+        self._denied: list[DescribeTopicPartitionsResponseTopic] = []
+
+    def add_if_allowed(self, name: str) -> None:
+        """Adds a topic that the request names."""
+        if not self._context.access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            # As in Kafka these are on every page, also the names that come after its last topic.
+            self._denied.append(_denied(name))
+        elif not self.is_full:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Adds a topic, or the part of it that has room."""
+        access, cursor, left = self._context.access, self._cursor, self._left
+        topic = self._context.services.image.topics.get(name)
         if topic is None and left > 0:
-            response.topics.append(_unknown(name, access))
-            continue
+            self._response.topics.append(_unknown(name, access))
+            return
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if topic is None or left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=first)
-            break
+            self._end(name, first)
+            return
         end = min(first + left, len(topic.partitions))
-        response.topics.append(_described(topic, first, end, access, context))
-        left -= max(0, end - first)
+        self._response.topics.append(_described(topic, first, end, access, self._context))
+        self._left -= max(0, end - first)
         if end < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
-            break
-    return response
+            self._end(name, end)
+
+    def _end(self, name: str, partition: int) -> None:
+        self._response.next_cursor = Cursor(topic_name=name, partition_index=partition)
+        self.is_full = True
+
+    def response(self) -> DescribeTopicPartitionsResponse:
+        """The topics, and those that the client may not describe."""
+        self._response.topics += self._denied
+        return self._response
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -14,6 +14,7 @@ from felice.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from felice.security.sasl.scram import ScramCredential
+from felice.server.pace import each
 from felice.server.scram_users import MECHANISMS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Awaitable[DescribeUserScramCredentialsResponse]:
     """Describes the requested users, or all that have a credential, in the order of their names."""
     configs = {
         entity.user: config
@@ -31,8 +32,12 @@ def handle(
     }
     asked = Counter(user.name for user in request.users or ())
     users = sorted(asked) if asked else [user for user in sorted(configs) if _credentials(configs[user])]
-    results = [_result(user, asked[user] > 1, configs.get(user, {})) for user in users]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return each(
+        users,
+        lambda user: _result(user, asked[user] > 1, configs.get(user, {})),
+        lambda results: DescribeUserScramCredentialsResponse(error_message=None, results=results),
+        context.services.env.clock,
+    )
 
 
 def _result(user: str, is_repeated: bool, config: Mapping[str, str]) -> DescribeUserScramCredentialsResult:
