@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from felice.dataclass import dataclass
 from felice.protocol.topic_partition import TopicPartition
 
 NO_GENERATION = -1

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from felice.cli.faults import Fault
 from felice.cli.load import Deliveries, Load, Rebalances, consume_batches, produce_load, same_value, size_of
 from felice.cli.options import admin_client, client_config, connection_options, json_option
 from felice.cli.output import show_json
+from felice.dataclass import dataclass
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|ki|mi|gi)?b(?:/s)?", re.IGNORECASE)

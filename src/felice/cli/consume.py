@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -24,6 +23,7 @@ from felice.cli.options import (
     tell_of_waiting,
 )
 from felice.cli.output import as_json_text
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from felice.client import Consumer, Message

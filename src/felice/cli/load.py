@@ -6,12 +6,12 @@ import random
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from felice.cli.faults import Fault
 from felice.cli.output import progress
 from felice.cli.produce import brief_parting, send_when_room, undelivered
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from felice.client import Consumer, KafkaError, Message, Producer, TopicPartition

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypedDict, Unpack
 
@@ -22,6 +21,7 @@ from felice.cli.options import (
     tell_of_waiting,
 )
 from felice.cli.output import show_json
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from felice.client import KafkaError, Message, Producer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

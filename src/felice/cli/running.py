@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from felice.cli.faults import Fault, describe_fault
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from felice.pipelines.streams.on_spark.directory import Checkpoint

@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from felice.client.error import KafkaError
+from felice.dataclass import dataclass
 from felice.records.kernels import track
 
 TIMESTAMP_NOT_AVAILABLE = 0

@@ -12,13 +12,14 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
 from felice.client.error import KafkaError, failure
 from felice.client.security import MECHANISMS, PLAIN_TEXT, PROTOCOLS, SECRETS, TEXT_KEYS, make_security
 from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
+from felice.dataclass import dataclass
 from felice.env import Environment
 
 _INT_MAX = 2**31 - 1

@@ -8,7 +8,8 @@ Keeps true:  One warning per client names all values that differ from what this 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from felice.dataclass import dataclass
 
 
 def _flag(value: object) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from felice.config.option import ConfigError, Kind, option, option_group
+from felice.config.option import ConfigError, Kind, option
 from felice.config.security import SecurityOptions
+from felice.dataclass import dataclass
 
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
@@ -12,7 +13,7 @@ AUTHORIZERS = (
 """Kafka's two authorizers. They decide alike, and so does Felice's, which has both names."""
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class AuthorizerOptions(SecurityOptions):
     """Options of the authorizer. All others have an effect only if `authorizer.class.name` is set.
 

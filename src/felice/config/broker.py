@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from felice.config.broker_options import BrokerOptions
@@ -33,6 +33,7 @@ from felice.config.security import (
     split_name,
 )
 from felice.config.topic import TOPIC_OPTIONS
+from felice.dataclass import dataclass
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024

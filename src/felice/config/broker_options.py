@@ -9,13 +9,14 @@ import sys
 
 from felice.config.coordinator_options import CoordinatorOptions
 from felice.config.listener_limits import MAX_CONNECTIONS
-from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, field_of, option, option_group
+from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, field_of, option
 from felice.config.security import PROTOCOLS
+from felice.dataclass import dataclass
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class BrokerOptions(CoordinatorOptions):
     """Every option of a broker that has a field of its own, including those inherited from the base classes."""
 

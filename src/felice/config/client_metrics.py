@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.config.option import Kind, Option, Scope, option, options_of
+from felice.dataclass import dataclass
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000

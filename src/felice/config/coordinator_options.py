@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from felice.config.monitoring import MonitoringOptions
-from felice.config.option import INT_MAX, Kind, Scope, option, option_group
+from felice.config.option import INT_MAX, Kind, Scope, option
+from felice.dataclass import dataclass
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class CoordinatorOptions(MonitoringOptions):
     """Options of consumer groups, committed offsets, transactions and producer ids."""
 

@@ -6,11 +6,12 @@ so it limits what one connection may do on the loop before other connections hav
 
 from __future__ import annotations
 
-from felice.config.option import Kind, option, option_group
+from felice.config.option import Kind, option
 from felice.config.zookeeper import ZooKeeperOptions
+from felice.dataclass import dataclass
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class LimitOptions(ZooKeeperOptions):
     """Limits of one client. Inherits `ZooKeeperOptions` because Python cannot combine two base classes with slots."""
 

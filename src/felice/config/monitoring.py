@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from felice.config.option import Kind, Scope, option, option_group
+from felice.config.option import Kind, Scope, option
 from felice.config.quotas import QuotaOptions
+from felice.dataclass import dataclass
 
 METRICS_LISTENER = "felice.metrics.listener"
 METRIC_NAMES = ("strimzi", "confluent", "reporter")
@@ -48,7 +49,7 @@ def listener_of(text: str, number: int) -> str:
     return f"{text.rpartition(':')[0]}:{address[1] + number}"
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class MonitoringOptions(QuotaOptions):
     """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
 

@@ -10,10 +10,11 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
+
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -162,16 +163,6 @@ def field_of(declared: Option) -> Any:
     # A password must not appear in the text of a configuration, which errors and logs may contain.
     shown = declared.kind is not Kind.PASSWORD
     return dataclasses.field(default=declared.default, repr=shown, metadata={"option": declared})
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
-def option_group(group: type[C]) -> type[C]:
-    """Makes a base class of a config class.
-
-    It has no instances, so it gets no methods that list all its fields. To generate them for each group of a broker's
-    options would take a tenth of the time until a broker is ready.
-    """
-    return dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)(group)
 
 
 def options_of(config_class: type[DataclassInstance]) -> dict[str, Option]:

@@ -7,7 +7,8 @@ from ipaddress import ip_address
 
 from felice.config.limits import LimitOptions
 from felice.config.listener_limits import CREATION_RATE
-from felice.config.option import Kind, Scope, field_of, option, option_group
+from felice.config.option import Kind, Scope, field_of, option
+from felice.dataclass import dataclass
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
@@ -29,7 +30,7 @@ def _fault_of_overrides(entries: tuple[str, ...]) -> str | None:
     return None
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class QuotaOptions(LimitOptions):
     """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
 

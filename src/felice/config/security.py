@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas
 from felice.config.listener_limits import LISTENER_LIMITS
 from felice.config.option import ConfigError, Kind, Option, Scope, construct, option, options_of, parse_all
+from felice.dataclass import dataclass
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from felice.config.authorizer_options import AuthorizerOptions
-from felice.config.option import Kind, option, option_group
+from felice.config.option import Kind, option
+from felice.dataclass import dataclass
 
 _DAY_MS = 24 * 3_600_000
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class TokenOptions(AuthorizerOptions):
     """Options of delegation tokens. All others have an effect only if there is a secret key.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from felice.config.option import (
@@ -23,6 +22,7 @@ from felice.config.option import (
     options_of,
     parse_all,
 )
+from felice.dataclass import dataclass
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000

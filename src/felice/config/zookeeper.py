@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from felice.config.option import ConfigError, Kind, option, option_group
+from felice.config.option import ConfigError, Kind, option
 from felice.config.token_options import TokenOptions
+from felice.dataclass import dataclass
 
 DEFAULT_PORT = 2181
 _TO_PEM = (
@@ -20,7 +21,7 @@ _TO_PEM = (
 )
 
 
-@option_group
+@dataclass(frozen=True, slots=True)
 class ZooKeeperOptions(TokenOptions):
     """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set.
 

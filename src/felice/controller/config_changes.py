@@ -7,10 +7,10 @@ kind of resource is configured.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from felice.config import Kind, Option, shortened
+from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
 
 

@@ -7,11 +7,11 @@ Keeps true: R2 and C2 by `election`. Deciding is idempotent: duties follow from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from felice.controller.election import elect_after_liveness_change, first_state, preferred
 from felice.controller.reassignment import Assignment, Move, completed
+from felice.dataclass import dataclass
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import StateNode, TopicNode
 

@@ -9,9 +9,9 @@ A level of 0 means that the feature is off. Pure: levels go in, levels or an err
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
+from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
 
 TRANSACTION_VERSION = "transaction.version"

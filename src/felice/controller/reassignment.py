@@ -7,9 +7,9 @@ sync, only T remains. A new reassignment replaces the one under way, and cancell
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from felice.controller.election import reassigned
+from felice.dataclass import dataclass
 from felice.metadata.image import PartitionImage
 from felice.metadata.layout import StateNode
 from felice.protocol.errors import ApiError, ErrorCode

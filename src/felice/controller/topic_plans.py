@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.dataclass import dataclass
 from felice.env import Random
 from felice.metadata import ClusterImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode

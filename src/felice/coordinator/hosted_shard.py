@@ -18,7 +18,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from felice.coordinator.shard import (
@@ -33,6 +33,7 @@ from felice.coordinator.shard import (
     TransactionalProducer,
     Undo,
 )
+from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.log.answers import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode

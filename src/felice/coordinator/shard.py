@@ -12,9 +12,10 @@ Leaves:      logs, clocks, sockets and futures to `runtime`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 R = TypeVar("R")

@@ -6,10 +6,9 @@ Keeps true: expected results never pass through a topic or Spark; every window i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 
+from felice.dataclass import dataclass
 from felice.demo.dataset import Dataset
 
 KEY = ["origin", "carrier", "hour"]

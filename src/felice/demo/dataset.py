@@ -9,10 +9,11 @@ Keeps true: the rows are those of the package, and no row is dropped. Flights ar
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
+from felice.dataclass import dataclass
 
 
 class DatasetMissing(RuntimeError):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from felice.dataclass import dataclass
 from felice.demo.check import Check, check_count, check_windows, expected_windows
 from felice.demo.dataset import Dataset, load_dataset
 from felice.demo.interrupts import HeldInterrupts

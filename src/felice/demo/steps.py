@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.console import Console
 from rich.progress import (
@@ -21,6 +21,8 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+from felice.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +18,7 @@ from felice.client.blocking import LATEST, BlockingClient
 from felice.client.confluent.consumer import Consumer
 from felice.client.consume.isolation import READ_COMMITTED
 from felice.client.model import Partition
+from felice.dataclass import dataclass
 from felice.demo.dataset import Dataset
 from felice.records.batch import iter_batches
 

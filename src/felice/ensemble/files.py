@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from felice.dataclass import dataclass
 
 _JARS = ("zookeeper-3", "zookeeper-jute-3", "slf4j-api-", "metrics-core-", "snappy-java-")
 # They delay a start by half a second, so a node whose log is not needed runs without them.

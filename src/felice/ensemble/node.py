@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from felice.dataclass import dataclass
 from felice.ensemble import guard
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -8,9 +8,10 @@ Keeps true: everything above this package is a function of its arguments, so tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random, SystemRandom
 
+from felice.dataclass import dataclass
 from felice.env.clock import Clock, SystemClock
 from felice.env.disk import Buffer, Disk, DiskLocked, File, FileSlice, Lock, SystemDisk, Volume
 from felice.env.network import Network, SystemNetwork

@@ -14,9 +14,10 @@ import fcntl
 import io
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from felice.dataclass import dataclass
 
 # `collections.abc.Buffer` exists from Python 3.12 on.
 Buffer: TypeAlias = bytes | bytearray | memoryview

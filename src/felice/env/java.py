@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from felice.dataclass import dataclass
 
 OLDEST_VERSION = 17
 

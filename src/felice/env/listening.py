@@ -17,9 +17,9 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from felice.dataclass import dataclass
 from felice.env.clock import RateLimit
 from felice.env.descriptors import SHORTAGES, has_room_for_connections
 from felice.env.handshakes import HandshakeSocket, HandshakeSteps

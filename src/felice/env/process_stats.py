@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from felice.dataclass import dataclass
 
 _SELF = Path("/proc/self")
 _PAGE_BYTES = resource.getpagesize()

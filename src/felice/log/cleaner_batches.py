@@ -11,9 +11,9 @@ Decides by Kafka's rules (`Cleaner.shouldRetainRecord`, `checkBatchRetention`, `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from felice.dataclass import dataclass
 from felice.log.cleaner_transactions import CleanedTransactions, LastOfProducer
 from felice.protocol.primitives import Buffer
 from felice.records.batch import BatchHeader

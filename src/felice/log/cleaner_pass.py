@@ -15,8 +15,8 @@ and a new segment ends where the old ones ended (`segment_swap` needs that).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.log import cleaner_plan
 from felice.log.cleaner_batches import BatchCleaner, control_type_of
 from felice.log.cleaner_plan import SegmentFacts

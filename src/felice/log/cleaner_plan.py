@@ -11,9 +11,9 @@ The rules are Kafka's (KIP-58, KIP-354). `cleaner_pass` does the work, `server` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from felice.config import TopicConfig
+from felice.dataclass import dataclass
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 

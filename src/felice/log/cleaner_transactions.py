@@ -10,8 +10,8 @@ Pure. The rules are those of Kafka's `CleanedTransactionMetadata`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.log.producers import ProducerState
 from felice.log.transaction_index import AbortedTransaction
 from felice.records.batch import BatchHeader

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from felice.dataclass import dataclass
 from felice.env import Disk
 from felice.log.captured_file import CapturedFile
 

@@ -14,9 +14,9 @@ loop changes meanwhile. `Durability.begin_flush` creates a flush, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from felice.dataclass import dataclass
 from felice.env import Disk, File
 from felice.log import failed_sync
 from felice.log.errors import is_shortage

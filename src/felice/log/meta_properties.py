@@ -6,11 +6,11 @@ Version 0 (ZooKeeper's) has broker.id and cluster.id and is accepted unchanged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from felice.config import format_properties, parse_properties
+from felice.dataclass import dataclass
 from felice.env import Disk
 from felice.log.errors import LogDirectoryError
 from felice.protocol.uuids import format_uuid, parse_uuid

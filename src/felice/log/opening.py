@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from uuid import UUID
 
 from felice.config import TopicConfig
+from felice.dataclass import dataclass
 from felice.log import failed_sync, partition_metadata, recovery, segment_swap
 from felice.log.durability import Durability
 from felice.log.epochs import FILE_NAME as EPOCHS_FILE_NAME

@@ -17,9 +17,10 @@ a producer of old events must not be forgotten as soon as it writes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from felice.dataclass import dataclass
 from felice.log.snapshots import SnapshotEntry
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode

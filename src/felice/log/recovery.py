@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from felice.config import TopicConfig
+from felice.dataclass import dataclass
 from felice.env import Disk, File
 from felice.log import snapshots
 from felice.log.batch_places import MAX_RELATIVE_OFFSET

@@ -12,8 +12,9 @@ older than `retention.ms`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from felice.dataclass import dataclass
 
 
 class Reason(Enum):

@@ -7,10 +7,10 @@ Keeps true: the result is a *record's* timestamp, not a batch's. Only batches th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from felice.dataclass import dataclass
 from felice.log.answers import TimestampOffset
 from felice.log.errors import CorruptLog
 from felice.log.segment import Segment

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from zlib import crc32
+
+from felice.dataclass import dataclass
 
 _MAGIC = b"\xffFJ2"
 _HEADER = struct.Struct(">4sIII")

@@ -13,11 +13,12 @@ How:        `ImageBuilder` takes nodes one by one and builds the next image.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TypeVar
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.metadata import layout
 from felice.metadata.client_entity import ClientEntity
 from felice.metadata.layout import Endpoint, TopicIdNode

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.metadata.client_entity import ClientEntity
 from felice.metadata.token_nodes import TOKENS
 from felice.protocol.uuids import format_uuid, parse_uuid

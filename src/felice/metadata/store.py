@@ -17,10 +17,10 @@ Paths look like `/brokers/topics/orders`; the root `/` always exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+from felice.dataclass import dataclass
 from felice.metadata.latencies import RequestLatencies
 
 ANY_VERSION = -1

@@ -9,9 +9,9 @@ Leaves out: the lock of the directory, which is the caller's.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
+from felice.dataclass import dataclass
 from felice.env import Disk
 from felice.metadata.frames import Damage, Frame, Reading, TornTail, encode_frame, read_frames
 from felice.metadata.journal import decode_changes, decode_snapshot

@@ -8,8 +8,9 @@ same tree.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from felice.dataclass import dataclass
 from felice.metadata.store import (
     ANY_VERSION,
     BadVersion,

@@ -7,9 +7,9 @@ Keeps true:  each API has one row. `versions` is the range that the declarations
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from felice.dataclass import dataclass
 from felice.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.protocol.api import API, Api
 from felice.protocol.codec import ANY_NUMBER, Part, decode_prefix
 from felice.protocol.frame_memory import FrameMemory

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast, dataclass_transform
 
+from felice.dataclass import dataclass
 from felice.protocol.primitives import ZERO_UUID
 
 T = TypeVar("T")

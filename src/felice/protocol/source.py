@@ -10,9 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
+
+from felice.dataclass import dataclass
 
 
 @dataclass(slots=True)

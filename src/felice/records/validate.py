@@ -13,10 +13,10 @@ the caller to check it on a thread, where decompression, scan and compression re
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from felice.config import TopicConfig
+from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError
 from felice.protocol.primitives import Buffer
 from felice.records import kernels

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.replication.leader import BrokerEpochOf, IsrProposal
 from felice.replication.traffic import BrokerTraffic

@@ -5,8 +5,7 @@ Keeps true: R5 a follower that has other records than its leader learns of it wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from felice.dataclass import dataclass
 from felice.log.log import Log
 from felice.protocol.errors import ApiError, ErrorCode
 

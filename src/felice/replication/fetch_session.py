@@ -8,9 +8,10 @@ Pure. The leader's side is `server/fetch_sessions.py`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 NO_SESSION = 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from felice.dataclass import dataclass
 from felice.env import FileSlice
 from felice.log.transaction_index import AbortedTransaction
 from felice.replication.divergence import Divergence

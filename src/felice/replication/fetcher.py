@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 from zlib import crc32
 
 from felice.config import BrokerConfig
+from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.env.clock import set_within
 from felice.metadata import ClusterImage

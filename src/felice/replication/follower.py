@@ -13,9 +13,9 @@ Decides only: `partition.py` changes the log, `fetcher.py` talks to the leader. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from felice.dataclass import dataclass
 from felice.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 

@@ -12,8 +12,9 @@ Pure: times are arguments, in milliseconds of a clock that never goes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from felice.dataclass import dataclass
 from felice.metadata.image import PartitionImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode

@@ -15,9 +15,9 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from felice.dataclass import dataclass
 from felice.env import Clock, Network
 from felice.env.network import set_no_delay
 from felice.protocol.api import API, TypedApi

@@ -8,8 +8,7 @@ Keeps true: a batch behind a refused batch of the same producer gets the same er
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from felice.dataclass import dataclass
 from felice.env import Buffer
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader

@@ -7,8 +7,9 @@ Keeps true: a count never falls while its topic exists, also when partitions mov
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)

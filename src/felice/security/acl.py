@@ -8,10 +8,11 @@ Leaves:     whether a request is allowed to `authorizer`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from felice.dataclass import dataclass
 
 ANY_NAME = "*"
 ANY_HOST = "*"

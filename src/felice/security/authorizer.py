@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from felice.dataclass import dataclass
 from felice.security.acl import (
     ANY_NAME,
     ANY_PRINCIPAL,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import hmac
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.security.principal import Principal
 
 _HASH = "sha512"

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from felice.dataclass import dataclass
 
 _DEFAULT = "DEFAULT"
 # A slash inside of a pattern or a replacement is written as \/.

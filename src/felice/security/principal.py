@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
+
+from felice.dataclass import dataclass
 
 USER = "User"
 

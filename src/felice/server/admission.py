@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Never, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from felice.config import BrokerConfig
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.shard import Identity
+from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import API

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from felice.config import BrokerConfig
@@ -27,6 +26,7 @@ from felice.controller.leaderships import Leaderships
 from felice.controller.producer_id_blocks import ProducerIdBlocks
 from felice.controller.token_changes import TokenChanges
 from felice.controller.topic_plans import new_topic_id
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.env.key_stores import TlsError
 from felice.metadata import ClusterImage

@@ -14,11 +14,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 from felice.config import BrokerConfig
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.env.clock import set_within
 from felice.log import cleaner_plan

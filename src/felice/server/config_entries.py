@@ -9,12 +9,13 @@ value and is sensitive, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope, find_option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.without_effect import FIXED, SETTABLE
+from felice.dataclass import dataclass
 from felice.protocol.messages.describe_configs import ConfigSource
 
 # One source of a value: the option's name there, the text of the value, and the kind of source.

@@ -6,9 +6,9 @@ the start. The event loop creates them before it reads the first request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata.watcher import Watcher
 from felice.replication.partitions import Partitions

@@ -13,10 +13,11 @@ Pure: time and randomness are arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.env import Random
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData

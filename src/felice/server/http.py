@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 
+from felice.dataclass import dataclass
 from felice.env import Network
 
 _log = logging.getLogger("felice.server")

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.log.answers import AppendOrigin
 from felice.log.cleaner_throttle import Throttle

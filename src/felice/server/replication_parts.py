@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata.store import MetadataStore
 from felice.metadata.watcher import Watcher

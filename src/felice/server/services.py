@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from felice.config import BrokerConfig
 from felice.controller.acl_changes import AclChanges
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.leaderships import Leaderships
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata import ClusterImage
 from felice.metadata.watcher import Watcher

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from felice.config import BrokerConfig
 from felice.config.security import ListenerSecurity, SecurityOptions
+from felice.dataclass import dataclass
 from felice.env.key_stores import (
     CertificateNames,
     Identity,

@@ -10,9 +10,10 @@ How:         an image shares with its predecessor the topics and the brokers tha
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar, cast
 
+from felice.dataclass import dataclass
 from felice.metadata import BrokerImage, ClusterImage, TopicImage
 from felice.protocol.codec import encode_element
 from felice.protocol.primitives import Encoded

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from felice.dataclass import dataclass
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 

@@ -7,7 +7,6 @@ authorizer responds with SECURITY_DISABLED.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from felice.client.admin.enumerations import (
@@ -20,6 +19,7 @@ from felice.client.admin.enumerations import (
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
+from felice.dataclass import dataclass
 from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest

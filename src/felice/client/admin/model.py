@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from felice.client.admin.enumerations import (
@@ -16,6 +16,7 @@ from felice.client.admin.enumerations import (
 )
 from felice.client.error import KafkaError
 from felice.client.model import BrokerMetadata, TopicPartition, Uuid
+from felice.dataclass import dataclass
 
 
 @dataclass(slots=True)

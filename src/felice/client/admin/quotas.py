@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
+from felice.dataclass import dataclass
 from felice.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from felice.protocol.messages.describe_client_quotas import (
     ComponentData,

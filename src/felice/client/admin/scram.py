@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from felice.client.admin.enumerations import ScramMechanism
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import KafkaException, failure
 from felice.client.net.cluster import Cluster
+from felice.dataclass import dataclass
 from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
+from felice.dataclass import dataclass
 from felice.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from felice.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,

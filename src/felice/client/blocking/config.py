@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from felice.client.consume.isolation import READ_UNCOMMITTED
+from felice.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

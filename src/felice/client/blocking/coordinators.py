@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from felice.client.blocking.client import BlockingClient
@@ -27,6 +26,7 @@ from felice.client.group.requests import (
 from felice.client.model import BrokerMetadata, Partition
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import ByVersion
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from felice.protocol.messages.add_partitions_to_txn import (

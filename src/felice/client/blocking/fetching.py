@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from felice.client.blocking.brokers import Brokers
@@ -22,6 +21,7 @@ from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition
 from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import FetchResponse, PartitionData
 

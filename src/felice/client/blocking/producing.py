@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from felice.client.blocking.brokers import Brokers
@@ -17,6 +17,7 @@ from felice.client.error import KafkaException, failure
 from felice.client.model import Partition
 from felice.client.net.requests import produce_request
 from felice.client.net.topology import NO_LEADER
+from felice.dataclass import dataclass
 from felice.protocol.messages.produce import ProduceResponse
 from felice.protocol.primitives import Buffer
 

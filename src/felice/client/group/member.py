@@ -9,7 +9,6 @@ Leaves:      requests, waiting and callbacks to `membership`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from felice.assignment import ASSIGNORS, RebalanceProtocol
@@ -19,6 +18,7 @@ from felice.client.group.requests import Committer
 from felice.client.model import Partition
 from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
+from felice.dataclass import dataclass
 from felice.protocol.codec import decode_data, encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import (

@@ -7,12 +7,12 @@ Topics are sent by name, at most in version 9 of both APIs: a commit must not fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from felice.client.error import KafkaException
 from felice.client.model import Message, Partition, TopicPartition
 from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
+from felice.dataclass import dataclass
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

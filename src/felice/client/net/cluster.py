@@ -14,7 +14,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Any, Never, TypeVar
 
@@ -27,6 +27,7 @@ from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.waiting import WAITING_LOGGER, Waiting
 from felice.client.net.wire import ByVersion
 from felice.client.options import Settings
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
     GROUP_KEY_TYPE,

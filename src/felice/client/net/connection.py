@@ -13,7 +13,6 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure
@@ -28,6 +27,7 @@ from felice.client.net.wire import (
     version_to_retry,
 )
 from felice.client.security import PLAIN_TEXT, Security, tls_failure
+from felice.dataclass import dataclass
 from felice.env import Network
 from felice.env.network import set_no_delay
 from felice.protocol.api import API, Api

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from felice.client.error import error_of
 from felice.client.model import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.metadata import (
     MetadataResponse,

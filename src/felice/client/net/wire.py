@@ -9,9 +9,9 @@ The asyncio connection and the blocking one both use this module. Framing is in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from felice.client.error import KafkaError, failure
+from felice.dataclass import dataclass
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

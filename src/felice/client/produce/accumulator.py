@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 
 from felice.client.error import KafkaError, KafkaException, failure, kafka_error
@@ -24,6 +23,7 @@ from felice.client.produce.batches import PartitionQueue, ProducerBatch, Report
 from felice.client.produce.partitioners import STICK_WITHOUT_KEY, Partitioner
 from felice.client.produce.transaction import Transaction
 from felice.client.produce.values import Headers
+from felice.dataclass import dataclass
 from felice.protocol.primitives import Buffer
 from felice.records.batch import HEADER_SIZE
 from felice.records.builder import BatchBuilder

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from felice.client.error import KafkaError
 from felice.client.model import Message
 from felice.client.net.topology import NO_LEADER
+from felice.dataclass import dataclass
 from felice.protocol.primitives import Buffer
 from felice.records.batch import (
     HEADER_SIZE,

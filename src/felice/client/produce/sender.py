@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from felice.client.error import KafkaError, KafkaException, error_of, kafka_error
 from felice.client.model import Origin, Partition
@@ -28,6 +27,7 @@ from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
 from felice.client.produce.counts import ProducerCounts
 from felice.client.produce.transaction import Transaction
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.produce import PartitionProduceResponse, ProduceResponse

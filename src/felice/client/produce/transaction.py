@@ -13,7 +13,6 @@ Leaves:      requests, waiting and finding coordinators to `transactor`, records
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -21,6 +20,7 @@ from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ConsumerGroupMetadata, Partition
 from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
 from felice.coordinator.shard import NEVER_MS
+from felice.dataclass import dataclass
 
 
 @dataclass(slots=True)

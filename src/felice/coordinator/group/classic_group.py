@@ -9,7 +9,7 @@ Decides nothing by itself: `join`, `sync`, `membership` and `rebalance` do.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from felice.coordinator.group.alarms import Alarms
 from felice.coordinator.group.member import Member
@@ -17,6 +17,7 @@ from felice.coordinator.group.records import GroupRecord
 from felice.coordinator.group.states import PREVIOUS_STATES, GroupState
 from felice.coordinator.java_hash import java_string_hash
 from felice.coordinator.shard import NEVER_MS, Instant, Waiter
+from felice.dataclass import dataclass
 from felice.protocol.codec import data_version, decode_prefix
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription

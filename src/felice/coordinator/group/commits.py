@@ -9,7 +9,6 @@ Keeps true:  G1: with a generation, only a member of the current one commits. Wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
 
 from felice.coordinator.group.classic_group import NO_STATE_TIMESTAMP, ClassicGroup
@@ -18,6 +17,7 @@ from felice.coordinator.group.rebalance import start_session
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Turn
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from felice.config import BrokerConfig
@@ -32,6 +31,7 @@ from felice.coordinator.shard import (
     TransactionalProducer,
     Waiter,
 )
+from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode

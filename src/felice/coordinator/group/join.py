@@ -12,8 +12,6 @@ Checks come in Kafka's order: session timeout, group, size, Dead, protocols, ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.coordinator.group.classic_group import ClassicGroup
 from felice.coordinator.group.member import Member
 from felice.coordinator.group.rebalance import (
@@ -31,6 +29,7 @@ from felice.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupS
 from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Caller, Record, Turn
 from felice.coordinator.shard import Instant, Outcome
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.coordinator.shard import NEVER_MS, Waiter
+from felice.dataclass import dataclass
 from felice.protocol.messages.join_group import JoinGroupResponse
 from felice.protocol.messages.sync_group import SyncGroupResponse
 

@@ -9,11 +9,12 @@ commits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.shard import NO_PRODUCER_ID, Undo
+from felice.dataclass import dataclass
 
 TopicOffsets: TypeAlias = dict[int, CommittedOffset]
 Key: TypeAlias = tuple[str, str, int]

@@ -9,10 +9,10 @@ the only version with an expiry. Group metadata is written in version 3: version
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.offsets_topic import (
     GroupMetadataKey,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.config import BrokerConfig
+from felice.dataclass import dataclass
 
 # How long the JoinGroup of a new member may stay parked. Its client may have come back under another id, and the
 # abandoned member would delay every rebalance. Fixed in Kafka as well.

@@ -9,7 +9,6 @@ Finds the group and applies the rules that concern no single group; the rest is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from felice.coordinator.group import commits as offset_rules
 from felice.coordinator.group import listing, membership, rebalance
@@ -34,6 +33,7 @@ from felice.coordinator.shard import (
     Sendable,
     Undo,
 )
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup

@@ -6,8 +6,6 @@ Keeps true:  an assignment is in the log before any member receives it, so the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.coordinator.group.classic_group import ClassicGroup
 from felice.coordinator.group.rebalance import (
     answer_sync,
@@ -21,6 +19,7 @@ from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Caller, Record, Turn
 from felice.coordinator.shard import NEVER_MS, Instant, Outcome
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeAlias, TypeVar
 
 from felice.coordinator.group.records import GroupRecord, OffsetRecord
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.shard import Instant, Outcome, Waiter
+from felice.dataclass import dataclass
 
 A = TypeVar("A")
 

@@ -6,10 +6,9 @@ Keeps true:  no two calls get the same identity, except the repetition of a call
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.coordinator.transaction.metadata import LAST_EPOCH, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from felice.coordinator.transaction.metadata import TransactionMetadata
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.shard import TransactionShard
 from felice.coordinator.transaction.states import TransactionState
+from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages import describe_transactions as describing
 from felice.protocol.messages import list_transactions as listing

@@ -11,9 +11,10 @@ and takes effect when every partition has its marker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from felice.coordinator.transaction.states import COMPLETION, PREVIOUS_STATES, TransactionState
+from felice.dataclass import dataclass
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -9,10 +9,10 @@ else in version 1, which adds the fields of transaction V2. Both versions are re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from felice.coordinator.transaction.metadata import V2, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
+from felice.dataclass import dataclass
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage

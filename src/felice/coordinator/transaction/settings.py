@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from felice.config import BrokerConfig
+from felice.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

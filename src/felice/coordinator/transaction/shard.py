@@ -12,7 +12,7 @@ How:         a transactional id is an immutable value; an event makes the next o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from felice.coordinator.shard import (
@@ -33,6 +33,7 @@ from felice.coordinator.transaction.metadata import V1, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord
 from felice.coordinator.transaction.settings import TransactionSettings
 from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import NO_PRODUCER_EPOCH

@@ -7,7 +7,6 @@ A result of `MultiRead` is as kazoo returns it, or the exception of that one rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Protocol
 
@@ -23,6 +22,8 @@ from kazoo.protocol.serialization import (
     write_string,
 )
 from kazoo.protocol.states import ZnodeStat
+
+from felice.dataclass import dataclass
 
 _ERROR = -1
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas_file
+from felice.dataclass import dataclass
 from felice.metadata.store import StoreError
 
 

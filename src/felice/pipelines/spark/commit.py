@@ -19,10 +19,10 @@ Leaves:     the requests to the brokers to `ledger`. This module decides only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from felice.dataclass import dataclass
 from felice.pipelines.spark.mistakes import QueryError
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+
+from felice.dataclass import dataclass
 
 PREFIX = "felice-spark"
 REMEMBERED_IDS = 10_000

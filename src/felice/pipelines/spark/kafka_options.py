@@ -11,11 +11,11 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from felice.client.error import KafkaException
 from felice.client.options import Settings, parse_settings
 from felice.client.security import DEFAULTS
+from felice.dataclass import dataclass
 from felice.pipelines.spark.mistakes import OptionError
 
 log = logging.getLogger(__name__)

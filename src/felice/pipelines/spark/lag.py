@@ -15,13 +15,13 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from felice.client.blocking import BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.client.error import KafkaException
 from felice.client.group.requests import CommittedOffset
+from felice.dataclass import dataclass
 from felice.pipelines.spark.offsets import Offsets, Partition, from_checkpoint
 from felice.pipelines.spark.options import SourceOptions
 

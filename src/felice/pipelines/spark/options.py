@@ -11,12 +11,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from felice.client.blocking import BlockingConfig
 from felice.client.consume.isolation import READ_UNCOMMITTED
 from felice.client.options import Settings
 from felice.client.security import DEFAULTS
+from felice.dataclass import dataclass
 from felice.pipelines.spark.kafka_options import SINK_KEYS, SOURCE_KEYS, kafka_settings
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.offsets import (

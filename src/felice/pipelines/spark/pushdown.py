@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from felice.dataclass import dataclass
 from felice.pipelines.spark.offsets import Partition
 
 _HIGHEST = (1 << 63) - 1

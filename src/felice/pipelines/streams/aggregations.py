@@ -7,9 +7,9 @@ inputs may share one store (`cogroup`); each input has a stream time of its own,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, StreamAggregate
 from felice.pipelines.streams.operators.sliding import SlidingAggregate

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Change, Window, Windowed
 from felice.pipelines.streams.telling import shown
 

@@ -8,9 +8,10 @@ Keeps true: a table has a store only if it has a name, aggregates, or something 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.operators.joins import Joiner
 from felice.pipelines.streams.operators.table import Compute, OnlyLatest, computed_getter, computed_getter_at

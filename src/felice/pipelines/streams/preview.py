@@ -11,10 +11,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.driver import TestDriver
 from felice.pipelines.streams.html import bars, lines, message, table
 from felice.pipelines.streams.record import Change, Record, Windowed

@@ -7,10 +7,10 @@ Keeps true: a processor's state is in its stores, also the times at which its ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
 from felice.pipelines.streams.scope import Scope

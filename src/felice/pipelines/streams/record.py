@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, compress, repeat
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from felice.dataclass import dataclass
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

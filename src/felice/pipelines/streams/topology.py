@@ -7,9 +7,10 @@ Keeps true: a sub-topology is what one task runs on one partition: nodes that pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.stores import Clocks, Store

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Window
 
 

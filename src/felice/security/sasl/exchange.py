@@ -9,9 +9,9 @@ Leaves:     frames, delays and closing to `felice.server.sasl_session`; tokens t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.security.principal import ANONYMOUS, Principal
 from felice.security.sasl.mechanism import (

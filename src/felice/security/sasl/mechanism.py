@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from felice.dataclass import dataclass
 from felice.security.principal import Principal
 
 

@@ -10,9 +10,10 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.security.principal import USER, Principal
 from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, MalformedToken, Success
 

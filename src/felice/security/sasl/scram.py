@@ -13,9 +13,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from felice.dataclass import dataclass
 from felice.security.principal import Principal
 from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, MalformedToken, Success
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jwt import InvalidTokenError, PyJWK, PyJWKSet, PyJWKSetError, decode_complete, get_unverified_header
 from jwt.exceptions import PyJWKError
 
+from felice.dataclass import dataclass
 from felice.security.sasl.oauthbearer import InvalidToken, Token, scope_of
 
 # A symmetric key would have to be known to every broker, and `none` is no signature.

@@ -13,12 +13,13 @@ that was rebuilt for its topic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
+from felice.dataclass import dataclass
 from felice.log.answers import AppendInfo
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (

@@ -7,10 +7,11 @@ that the broker can serve clients meanwhile. Rows are computed while they are wr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
+from felice.dataclass import dataclass
 from felice.server.metrics.names import Dialect, MBean
 from felice.server.metrics.request_times import quantiles
 

@@ -12,10 +12,10 @@ Leaves:     the export to the collectors beside this module. Only reads: call `s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from felice.controller.controller import Controller
+from felice.dataclass import dataclass
 from felice.metadata import ClusterImage, MetadataStore, PartitionImage, SessionState, TopicImage
 from felice.metadata.layout import NO_LEADER
 from felice.metadata.watcher import Watcher

@@ -14,8 +14,9 @@ Before it come the MBean's domain and type: `kafka_server_replicamanager_leaderc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from felice.dataclass import dataclass
 
 _PER_SECOND = "PerSec"
 _PERCENT = "Percent"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.metadata import ClusterImage
 from felice.server.cleaning import Cleaner
 from felice.server.listener import Listener

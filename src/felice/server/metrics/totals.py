@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from felice.dataclass import dataclass
 from felice.metadata import ClusterImage, TopicImage
 from felice.replication.partition import Partition
 

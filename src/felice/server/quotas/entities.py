@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from felice.config import shortened
+from felice.dataclass import dataclass
 from felice.metadata.client_entity import DEFAULT, ClientEntity
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_client_quotas import ComponentData, EntityData, MatchType

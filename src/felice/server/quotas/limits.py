@@ -18,10 +18,10 @@ Keeps true: Kafka's precedence, separately for each kind of quota: if the most s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from felice.dataclass import dataclass
 from felice.metadata.client_entity import DEFAULT, ClientEntity
 
 

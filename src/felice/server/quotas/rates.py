@@ -8,7 +8,8 @@ Keeps true: a rate is computed over at least `samples - 1` whole windows of time
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+from felice.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

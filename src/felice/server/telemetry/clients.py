@@ -14,10 +14,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.env import Clock, Random
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode

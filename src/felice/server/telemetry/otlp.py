@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from felice.dataclass import dataclass
 from felice.protocol.primitives import Buffer
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.protocol.uuids import format_uuid
 from felice.server.metrics.families import Families, Family, Kind, counter, gauge, label_text
 from felice.server.telemetry.otlp import Attributes, Point

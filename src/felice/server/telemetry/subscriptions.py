@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from felice.config import ConfigError, shortened
@@ -15,6 +14,7 @@ from felice.config.client_metrics import (
     ClientMetricsConfig,
 )
 from felice.config.option import construct, parse_all
+from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.patterns import Pattern, PatternError, linear_pattern
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from felice.dataclass import dataclass
 
 # The names of operations, as faults and hooks use them.
 OPERATIONS = (

@@ -16,9 +16,9 @@ import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from felice.dataclass import dataclass
 from felice.metadata.session import TreeSession
 from felice.metadata.store import (
     Event,

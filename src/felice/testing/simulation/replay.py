@@ -12,9 +12,9 @@ Keeps true: a moment is a prefix of the journal: all changes that were made befo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from random import Random
 
+from felice.dataclass import dataclass
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.volume import Change, Volume, Write, torn_write
 

@@ -21,9 +21,11 @@ Leaves to `disk.py`: paths, handles, faults.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from random import Random
 from typing import TypeAlias
+
+from felice.dataclass import dataclass
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096

@@ -13,9 +13,11 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from felice.dataclass import dataclass
 
 NAME = "felice-streams"
 FORMAT = 2

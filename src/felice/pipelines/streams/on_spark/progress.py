@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.state import Size, StateFiles
 from felice.pipelines.streams.stores import NEVER

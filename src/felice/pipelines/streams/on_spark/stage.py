@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, groupby
 from pathlib import Path
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
 
+from felice.dataclass import dataclass
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SKIPPED, SUB_BITS, Results, Rows

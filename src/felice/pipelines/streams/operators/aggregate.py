@@ -6,10 +6,10 @@ Records without key or value are skipped. A result carries the greatest timestam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Change, Group, Record, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore
 

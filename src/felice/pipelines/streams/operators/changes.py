@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction
 from felice.pipelines.streams.record import Record

@@ -9,11 +9,11 @@ How:  A left row subscribes to its right row, in the task that has the right row
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.join_stores import SubscriptionStore
 from felice.pipelines.streams.operators.aggregate import value_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped

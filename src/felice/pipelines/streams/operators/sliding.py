@@ -8,9 +8,9 @@ it). Windows that hold no record do not exist; both ends of a window belong to i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.operators.windowed import close_windows
 from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Group, Record
 
 KeyValueFunction = Callable[[Any, Any], Any]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
 from felice.pipelines.streams.operators.joins import Joiner
 from felice.pipelines.streams.record import Record

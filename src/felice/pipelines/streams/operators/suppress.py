@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Record
 from felice.pipelines.streams.stores import ChangeBuffer, Clocks
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore

@@ -7,9 +7,10 @@ has reached its end and the grace period after it; a record of closed windows on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
 from felice.pipelines.streams.record import Change, Group, Record, Window, Windowed
 from felice.pipelines.streams.stores import Clocks, SessionStore, WindowStore
