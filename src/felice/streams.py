@@ -14,6 +14,7 @@ from felice.pipelines.streams.grouped import (
     WindowedStream,
     cogroup,
 )
+from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
@@ -56,6 +57,7 @@ __all__ = [
     "TestDriver",
     "TimeWindows",
     "Timestamped",
+    "TopicLimits",
     "TopologyError",
     "Window",
     "WindowValues",

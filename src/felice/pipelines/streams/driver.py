@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import ChainMap, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.record import Headers, Record
 from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
@@ -17,13 +19,19 @@ class TestDriver:
     """An App's tasks with dicts for brokers. `send` returns when all that follows from the record is done.
 
     With several `partitions`, each has its own tasks, and records are placed by their keys as Kafka places them.
+    `limits` say what topics refuse; other topics have Kafka's defaults.
     """
 
     __test__ = False  # The name is the users'; pytest must not collect it.
 
-    def __init__(self, app: Described, partitions: int = 1) -> None:
-        self._app, self._partitions = app, partitions
-        self._tasks = [[Task(app.topology, part) for part in app.topology.parts()] for _ in range(partitions)]
+    def __init__(
+        self, app: Described, partitions: int = 1, *, limits: Mapping[str, TopicLimits] = MappingProxyType({})
+    ) -> None:
+        self._app, self._partitions, self._limits = app, partitions, limits
+        self._tasks = [
+            [Task(app.topology, part, self._limits_of) for part in app.topology.parts()]
+            for _ in range(partitions)
+        ]
         self._formats: dict[str, TopicFormats] = {}
         self._sources: dict[str, TopicFormats] = {}
         for part in app.topology.parts():
@@ -87,6 +95,9 @@ class TestDriver:
         if not stores:
             raise TopologyError(f"{self._app.name} has no store {name!r}")
         return StoreView(name, stores)
+
+    def _limits_of(self, topic: str) -> TopicLimits:
+        return self._limits.get(topic, TopicLimits())
 
     def _formats_of(self, topic: str) -> TopicFormats | None:
         """None for a topic of dead letters, whose records are in no format."""

@@ -288,7 +288,8 @@ class Stream:
         """Write the records to a topic, in the stream's formats unless others are given.
 
         `topic` may be a function of key and value that returns the topic of each record. `on_bad_record` is what
-        happens to a key or value that the format cannot hold, as for `App.stream`.
+        happens to a key or value that the format cannot hold, and to a record that the broker would refuse because of
+        its size, its missing key or its timestamp.
         """
         formats = TopicFormats(
             CHOSEN_TOPIC if callable(topic) else topic,

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from felice.pipelines.streams.formats import UNREADABLE, UNWRITABLE, Format, FormatError
+from felice.pipelines.streams.limits import LimitsOf, RefusedError, TopicLimits
 from felice.pipelines.streams.record import (
     STREAM_TIME,
     WALL_CLOCK,
@@ -120,8 +121,11 @@ class _Unanswered(Exception):
 class Task:
     """One partition of a sub-topology, with its stores."""
 
-    def __init__(self, topology: Topology, part: SubTopology) -> None:
+    def __init__(
+        self, topology: Topology, part: SubTopology, limits_of: LimitsOf = lambda topic: TopicLimits()
+    ) -> None:
         self.stores: dict[str, Store] = topology.made_stores(part)
+        self._limits_of = limits_of
         self.skipped = 0
         self.chosen_formats: dict[str, TopicFormats] = {}
         """The formats of the topics that functions chose so far."""
@@ -277,6 +281,11 @@ class Task:
             except UNWRITABLE:
                 send_each(group)
                 return
+            if formats.on_bad_record != FAIL and self._is_refused(
+                topic, replace(group, keys=keys, values=values)
+            ):
+                send_each(group)
+                return
             self._sent_groups.append(TopicGroup(topic, replace(group, keys=keys, values=values)))
 
         return send_group if formats.topic_of is None else send_each
@@ -319,10 +328,29 @@ class Task:
         def send_or_set_aside(record: Record) -> None:
             try:
                 send(record)
+                self._check_last()
             except FormatError as error:
                 self._set_aside(record, formats, error)
 
         return send_or_set_aside
+
+    def _check_last(self) -> None:
+        """Takes back the last record that was sent, if the broker would refuse it: its error is raised."""
+        last = self._sent[-1]
+        try:
+            self._limits_of(last.topic).check(*last)
+        except RefusedError:
+            self._sent.pop()
+            raise
+
+    def _is_refused(self, topic: str, group: Group) -> bool:
+        limits = self._limits_of(topic)
+        try:
+            for record in group.records():
+                limits.check(topic, *record)
+        except RefusedError:
+            return True
+        return False
 
     def _set_aside(self, record: Record, formats: TopicFormats, error: FormatError) -> None:
         if not isinstance(formats.on_bad_record, DeadLetters):
@@ -330,7 +358,8 @@ class Task:
             return
         key, value = _shown(formats.key, record.key), _shown(formats.value, record.value)
         topic, headers = formats.on_bad_record.topic, (*record.headers, *_about(formats.topic, str(error)))
-        self._sent.append(TopicRecord(topic, key, value, record.timestamp, headers))
+        value, timestamp = self._limits_of(topic).fitted(key, value, record.timestamp, headers)
+        self._sent.append(TopicRecord(topic, key, value, timestamp, headers))
 
     def _strict_sender(self, formats: TopicFormats) -> Push:
         encode_key, encode_value, topic = formats.key.encode, formats.value.encode, formats.topic

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from felice.client.blocking import BlockingConfig
 from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.on_spark import stage
 from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA, SKIPPED
@@ -29,7 +31,7 @@ from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group
 from felice.pipelines.streams.task import StreamsError, Task, TopicGroup, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
-from felice.streams import App, DeadLetters, TestDriver
+from felice.streams import App, DeadLetters, TestDriver, TopicLimits
 
 SOURCE = pa.schema(
     [
@@ -308,6 +310,24 @@ def test_records_that_are_dropped_are_counted(
             driver.send_bytes(topic, key.encode(), value.encode(), timestamp)
         assert spark.skipped == driver.skipped == 3 * size * (number + 1)
     assert build().topology.skips and not app_of().topology.skips
+
+
+@pytest.mark.parametrize("size", [1, 30])
+def test_records_that_a_broker_would_refuse_are_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """One by one and in groups, before a shuffle and behind it, by limits that the worker asks for."""
+    app = App("small", value="string")
+    app.stream("plain").to("out", on_bad_record=DeadLetters("dead"))
+    app.stream("placed").group_by_key().reduce(lambda so_far, value: value).to("last", on_bad_record="skip")
+    limits = {"out": TopicLimits(max_message_bytes=150), "last": TopicLimits(max_message_bytes=150)}
+    monkeypatch.setattr(stage, "topic_limits", lambda client, topic: limits.get(topic, TopicLimits()))
+    spark = Spark(tmp_path, monkeypatch, app)
+    spark.plan = replace(spark.plan, client=BlockingConfig("broker:1"))
+    rows = [(topic, "k", value, 5) for topic in ("plain", "placed") for value in ("x", "y" * 150)] * size
+    found = Counter((topic, value[:1]) for topic, _, value, _ in spark.batch(0, spark.source(rows)))
+    assert found == {("out", b"x"): size, ("dead", b"y"): size, ("last", b"x"): size}
+    assert spark.skipped == size
 
 
 def rows_at(*rows: tuple[str, str, int, int]) -> pa.Table:

@@ -19,6 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.progress import METRICS
@@ -63,16 +64,17 @@ def start(
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.name)
     kept = Checkpoint(checkpoint.absolute())
     description = described(app, kept, int(spark.sparkContext.defaultParallelism), partitions)
+    properties = {**client, "bootstrap.servers": bootstrap}
+    connected = {f"kafka.{name}": str(value) for name, value in properties.items()}
     plan = Plan(
         cloudpickle.dumps(app.topology),  # type: ignore[no-untyped-call]
         description.partitions,
         str(kept.state_path(description)),
+        SinkOptions.parse(connected).client,
     )
     topics = sorted(
         {one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition}
     )
-    properties = {**client, "bootstrap.servers": bootstrap}
-    connected = {f"kafka.{name}": str(value) for name, value in properties.items()}
     source = spark.readStream.format("felice").options(
         **connected,
         subscribe=",".join(topics),

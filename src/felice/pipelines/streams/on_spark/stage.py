@@ -24,8 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
 
+from felice.client.blocking import BlockingConfig
 from felice.dataclass import dataclass
 from felice.pipelines.spark.properties import BATCH_ID
+from felice.pipelines.spark.topic_limits import topic_limits
+from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SKIPPED, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
@@ -59,17 +62,19 @@ class Plan:
     pickled: bytes
     places: int
     state: str
+    client: BlockingConfig | None = None
+    """How workers ask for the limits of topics; None: the limits are Kafka's defaults."""
 
     def application(self) -> Application:
         """The topology and its parts, unpickled once in each process."""
-        return _application(self.pickled)
+        return _application(self.pickled, self.client)
 
 
 class Application:
     """A topology in a worker."""
 
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
+    def __init__(self, topology: Topology, client: BlockingConfig | None) -> None:
+        self.topology, self._client = topology, client
         self.parts = topology.parts()
         sources = [(one, part.number) for part in self.parts for one in part.sources]
         self.reads: dict[str, list[int]] = {}
@@ -77,11 +82,18 @@ class Application:
         for one, number in sources:
             self.reads.setdefault(one.topic, []).append(number)
         self.clocked = [
-            part.number for part in self.parts if part.is_placed and Task(topology, part).follows_wall_clock
+            part.number for part in self.parts if part.is_placed and self.task(part.number).follows_wall_clock
         ]
         """The parts with timers of the wall clock."""
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
+
+    def task(self, number: int) -> Task:
+        """A new task of a part."""
+        return Task(self.topology, self.parts[number], self._limits_of)
+
+    def _limits_of(self, topic: str) -> TopicLimits:
+        return TopicLimits() if self._client is None else topic_limits(self._client, topic)
 
     @property
     def plain_topics(self) -> dict[str, int]:
@@ -135,8 +147,8 @@ class Application:
 
 
 @lru_cache(maxsize=4)
-def _application(pickled: bytes) -> Application:
-    return Application(cloudpickle.loads(pickled))
+def _application(pickled: bytes, client: BlockingConfig | None) -> Application:
+    return Application(cloudpickle.loads(pickled), client)
 
 
 def _read(headers: list[dict[str, Any]] | None) -> Headers:
@@ -147,7 +159,7 @@ def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.Record
     """The first stage: from a source's columns to addressed rows. Parts without state run here."""
     application = plan.application()
     stateless = {
-        part.number: Task(application.topology, part) for part in application.parts if not part.is_placed
+        part.number: application.task(part.number) for part in application.parts if not part.is_placed
     }
     plain = application.plain_topics
     for batch in batches:
@@ -334,13 +346,13 @@ class HeldTask:
 
     def __init__(self, application: Application, number: int, files: StateFiles) -> None:
         self._application, self._number, self._files = application, number, files
-        self._task = Task(application.topology, application.parts[number])
+        self._task = application.task(number)
         self._version: Version | None = EMPTY
 
     def at(self, version: int) -> Task:
         """The task with this version of its state."""
         if not self._follows(version):
-            self._task = Task(self._application.topology, self._application.parts[self._number])
+            self._task = self._application.task(self._number)
             self._version = self._files.load(version, self._task.stores)
         assert self._version is not None
         self._files.catch_up(self._version, version, self._task.stores)

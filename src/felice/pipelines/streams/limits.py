@@ -1,0 +1,95 @@
+"""Which records a broker refuses, known before they are sent: too large, without a key, or of another time.
+
+Pure. Each topic has `TopicLimits`; the runner finds them where the topics are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from felice.dataclass import dataclass
+from felice.pipelines.streams.formats import FormatError
+from felice.pipelines.streams.record import Headers
+from felice.records.batch import HEADER_SIZE
+
+DEFAULT_MAX_BYTES = 1_048_588
+# A record's length, attributes, deltas and counts: as Java's producer, the largest that these can be.
+RECORD_OVERHEAD = 21
+HEADER_OVERHEAD = 10
+_MAX_INT64 = (1 << 63) - 1
+
+
+class RefusedError(FormatError):
+    """A record that the broker would refuse; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """What a topic's configuration allows. The size of a record is that before compression, with its batch's header."""
+
+    max_message_bytes: int = DEFAULT_MAX_BYTES
+    needs_key: bool = False
+    """The topic is compacted."""
+    before_max_ms: int = _MAX_INT64
+    """How much older than now a timestamp may be."""
+    after_max_ms: int = _MAX_INT64
+    """How much later than now a timestamp may be."""
+
+    @staticmethod
+    def of(configs: Mapping[str, str | None]) -> TopicLimits:
+        """The limits of a topic with these configurations."""
+
+        def number(name: str, otherwise: int) -> int:
+            return int(configs.get(name) or otherwise)
+
+        # A topic with the broker's time takes records of any time.
+        checks_time = configs.get("message.timestamp.type") != "LogAppendTime"
+        return TopicLimits(
+            number("max.message.bytes", DEFAULT_MAX_BYTES),
+            "compact" in (configs.get("cleanup.policy") or ""),
+            number("message.timestamp.before.max.ms", _MAX_INT64) if checks_time else _MAX_INT64,
+            number("message.timestamp.after.max.ms", _MAX_INT64) if checks_time else _MAX_INT64,
+        )
+
+    def check(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        """Raise `RefusedError` if a broker refuses the record."""
+        size = size_of(key, value, headers)
+        if size > self.max_message_bytes:
+            raise RefusedError(
+                f"{size} bytes are too large for {topic} (max.message.bytes={self.max_message_bytes})"
+            )
+        if self.needs_key and key is None:
+            raise RefusedError(f"a record without key is refused by {topic}, which is compacted")
+        if not self._takes_time(timestamp):
+            raise RefusedError(
+                f"the timestamp {timestamp} is refused by {topic} (message.timestamp.before.max.ms="
+                f"{self.before_max_ms}, message.timestamp.after.max.ms={self.after_max_ms})"
+            )
+
+    def fitted(
+        self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> tuple[bytes | None, int]:
+        """The value and the timestamp that a dead letter needs: no value if it is too large, and a time that counts."""
+        is_small = size_of(key, value, headers) <= self.max_message_bytes
+        return value if is_small else None, timestamp if self._takes_time(timestamp) else _now_ms()
+
+    def _takes_time(self, timestamp: int) -> bool:
+        later_ms = timestamp - _now_ms()
+        return later_ms <= self.after_max_ms and -later_ms <= self.before_max_ms
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+LimitsOf = Callable[[str], TopicLimits]
+"""The limits of a topic by its name."""
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The largest size that a batch of this record alone can have, in bytes."""
+    size = HEADER_SIZE + RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    return size + sum(HEADER_OVERHEAD + len(name.encode()) + len(text or b"") for name, text in headers)

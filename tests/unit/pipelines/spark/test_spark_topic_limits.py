@@ -1,0 +1,44 @@
+"""The limits of topics, as a broker tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from felice.client.blocking import BlockingConfig
+from felice.pipelines.spark import topic_limits as asking
+from felice.pipelines.spark.topic_limits import topic_limits
+from felice.pipelines.streams.limits import TopicLimits
+from felice.server.embedded import EmbeddedBroker
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path / "data") as running:
+        yield running
+
+
+def create(broker: EmbeddedBroker, name: str, config: dict[str, Any]) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
+
+
+def test_limits_are_those_of_the_topic_and_are_asked_again_after_a_while(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = BlockingConfig(broker.bootstrap)
+    # A topic that does not exist yet has the defaults, until they are asked for again.
+    assert topic_limits(config, "small") == TopicLimits()
+    create(
+        broker,
+        "small",
+        {"max.message.bytes": 2000, "cleanup.policy": "compact", "message.timestamp.after.max.ms": 5},
+    )
+    assert topic_limits(config, "small") == TopicLimits()
+    monkeypatch.setattr(asking, "GOOD_FOR_S", 0)
+    found = topic_limits(config, "small")
+    assert (found.max_message_bytes, found.needs_key, found.after_max_ms) == (2000, True, 5)
