@@ -22,14 +22,10 @@ from dataclasses import field
 from felice.dataclass import dataclass
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>[^\s"'=;]+)|(?P<sign>[=;]))""",
-    re.DOTALL,
-)
-_FILE_TOKEN = re.compile(
-    r"""(?:\s|//[^\n]*|/\*.*?\*/)*"""
-    r"""(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>(?:(?!//|/\*)[^\s"'=;{}])+)|(?P<sign>[=;{}])|\Z)""",
-    re.DOTALL,
+_TOKEN = r"""(?s)\s*(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>[^\s"'=;]+)|(?P<sign>[=;]))"""
+_FILE_TOKEN = (
+    r"""(?s)(?:\s|//[^\n]*|/\*.*?\*/)*"""
+    r"""(?:(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>(?:(?!//|/\*)[^\s"'=;{}])+)|(?P<sign>[=;{}])|\Z)"""
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _Token = tuple[str, bool]
@@ -109,11 +105,11 @@ def _options(tokens: list[_Token]) -> dict[str, str]:
     return options
 
 
-def _tokens(text: str, pattern: re.Pattern[str]) -> Iterator[_Token]:
-    text = text.strip()
+def _tokens(text: str, pattern: str) -> Iterator[_Token]:
+    text, token = text.strip(), re.compile(pattern)
     position = 0
     while position < len(text):
-        found = pattern.match(text, position)
+        found = token.match(text, position)
         if found is None:
             raise BadJaas("a quotation mark or a comment is not closed")
         position = found.end()

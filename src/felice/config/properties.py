@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 # `str.splitlines` would also end a line at form feeds and Unicode separators.
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+_LINE_END = r"\r\n|\n|\r"
+_SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -25,7 +25,7 @@ def format_properties(properties: Mapping[str, str], heading: str = "") -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     pending = ""
-    for raw in _LINE_END.split(text):
+    for raw in re.split(_LINE_END, text):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -40,7 +40,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    found = _SEPARATOR.search(line)
+    found = re.search(_SEPARATOR, line)
     if not found:
         return _unescape(line), ""
     return _unescape(line[: found.start("sep")]), _unescape(line[found.end("sep") :])

@@ -11,7 +11,7 @@ TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
 
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_LEGAL = r"[a-zA-Z0-9._-]+"
 
 
 def fault_of(name: str) -> str | None:
@@ -22,7 +22,7 @@ def fault_of(name: str) -> str | None:
         return "Topic name cannot be '.' or '..'"
     if len(name) > MAX_NAME_LENGTH:
         return f"Topic name is invalid: the length is longer than the max allowed length {MAX_NAME_LENGTH}"
-    if not _LEGAL.fullmatch(name):
+    if not re.fullmatch(_LEGAL, name):
         return (
             f"Topic name is invalid: '{name}' contains one or more characters other than "
             "ASCII alphanumerics, '.', '_' and '-'"

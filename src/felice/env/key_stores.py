@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 KINDS: Final = ("JKS", "PKCS12", "PEM")
 _JKS_MAGIC = bytes.fromhex("feedfeed")
 _PEM_BEGIN = b"-----BEGIN "
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_PRIVATE_KEY = re.compile(
-    rb"-----BEGIN (?:\w+ )*PRIVATE KEY-----.+?-----END (?:\w+ )*PRIVATE KEY-----", re.DOTALL
-)
+_CERTIFICATE = rb"(?s)-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----"
+_PRIVATE_KEY = rb"(?s)-----BEGIN (?:\w+ )*PRIVATE KEY-----.+?-----END (?:\w+ )*PRIVATE KEY-----"
 _TO_PKCS12 = (
     "keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 -deststoretype PKCS12, "
     "and name that file here"
@@ -79,10 +77,10 @@ def identity_of_pem(
 ) -> Identity:
     """Finds certificates and key in PEM texts. Raises `TlsError`."""
     where = source.location or f"the value of {source.prefix}{source.name}.key"
-    found_key = _PRIVATE_KEY.search(key)
+    found_key = re.search(_PRIVATE_KEY, key)
     if found_key is None:
         raise source.error("location" if source.location else "key", f"{where} has no private key in PEM")
-    chain = _CERTIFICATE.findall(certificates)
+    chain = re.findall(_CERTIFICATE, certificates)
     if not chain:
         key_name = "location" if source.location else "certificate.chain"
         raise source.error(key_name, f"{source.location or 'its value'} has no certificate in PEM")
@@ -101,7 +99,7 @@ def read_trust(source: StoreSource) -> bytes:
 
 def trust_of_pem(source: StoreSource, data: bytes) -> bytes:
     """Finds the certificates in a PEM text. Raises `TlsError`."""
-    found = _CERTIFICATE.findall(data)
+    found = re.findall(_CERTIFICATE, data)
     if not found:
         key = "location" if source.location else "certificates"
         raise source.error(key, f"{source.location or 'its value'} has no certificate in PEM")

@@ -16,19 +16,19 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 
-_PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
+_PARTITION_NAME = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)"
+_SET_ASIDE_NAME = r".+\.[0-9a-f]{32}(-delete|-stray|-future)"
 _NAME_MAX_LENGTH = 255
 
 
 def is_set_aside(name: str) -> bool:
     """Whether the name is that of a replica that is no longer, or not yet, a partition of the directory."""
-    return _SET_ASIDE_NAME.fullmatch(name) is not None
+    return re.fullmatch(_SET_ASIDE_NAME, name) is not None
 
 
 def partition_of(name: str) -> PartitionKey | None:
     """The topic and the partition that a directory belongs to; None if it is not a partition's."""
-    match = _PARTITION_NAME.fullmatch(name)
+    match = re.fullmatch(_PARTITION_NAME, name)
     return (match["topic"], int(match["partition"])) if match else None
 
 

@@ -16,7 +16,7 @@ from felice.dataclass import dataclass
 
 _DEFAULT = "DEFAULT"
 # A slash inside of a pattern or a replacement is written as \/.
-_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)(?=\s*(?:,|$))")
+_RULE = r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)(?=\s*(?:,|$))"
 
 
 class BadRule(ValueError):
@@ -54,7 +54,7 @@ def name_of(subject: str, rules: tuple[Rule, ...]) -> str | None:
 
 def _rules(text: str) -> Iterator[Rule]:
     while text:
-        found = _RULE.match(text)
+        found = re.match(_RULE, text)
         if found is not None:
             yield _rule(*found.groups())
             rest = text[found.end() :]

@@ -20,8 +20,8 @@ from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, Malf
 NAME = "OAUTHBEARER"
 _NAME = r"(?:[^=,\0\x01]|=2C|=3D)+"
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]*"
-_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR}\x01)*)\x01")
-_BEARER = re.compile(r"(?i:bearer) +(?P<token>[-_.+/=0-9A-Za-z]+)")
+_FIRST = rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR}\x01)*)\x01"
+_BEARER = r"(?i:bearer) +(?P<token>[-_.+/=0-9A-Za-z]+)"
 _ACKNOWLEDGEMENT = b"\x01"
 
 
@@ -95,13 +95,13 @@ class OAuthClient:
 
 def _parse_first(token: bytes) -> tuple[str | None, str]:
     try:
-        found = _FIRST.fullmatch(token.decode())
+        found = re.fullmatch(_FIRST, token.decode())
     except UnicodeDecodeError:
         raise MalformedToken("not UTF-8") from None
     if found is None:
         raise MalformedToken("not an OAUTHBEARER message")
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
-    bearer = _BEARER.fullmatch(pairs.get("auth", ""))
+    bearer = re.fullmatch(_BEARER, pairs.get("auth", ""))
     if bearer is None:
         raise MalformedToken("no bearer token")
     authorization = found["authzid"]

@@ -26,19 +26,21 @@ MAX_ITERATIONS: Final = 16_384
 
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _VALUE = r"[^,\0]+"
+_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS = rf"(?P<extensions>(?:,[A-Za-z]+={_VALUE})*)"
-_CLIENT_FIRST = re.compile(
+_CLIENT_FIRST = (
     rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
-    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+){_EXTENSIONS})"
+    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),r=(?P<nonce>{_NONCE}){_EXTENSIONS})"
 )
 _TOKEN_EXTENSION = ",tokenauth=true"
-_SERVER_FIRST = re.compile(
-    rf"(?:m={_VALUE},)?r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>{_VALUE}),i=(?P<iterations>[0-9]{{1,10}}){_EXTENSIONS}"
+_SERVER_FIRST = (
+    rf"(?:m={_VALUE},)?r=(?P<nonce>{_NONCE}),"
+    rf"s=(?P<salt>{_VALUE}),i=(?P<iterations>[0-9]{{1,10}}){_EXTENSIONS}"
 )
-_CLIENT_FINAL = re.compile(
-    rf"(?P<without_proof>c=(?P<binding>{_VALUE}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+){_EXTENSIONS}),p=(?P<proof>{_VALUE})"
+_CLIENT_FINAL = (
+    rf"(?P<without_proof>c=(?P<binding>{_VALUE}),r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_VALUE})"
 )
-_SERVER_FINAL = re.compile(rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_VALUE})){_EXTENSIONS}")
+_SERVER_FINAL = rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_VALUE})){_EXTENSIONS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +221,8 @@ class ScramClient:
             raise AuthenticationFailed("the broker does not know this user's credential")
 
 
-def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
-    found = pattern.fullmatch(text)
+def _matched(pattern: str, text: str) -> re.Match[str]:
+    found = re.fullmatch(pattern, text)
     if found is None:
         raise MalformedToken("not a SCRAM message")
     return found

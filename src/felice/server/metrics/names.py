@@ -21,7 +21,7 @@ from felice.dataclass import dataclass
 _PER_SECOND = "PerSec"
 _PERCENT = "Percent"
 # Only what stands before `="` is a label's name: a quote inside a value is escaped.
-_LABEL_NAME = re.compile(r'(?:^|(?<=,))[a-zA-Z]+(?==")')
+_LABEL_NAME = r'(?:^|(?<=,))[a-zA-Z]+(?==")'
 
 
 class Dialect(Enum):
@@ -68,4 +68,4 @@ def labels_in(dialect: Dialect, labels: str) -> str:
     """The labels of a series in a dialect: Confluent's rules lower the case of their names."""
     if dialect is not Dialect.CONFLUENT:
         return labels
-    return _LABEL_NAME.sub(lambda found: found.group().lower(), labels)
+    return re.sub(_LABEL_NAME, lambda found: found.group().lower(), labels)

@@ -20,9 +20,9 @@ MAX_SERIES = 20_000
 MAX_SERIES_OF_CLIENT = 2_000
 _MAX_TEXT = 256
 _MAX_LABEL_TEXT = 1024
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+_NOT_IN_NAMES = r"[^a-zA-Z0-9_]"
 # Labels that begin with two underscores belong to Prometheus: it would refuse a page with a label `__name__`.
-_RESERVED = re.compile(r"^__+")
+_RESERVED = r"^__+"
 _CLIENTS = "felice_client_telemetry_clients"
 _DROPPED = "felice_client_telemetry_dropped_total"
 
@@ -109,7 +109,7 @@ class Series:
 
 def _name(text: str) -> str:
     """A name of Prometheus: `org.apache.kafka.producer.record.send.total` has underscores instead of dots."""
-    found = _RESERVED.sub("_", _NOT_IN_NAMES.sub("_", text[:_MAX_TEXT]))
+    found = re.sub(_RESERVED, "_", re.sub(_NOT_IN_NAMES, "_", text[:_MAX_TEXT]))
     return found if found and not found[0].isdigit() else f"_{found}"
 
 
