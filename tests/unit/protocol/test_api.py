@@ -11,6 +11,7 @@ def test_request_and_response_of_an_api_belong_together() -> None:
         assert (request.kind, response.kind) == ("request", "response")
         assert request.versions == response.versions == api.versions
         assert request.flexible == response.flexible
+        assert list(api.flexible) == list(range(request.flexible.min, request.flexible.max + 1))
         assert (request.name, response.name) == (f"{api.name}Request", f"{api.name}Response")
 
 

@@ -15,6 +15,7 @@ from felice.dataclass import dataclass
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from felice.protocol.schema import schema_of
 
 API_VERSIONS_KEY = 18
 SOFTWARE_NAME = "felice"
@@ -23,14 +24,10 @@ SOFTWARE_VERSION = "0.1.0"
 # A larger frame size is an error: the peer does not speak Kafka's protocol, or the framing is out of step.
 MAX_FRAME_BYTES = 1 << 30
 
-_APIS: dict[type, Api] = {}
-
 
 def api_of(request_type: type) -> Api:
     """Return the API of a request class."""
-    if not _APIS:
-        _APIS.update({api.request: api for api in API.by_key.values()})
-    return _APIS[request_type]
+    return API.by_key[schema_of(request_type).api_key]
 
 
 @dataclass(frozen=True, slots=True)
