@@ -190,6 +190,7 @@ def test_a_generic_class_keeps_its_parameters() -> None:
         value: T
 
     assert Box[int](3) == Box(3)
+    assert Box.__qualname__.endswith(".<locals>.Box")
 
 
 def test_importing_compiles_no_method_and_use_compiles_one() -> None:

@@ -13,8 +13,9 @@ Keeps true: importing this package imports no broker. Each name is loaded at its
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from felice.late_names import late_names
 
 if TYPE_CHECKING:
     from felice.protocol.errors import ErrorCode
@@ -38,27 +39,24 @@ __all__ = [
     "felice_broker",
 ]
 
-_HOMES = {
-    "AsyncBroker": "felice.testing.aio",
-    "Broker": "felice.testing.broker",
-    "Cluster": "felice.testing.cluster",
-    "ErrorCode": "felice.protocol.errors",
-    "Fault": "felice.testing.faults",
-    "FaultKind": "felice.testing.faults",
-    "FaultNotFired": "felice.testing.faults",
-    "Faults": "felice.testing.faults",
-    "Injection": "felice.testing.faults",
-    "Record": "felice.testing.broker",
-    "felice_broker": "felice.testing.opening",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "felice.testing.aio": ("AsyncBroker",),
+            "felice.testing.broker": (
+                "Broker",
+                "Record",
+            ),
+            "felice.testing.cluster": ("Cluster",),
+            "felice.protocol.errors": ("ErrorCode",),
+            "felice.testing.faults": (
+                "Fault",
+                "FaultKind",
+                "FaultNotFired",
+                "Faults",
+                "Injection",
+            ),
+            "felice.testing.opening": ("felice_broker",),
+        },
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from felice.client.produce import partitioners
 
 # Programs compare these versions to find out which calls exist.
-_API_VERSION = "2.16.1"
+__version__ = "2.16.1"
 _LIBRDKAFKA_VERSION = ("2.16.0", 0x021000FF)
 
 
 def version() -> str:
     """The version of confluent_kafka whose API this package implements. Felice's version is in the package metadata."""
-    return _API_VERSION
+    return __version__
 
 
 def libversion() -> tuple[str, int]:
