@@ -1,6 +1,7 @@
 """Rows between the stages of a query: which sub-topology each is for, which of its partitions, and its order.
 
-How: `part` and `place` say where a row goes; OUT are results. Rows of one `origin` are in the order of `seq`.
+How: `part` and `place` say where a row goes; OUT are results. Rows of one `origin` are in the order of `seq`. A row
+     without headers has an empty list of them (`columns.never_null`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from felice.pipelines.streams.on_spark.columns import places_of
+from felice.pipelines.streams.on_spark.columns import never_null, places_of
 from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import TopicGroup, TopicRecord
 
@@ -118,7 +119,7 @@ class Results:
             "key": keys,
             "value": self._all.values,
             "timestamp": self._all.timestamps,
-            "headers": pa.nulls(size, HEADERS) if headers is None else headers,
+            "headers": never_null(pa.nulls(size, HEADERS)) if headers is None else headers,
         }
         return pa.RecordBatch.from_arrays([_array(made[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
 
@@ -127,5 +128,5 @@ def _array(given: Any, kind: pa.DataType) -> pa.Array:
     return given if isinstance(given, pa.Array) else pa.array(given, kind)
 
 
-def _written(headers: Headers) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in headers] if headers else None
+def _written(headers: Headers) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in headers]
