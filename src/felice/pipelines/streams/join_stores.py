@@ -66,6 +66,13 @@ Place = tuple[int, bool, Any]
 """Timestamp, whether it is the right side's, and packed key."""
 
 
+def _in_order(place: Place) -> tuple[int, bool, str]:
+    """By time, the left side's first. Keys of one store may differ in type; what counts is that the order is always the
+    same.
+    """
+    return place[0], place[1], repr(place[2])
+
+
 class Unjoined(NamedTuple):
     """Records of one side with one key and timestamp that have met no partner."""
 
@@ -84,11 +91,10 @@ class UnjoinedRecords(IndexedStore):
         self._places: list[Place] = []
 
     def _added(self, key: Any) -> None:
-        # Keys of one store may differ in type; what counts is that the order is always the same.
-        insort(self._places, key, key=lambda place: (place[0], place[1], repr(place[2])))
+        insort(self._places, key, key=_in_order)
 
     def _removed(self, key: Any) -> None:
-        self._places.remove(key)
+        del self._places[bisect_left(self._places, _in_order(key), key=_in_order)]
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the records' key."""
@@ -106,9 +112,14 @@ class UnjoinedRecords(IndexedStore):
         if place in self.rows:
             self._set(place, None)
 
-    def places(self) -> list[Place]:
-        """Where records are, in order."""
-        return list(self._places)
+    def places(self) -> Iterator[Place]:
+        """Where records are, in order. The place that was given last may be taken meanwhile, and no other."""
+        at = 0
+        while at < len(self._places):
+            place = self._places[at]
+            yield place
+            if place in self.rows:
+                at += 1
 
     def take(self, place: Place) -> Unjoined:
         """Remove and return the records of a place."""

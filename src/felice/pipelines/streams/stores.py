@@ -236,7 +236,49 @@ class ByTime:
         return taken
 
 
-class WindowStore(Store):
+class ExpiringStore(Store):
+    """A store whose rows go when their time has passed.
+
+    Its changes name that time and not each row, so a file of changes does not grow with the rows that are gone.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._by_time = ByTime()
+        self._gone_before: int | None = None
+
+    def take_changes(self) -> list[Row]:
+        """The time before which rows are gone, with None as its key; then the rows that changed."""
+        gone = [] if self._gone_before is None else [(None, self._gone_before)]
+        self._gone_before = None
+        return gone + super().take_changes()
+
+    def load(self, changes: Iterable[Row]) -> None:
+        """Apply changes that another store gave."""
+        for key, row in changes:
+            if key is None:
+                self._remove_before(row)
+            else:
+                self._apply(key, row)
+
+    def _row_key(self, time: int, key: Any) -> Any:
+        """The key of the row that `_by_time` has under a time."""
+        return key
+
+    def _expire_before(self, time: int) -> None:
+        gone = self._remove_before(time)
+        if gone:
+            self._gone_before = time
+            self._changed.difference_update(gone)
+
+    def _remove_before(self, end: int) -> list[Any]:
+        gone = [self._row_key(time, key) for time, keys in self._by_time.take_before(end) for key in keys]
+        for key in gone:
+            self._apply(key, None)
+        return gone
+
+
+class WindowStore(ExpiringStore):
     """Values by key and start of a window, kept for `retention_ms` after their start."""
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
@@ -245,13 +287,12 @@ class WindowStore(Store):
         """The clock of the newest start, from which the retention is measured, as by Kafka's store."""
         self._key, self._value = key, value
         self._size_ms, self._retention_ms = size_ms, retention_ms
-        self._by_start = ByTime()
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
         packed, start = key
         if row is not None:
-            self._by_start.add(start, packed)
+            self._by_time.add(start, packed)
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the row's key."""
@@ -288,7 +329,7 @@ class WindowStore(Store):
 
         A row keeps the greatest timestamp of its records. A window without row has the value `initial()`.
         """
-        rows, changed, by_start = self.rows, self._changed, self._by_start
+        rows, changed, by_time = self.rows, self._changed, self._by_time
         pack, unpack = self._value.pack, self._value.unpack
 
         def update(packed: Any, record: Record, window: Window) -> Record:
@@ -297,7 +338,6 @@ class WindowStore(Store):
             row, old = rows.get(place), None
             if row is None:
                 so_far = initial()
-                by_start.add(window[0], packed)
             else:
                 so_far = unpack(row[0])
                 if row[1] > timestamp:
@@ -308,6 +348,8 @@ class WindowStore(Store):
             changed.add(place)
             if new is not None:
                 rows[place] = pack(new), timestamp
+                if row is None:
+                    by_time.add(window[0], packed)
             elif row is not None:
                 del rows[place]
             return Record(Windowed(key, window), Change(new, old), timestamp, headers)
@@ -316,25 +358,26 @@ class WindowStore(Store):
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All rows by start, then as they came."""
-        for start in self._by_start:
+        for start in self._by_time:
             yield from self.starting_at(start)
 
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
         window = Window(start, start + self._size_ms)
-        for key in self._by_start.at(start):
+        for key in self._by_time.at(start):
             if (row := self.rows.get((key, start))) is not None:
                 yield Windowed(self._key.unpack(key), window), Timestamped(self._value.unpack(row[0]), row[1])
 
     def starts(self, first: int, end: int) -> list[int]:
         """The starts of windows from `first` on and before `end`, in order."""
-        return self._by_start.times(first, end)
+        return self._by_time.times(first, end)
 
     def expire(self, time: int) -> None:
         """Remove windows whose retention has passed at this stream time."""
-        for start, keys in self._by_start.take_before(time - self._retention_ms + 1):
-            for key in keys:
-                self._set((key, start), None)
+        self._expire_before(time - self._retention_ms + 1)
+
+    def _row_key(self, time: int, key: Any) -> Any:
+        return key, time
 
 
 class SlidingStore(IndexedStore, WindowStore):
@@ -362,7 +405,7 @@ class SlidingStore(IndexedStore, WindowStore):
         return [(start, row) for start, row in rows if row is not None]
 
 
-class SessionStore(IndexedStore):
+class SessionStore(IndexedStore, ExpiringStore):
     """Sessions by key, start and end, kept for `retention_ms` after their end."""
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
@@ -373,16 +416,15 @@ class SessionStore(IndexedStore):
         self._retention_ms = retention_ms
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
-        self._by_end = ByTime()
 
     def _added(self, key: Any) -> None:
         packed, start, end = key
         insort(self._of_key.setdefault(packed, []), (end, start))
-        self._by_end.add(end, key)
+        self._by_time.add(end, key)
 
     def _removed(self, key: Any) -> None:
         packed, start, end = key
-        self._by_end.discard(end, key)
+        self._by_time.discard(end, key)
         sessions = self._of_key[packed]
         if len(sessions) == 1:
             del self._of_key[packed]
@@ -418,15 +460,15 @@ class SessionStore(IndexedStore):
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All sessions, by end."""
-        return self._of_ends(self._by_end)
+        return self._of_ends(self._by_time)
 
     def ending(self, first: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The sessions that end from `first` on and before `end`, by end."""
-        return self._of_ends(self._by_end.times(first, end))
+        return self._of_ends(self._by_time.times(first, end))
 
     def _of_ends(self, ends: Iterable[int]) -> Iterator[tuple[Windowed, Timestamped]]:
         for end in ends:
-            for key in self._by_end.at(end):
+            for key in self._by_time.at(end):
                 packed, start, _ = key
                 session = Windowed(self._key.unpack(packed), Window(start, end))
                 yield session, Timestamped(self._value.unpack(self.rows[key]), end)
@@ -434,9 +476,7 @@ class SessionStore(IndexedStore):
     def expire(self, time: int) -> None:
         """Remove sessions whose retention has passed at this stream time."""
         # A session that ended just then is out of `find`'s reach, but not closed yet.
-        for _, keys in self._by_end.take_before(time - self._retention_ms):
-            for key in keys:
-                self._set(key, None)
+        self._expire_before(time - self._retention_ms)
 
 
 class ChangeBuffer(Store):
