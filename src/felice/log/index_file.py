@@ -158,8 +158,9 @@ class IndexFile:
             keys, values = self._keys, self._values = self._load()
         keys.append(key)
         values.append(value)
-        self._set_count(self._count + 1)
-        if self._count - self._written >= WRITE_BEHIND_ENTRIES:
+        self._count = count = self._count + 1
+        self.is_full = count >= self._max_entries  # as `_set_count`, without a call for each large batch
+        if count - self._written >= WRITE_BEHIND_ENTRIES:
             self._write_if_possible()
 
     def _write_if_possible(self) -> None:

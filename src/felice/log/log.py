@@ -50,7 +50,7 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 class Log(SegmentedLog):
     """See the module. `Log.open` and `Log.begin` create it."""
 
-    __slots__ = ("_rules", "cuts", "was_closed_cleanly")
+    __slots__ = ("cuts", "produce_rules", "was_closed_cleanly")
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class Log(SegmentedLog):
         super().__init__(clock, files, directory, topic_partition, config, loaded)
         self.cuts = loaded.cuts
         self.was_closed_cleanly = False
-        self._rules = ProduceRules.of(config)
+        # What the topic's configuration requires of batches.
+        self.produce_rules = ProduceRules.of(config)
 
     @classmethod
     def open(
@@ -132,14 +133,9 @@ class Log(SegmentedLog):
         """The offset below which everything is on disk and needs no check after a crash."""
         return self.durability.recovery_point
 
-    @property
-    def produce_rules(self) -> ProduceRules:
-        """The rules that the topic's configuration sets for batches."""
-        return self._rules
-
     def update_config(self, config: TopicConfig) -> None:
         """Takes the topic's new configuration. It applies from the next append on."""
-        self.config, self._rules = config, ProduceRules.of(config)
+        self.config, self.produce_rules = config, ProduceRules.of(config)
         self._max_age_ms = self._max_age_of(self.segments.active)
 
     # -- appending -------------------------------------------------------------------------------------
@@ -170,10 +166,12 @@ class Log(SegmentedLog):
             return self._append_replicated(records, leader_epoch, now_ms)
         from_client = origin is AppendOrigin.CLIENT
         if verdict is None:
-            valid = ordinary_batch(records, self._rules, now_ms) if from_client else None
+            valid = ordinary_batch(records, self.produce_rules, now_ms) if from_client else None
             if valid is None:
                 header = header or only_batch(records, zstd_allowed=zstd_allowed)
-                valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
+                valid = validate_batch(
+                    records, header, self.produce_rules, now_ms=now_ms, from_client=from_client
+                )
         elif isinstance(verdict, ApiError):
             raise verdict
         else:

@@ -174,13 +174,14 @@ class Segment:
         """Takes account of a batch that was written at `position`, the end of the segment so far."""
         last_offset = header.base_offset + header.last_offset_delta
         largest = self._largest or self.largest
-        if header.max_timestamp > largest.timestamp:
-            self._largest = TimestampAndOffset(header.max_timestamp, last_offset)
+        if header.max_timestamp > largest[0]:
+            largest = tuple.__new__(TimestampAndOffset, (header.max_timestamp, last_offset))
+            self._largest = largest
         if position == 0:
             self._first_timestamp = header.max_timestamp
         if self._bytes_since_index > index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append_if_later(*self.largest)
+            self.time_index.append_if_later(*largest)
             self._bytes_since_index = 0
         self._bytes_since_index += header.size_bytes
         self.size_bytes = position + header.size_bytes

@@ -8,6 +8,7 @@ the segment is closed, so that the last entry has a closed segment's largest tim
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
 
 from felice.log.index_file import IndexFile
@@ -24,7 +25,9 @@ class TimeIndex(IndexFile):
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
         """Appends an entry if `timestamp` is above that of the last entry."""
-        last = self.last()
+        keys = self._keys
+        # The index of an active segment, to which every large batch adds an entry, is in memory.
+        last = keys[-1:] if isinstance(keys, array) else self.last()
         if timestamp > (last[0] if last else -1):
             self._append(timestamp, last_offset - self.base_offset)
 

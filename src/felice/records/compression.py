@@ -211,22 +211,32 @@ def _decompress_snappy_block(block: memoryview, room_bytes: int) -> cramjam.Buff
 
 
 def _decompress_lz4(data: Buffer, max_size_bytes: int) -> Buffer:
-    import lz4.frame
+    import lz4.frame as frames
 
-    output = _BoundedOutput("lz4", max_size_bytes)
-    stream = lz4.frame.LZ4FrameDecompressor()
+    # Not `LZ4FrameDecompressor`: it makes a context for each batch, and copies what it is given.
+    context = _per_thread("unlz4", frames.create_decompression_context)
+    output: _BoundedOutput | None = None
     chunk_bytes = min(max(_OUTPUT_CHUNK_BYTES, 4 * len(data)), _LZ4_OUTPUT_CHUNK_MAX_BYTES)
-    rest: Buffer = data
-    while not stream.eof:
-        try:
-            chunk = stream.decompress(rest, max_length=chunk_bytes)
-        except RuntimeError as error:
-            raise CorruptBatch(f"lz4 data is broken: {error}") from None
-        if not chunk and not stream.eof:
-            raise CorruptBatch("lz4 data ends early")
-        output.add(chunk)
-        rest = b""
-    return output.joined()
+    rest, is_end = memoryview(data), False
+    chunk: bytes
+    try:
+        while True:
+            chunk, consumed_bytes, is_end = frames.decompress_chunk(context, rest, max_length=chunk_bytes)
+            if not chunk and not is_end:
+                raise CorruptBatch("lz4 data ends early")
+            if output is None:
+                if is_end and len(chunk) <= max_size_bytes:
+                    return chunk  # as most batches
+                output = _BoundedOutput("lz4", max_size_bytes)
+            output.add(chunk)
+            if is_end:
+                return output.joined()
+            rest = rest[consumed_bytes:]
+    except RuntimeError as error:
+        raise CorruptBatch(f"lz4 data is broken: {error}") from None
+    finally:
+        if not is_end:
+            frames.reset_decompression_context(context)
 
 
 def has_linked_blocks(data: Buffer) -> bool:

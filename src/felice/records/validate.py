@@ -21,7 +21,6 @@ from felice.protocol.errors import ApiError
 from felice.protocol.primitives import Buffer
 from felice.records import kernels
 from felice.records.batch import (
-    ATTRIBUTES_POSITION,
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -32,7 +31,13 @@ from felice.records.batch import (
     verify_crc,
 )
 from felice.records.builder import assemble
-from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, Codec, has_linked_blocks
+from felice.records.compression import (
+    DECOMPRESSED_SIZE_MAX_BYTES,
+    Codec,
+    codec_of_id,
+    decompress,
+    has_linked_blocks,
+)
 from felice.records.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -42,7 +47,6 @@ from felice.records.errors import (
 )
 from felice.records.kernels import Scan, encode_record, iterate, scan
 from felice.records.kernels.grammar import wrap64
-from felice.records.reader import records_payload
 
 _ERRORS_SHOWN = 3
 RECORD_ERRORS_MAX = 1000
@@ -126,11 +130,6 @@ Verdict: TypeAlias = Validated | ApiError
 """The result of validation."""
 
 
-def is_compressed(records: Buffer) -> bool:
-    """Whether the first batch is compressed. Costs less than parsing its header."""
-    return len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & _CODEC_MASK != 0
-
-
 def ordinary_batch(records: Buffer, rules: ProduceRules, now_ms: int) -> Validated | None:
     """The batch of a client if it is right and its topic stores it as it is; None: `validate_produce` must judge it.
 
@@ -156,6 +155,16 @@ def validate_produce(
     on_loop: bool = False,
 ) -> Validated:
     """All checks of the record bytes that a client sent for one partition. Raises `ApiError`."""
+    most_bytes = min(rules.max_message_bytes, INLINE_MAX_BYTES) if on_loop else rules.max_message_bytes
+    right = kernels.right_header(records, most_bytes) if zstd_allowed else None
+    if right is not None:
+        payload = _payload(records, right, max_decompressed_bytes, on_loop)
+        if rules.codec is None and rules.timestamp_type is TimestampType.CREATE_TIME:
+            earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+            delta = kernels.ordinary_records(records, payload, earliest, latest, rules.is_compacted)
+            if delta is not None:
+                return tuple.__new__(Validated, (records, right, delta, NO_TIMESTAMP))
+        return _validate_records(records, payload, right, rules, now_ms)
     header = only_batch(records, zstd_allowed=zstd_allowed)
     return validate_batch(
         records, header, rules, now_ms=now_ms, max_decompressed_bytes=max_decompressed_bytes, on_loop=on_loop
@@ -207,22 +216,32 @@ def validate_batch(
     if not verify_crc(buffer, header):
         raise CorruptBatch(f"batch does not match its CRC {header.crc:#x}")
     _check_header(header, from_client)
-    if header.attributes & _CODEC_MASK:
-        payload = _decompressed(buffer, header, max_decompressed_bytes, on_loop)
-    else:
-        payload = memoryview(buffer)[header.position + HEADER_SIZE : header.position + header.size_bytes]
+    payload = _payload(buffer, header, max_decompressed_bytes, on_loop)
+    return _validate_records(buffer, payload, header, rules, now_ms)
+
+
+def _validate_records(
+    buffer: Buffer, payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int
+) -> Validated:
+    """Checks the records of a batch whose header and CRC are right, and adapts the batch to the topic."""
     found = scan(payload, header.record_count, header.base_timestamp)
     _check_records(payload, header, found, rules, now_ms)
     return _fit(buffer, payload, header, found, rules, now_ms)
 
 
-def _decompressed(buffer: Buffer, header: BatchHeader, max_bytes: int, on_loop: bool) -> Buffer:
-    if header.codec is Codec.LZ4 and has_linked_blocks(memoryview(buffer)[header.position + HEADER_SIZE :]):
+def _payload(buffer: Buffer, header: BatchHeader, max_bytes: int, on_loop: bool) -> Buffer:
+    """The encoded records of a batch, decompressed."""
+    stored = memoryview(buffer)[header.position + HEADER_SIZE : header.position + header.size_bytes]
+    codec_id = header.attributes & _CODEC_MASK
+    if not codec_id:
+        return stored
+    codec = codec_of_id(codec_id)
+    if codec is Codec.LZ4 and has_linked_blocks(stored):
         raise InvalidRecord("the blocks of the LZ4 frame are linked, which Java clients cannot read")
     if not on_loop or max_bytes <= INLINE_MAX_BYTES:
-        return records_payload(buffer, header, max_bytes)
+        return decompress(codec, stored, max_bytes)
     try:
-        return records_payload(buffer, header, INLINE_MAX_BYTES)
+        return decompress(codec, stored, INLINE_MAX_BYTES)
     except BatchTooLarge:
         raise NeedsThread from None
 
@@ -250,7 +269,7 @@ def _check_records(
     """Costs a few comparisons for a good batch. A bad one is scanned again to name its bad records."""
     if (
         (rules.is_compacted and found.first_keyless >= 0)
-        or (header.attributes & _CODEC_MASK and _claims_append_time(header))
+        or (header.attributes & _LOG_APPEND_TIME and _claims_append_time(header))
         or (rules.timestamp_type is TimestampType.CREATE_TIME and _has_bad_time(found, rules, now_ms))
     ):
         _raise_record_faults(payload, header, rules, now_ms)
@@ -350,7 +369,8 @@ def _fit(
     claims_append_time = header.attributes & _LOG_APPEND_TIME != 0
     if max_timestamp != header.max_timestamp or is_append_time != claims_append_time:
         header = restamp(records, header, max_timestamp=max_timestamp, timestamp_type=rules.timestamp_type)
-    return Validated(records, header, delta_of_max, append_time_ms)
+    # Without the constructor of the named tuple, which is a Python function.
+    return tuple.__new__(Validated, (records, header, delta_of_max, append_time_ms))
 
 
 def _own_bytes(buffer: Buffer, header: BatchHeader) -> bytearray | memoryview:

@@ -1,4 +1,4 @@
-"""The compiled kernel accepts a batch only if `validate` accepts it unchanged, and does accept such batches."""
+"""The compiled kernels accept a batch only if `validate` accepts it unchanged, and do accept such batches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ from hypothesis import strategies as st
 
 from felice.config import TopicConfig
 from felice.protocol.errors import ApiError
+from felice.records import kernels, validate
 from felice.records.batch import HEADER_SIZE, seal
 from felice.records.builder import build_batch
 from felice.records.compression import Codec
 from felice.records.record import Record
-from felice.records.validate import ProduceRules, Validated, ordinary_batch, validate_produce
+from felice.records.validate import (
+    ProduceRules,
+    Validated,
+    Verdict,
+    only_batch,
+    ordinary_batch,
+    validate_batch,
+    validate_produce,
+    validation_result,
+)
 
 compiled = pytest.importorskip("felice.records.kernels._kernels", reason="the extension was not built")
 
@@ -89,6 +99,64 @@ def test_a_batch_with_changed_bytes_is_accepted_as_validation_accepts_it(
             seal(changed, 0, len(changed))
         compare(changed, RULES)
         compare(changed[:at], RULES)
+
+
+def in_full(batch: bytearray, rules: ProduceRules) -> Verdict:
+    """What validation finds without compiled kernels for headers and for ordinary records."""
+    try:
+        return validate_batch(batch, only_batch(batch), rules, now_ms=NOW_MS)
+    except ApiError as error:
+        return error
+
+
+def described(verdict: Verdict) -> object:
+    if isinstance(verdict, ApiError):
+        return type(verdict), verdict.code, str(verdict)
+    return bytes(verdict.records), tuple(verdict)[1:], type(verdict.header)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    records=RECORDS,
+    codec=st.sampled_from(Codec),
+    is_compacted=st.booleans(),
+    topic_codec=st.sampled_from([None, Codec.LZ4]),
+    seed=st.integers(0, 2**32),
+)
+def test_a_compressed_batch_is_judged_as_without_compiled_kernels(
+    records: list[Record], codec: Codec, is_compacted: bool, topic_codec: Codec | None, seed: int
+) -> None:
+    rules = replace(RULES, is_compacted=is_compacted, codec=topic_codec)
+    source = random.Random(seed)
+    batch = batch_of(records, codec=codec, producer_id=source_of_id(seed), base_sequence=3)
+    variants = [batch]
+    for _ in range(20):
+        changed = bytearray(batch)
+        at = source.randrange(HEADER_SIZE if source.random() < 0.7 else len(changed))
+        changed[at] = source.choice([0, 1, 0x7F, 0x80, 0xFF, source.randrange(256)])
+        if source.random() < 0.8:
+            seal(changed, 0, len(changed))
+        variants += [changed, changed[:at]]
+    for variant in variants:
+        found = validation_result(bytearray(variant), rules, NOW_MS, True, 1 << 20, on_loop=True)
+        assert described(found) == described(in_full(bytearray(variant), rules))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_compiled_kernels_judge_a_compressed_batch_that_is_right(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = batch_of([Record(0, NOW_MS, b"k", bytes(100))], codec=codec)
+    monkeypatch.setattr(validate, "only_batch", None)
+    monkeypatch.setattr(validate, "scan", None)
+    assert validate_produce(batch, RULES, now_ms=NOW_MS).records is batch
+
+
+def test_a_header_is_read_for_topics_that_take_batches_of_its_size() -> None:
+    batch = batch_of([Record(0, NOW_MS, b"k", bytes(100))], codec=Codec.LZ4)
+    assert kernels.right_header(batch, len(batch)) == only_batch(batch)
+    assert kernels.right_header(batch, len(batch) - 1) is None
+    assert kernels.right_header(bytes(batch), len(batch)) is None
 
 
 def source_of_id(seed: int) -> int:

@@ -60,6 +60,18 @@ def test_snappy_is_written_in_xerial_blocks() -> None:
     assert bytes(cramjam.snappy.decompress_raw(data[20 : 20 + length])) == TEXT[: 32 * 1024]
 
 
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_data_is_read_after_broken_and_too_large_data(codec: Codec) -> None:
+    good = bytes(compress(codec, TEXT))
+    for broken in (good[:-5], good[: len(good) // 2], good[:30] + bytes(20) + good[50:]):
+        with pytest.raises(CorruptBatch):
+            decompress(codec, broken)
+        assert decompress(codec, good) == TEXT
+    with pytest.raises(BatchTooLarge):
+        decompress(codec, good, len(TEXT) - 1)
+    assert decompress(codec, good) == TEXT
+
+
 def test_raw_snappy_is_read() -> None:
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
 

@@ -29,6 +29,7 @@ from felice.protocol.messages.heartbeat import HeartbeatRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records import kernels
 from felice.records.builder import build_batch
+from felice.records.compression import Codec
 from felice.records.record import Record
 from felice.server.broker import Broker
 from felice.server.embedded import embedded_config
@@ -92,8 +93,8 @@ class Counting:
                 self.calls[found.__name__] += 1
 
 
-def produce(partitions: int) -> bytes:
-    batch = build_batch([Record(0, int(time.time() * 1000), None, bytes(100))])
+def produce(partitions: int, codec: Codec = Codec.NONE) -> bytes:
+    batch = build_batch([Record(0, int(time.time() * 1000), None, bytes(100))], codec=codec)
     data = [PartitionProduceData(index=index, records=batch) for index in range(partitions)]
     topic = TopicProduceData(name="topic", partition_data=data)
     return encode_request(0, 10, 1, "client", ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]))
@@ -117,6 +118,7 @@ REQUESTS: dict[str, tuple[Callable[[], bytes], int]] = {
     "produce, one connection": (lambda: produce(1), 1),
     "produce, 16 connections": (lambda: produce(1), 16),
     "produce of 10 batches": (lambda: produce(10), 1),
+    "produce of 10 lz4 batches": (lambda: produce(10, Codec.LZ4), 1),
     "fetch, one connection": (lambda: fetch(1), 1),
     "fetch, 16 connections": (lambda: fetch(1), 16),
     "fetch of 10 partitions": (lambda: fetch(10), 1),

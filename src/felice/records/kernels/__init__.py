@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         encode_record,
         iterate,
         ordinary_batch,
+        ordinary_records,
+        right_header,
         scan,
         track,
     )
@@ -53,6 +55,8 @@ else:
             murmur2,
             murmur2_column,
             ordinary_batch,
+            ordinary_records,
+            right_header,
             scan,
             track,
         )
@@ -71,6 +75,8 @@ else:
             encode_record,
             iterate,
             ordinary_batch,
+            ordinary_records,
+            right_header,
             scan,
             track,
         )
@@ -102,6 +108,8 @@ __all__ = [
     "murmur2",
     "murmur2_column",
     "ordinary_batch",
+    "ordinary_records",
+    "right_header",
     "scan",
     "track",
 ]

@@ -104,6 +104,8 @@ cdef enum:
     LENGTH_END = 12
     CRC_FROM = 21
     MAGIC = 2
+    CODEC_MASK = 0x07
+    CODEC_MAX = 4
     TRANSACTIONAL = 0x10
     RELEASE_GIL_BYTES = 65536  # below, handing the GIL over costs more than the scan
 
@@ -298,28 +300,38 @@ cdef int scan_records(
     return 0
 
 
+cdef int scan_unlocked(
+    const uint8_t* at, const uint8_t* end, int64_t record_count, int64_t base_timestamp, Found* found
+):
+    """`scan_records`; without the interpreter lock if that is worth it."""
+    cdef int fault
+    if end - at < RELEASE_GIL_BYTES:
+        return scan_records(at, end, record_count, base_timestamp, found)
+    with nogil:
+        fault = scan_records(at, end, record_count, base_timestamp, found)
+    return fault
+
+
 def scan(payload, int64_t record_count, int64_t base_timestamp):
     """Checks every record of a batch and collects the facts that produce validation needs."""
     cdef View view = View(payload)
     cdef Found found
     cdef int fault
     check_count(record_count, view.size)
-    if view.size >= RELEASE_GIL_BYTES:
-        with nogil:
-            fault = scan_records(view.data, view.data + view.size, record_count, base_timestamp, &found)
-    else:
-        fault = scan_records(view.data, view.data + view.size, record_count, base_timestamp, &found)
+    fault = scan_unlocked(view.data, view.data + view.size, record_count, base_timestamp, &found)
     if fault:
         raise grammar.fault(fault, found.index)
     if found.end != view.data + view.size:
         raise grammar.trailing_fault(record_count, view.data + view.size - found.end)
-    return Scan(
+    facts = (
         found.max_timestamp,
         found.delta_of_max,
         found.min_timestamp,
         bool(found.is_sequential),
         found.first_keyless,
     )
+    # Without the constructor of the named tuple, which is a Python function.
+    return make_tuple(Scan, facts)
 
 
 cdef inline int64_t big_endian(const uint8_t* at, int width) noexcept nogil:
@@ -330,6 +342,100 @@ cdef inline int64_t big_endian(const uint8_t* at, int width) noexcept nogil:
     return <int64_t> (value << (64 - 8 * width)) >> (64 - 8 * width)
 
 
+cdef object checked_header(records, const Py_buffer* buffer, int64_t max_bytes):
+    """The header of the one produced batch in `records`, or None if anything but its records could be wrong."""
+    cdef const uint8_t* at = <const uint8_t*> buffer.buf
+    cdef int64_t attributes
+    cdef int64_t producer_id
+    cdef int64_t base_sequence
+    cdef int64_t count
+    cdef uint32_t crc
+    if buffer.len < HEADER_BYTES or buffer.len > max_bytes:
+        return None
+    attributes = big_endian(at + 21, 2)
+    producer_id = big_endian(at + 43, 8)
+    base_sequence = big_endian(at + 53, 4)
+    count = big_endian(at + 57, 4)
+    if (
+        big_endian(at, 8) != 0
+        or big_endian(at + 8, 4) + LENGTH_END != buffer.len
+        or at[16] != MAGIC
+        or attributes & ~(TRANSACTIONAL | CODEC_MASK)
+        or attributes & CODEC_MASK > CODEC_MAX
+        or count <= 0
+        or big_endian(at + 23, 4) + 1 != count
+        or (producer_id >= 0 and base_sequence < 0)
+    ):
+        return None
+    crc = <uint32_t> big_endian(at + 17, 4)
+    if crc32c(memoryview(records)[CRC_FROM:]) != crc:
+        return None
+    header = (
+        0,
+        buffer.len,
+        big_endian(at + 12, 4),
+        MAGIC,
+        crc,
+        attributes,
+        count - 1,
+        big_endian(at + 27, 8),
+        big_endian(at + 35, 8),
+        producer_id,
+        big_endian(at + 51, 2),
+        base_sequence,
+        count,
+        0,
+    )
+    return make_tuple(BatchHeader, header)
+
+
+def right_header(records, int64_t max_bytes):
+    """The header of a produced batch, compressed or not, if the header and the CRC are right.
+
+    None for a batch that is wrong, and for batches that only `records.validate` can judge. Says nothing of the records.
+    """
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(records, &buffer, PyBUF_SIMPLE)
+    try:
+        return None if buffer.readonly else checked_header(records, &buffer, max_bytes)
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef int64_t delta_of_newest(
+    const uint8_t* at, const uint8_t* end, const uint8_t* header, int64_t earliest, int64_t latest, bint is_compacted
+):
+    """The offset delta of the newest record between `at` and `end`, if the records may be stored as they are, or -1."""
+    cdef int64_t count = big_endian(header + 57, 4)
+    cdef int64_t max_timestamp = big_endian(header + 35, 8)
+    cdef Found found
+    if (
+        count > (end - at) // RECORD_MIN_BYTES
+        or scan_unlocked(at, end, count, big_endian(header + 27, 8), &found)
+        or found.end != end
+        or not found.is_sequential
+        or (is_compacted and found.first_keyless >= 0)
+        or found.max_timestamp != max_timestamp
+        or found.min_timestamp < earliest
+        or max_timestamp > latest
+    ):
+        return -1
+    return found.delta_of_max
+
+
+def ordinary_records(records, payload, int64_t earliest, int64_t latest, bint is_compacted):
+    """The offset delta of the newest record, if a batch with a right header may be stored as it is; None otherwise.
+
+    `payload` holds the records of the batch, decompressed.
+    """
+    cdef View batch = View(records)
+    cdef View view = View(payload)
+    cdef int64_t delta = -1
+    if batch.size >= HEADER_BYTES:
+        delta = delta_of_newest(view.data, view.data + view.size, batch.data, earliest, latest, is_compacted)
+    return None if delta < 0 else delta
+
+
 def ordinary_batch(records, int64_t max_bytes, int64_t earliest, int64_t latest, bint is_compacted):
     """The header of a produced batch, and the offset delta of its newest record, if it may be stored as it is.
 
@@ -337,70 +443,17 @@ def ordinary_batch(records, int64_t max_bytes, int64_t earliest, int64_t latest,
     """
     cdef Py_buffer buffer
     cdef const uint8_t* at
-    cdef int64_t base_timestamp
-    cdef int64_t max_timestamp
-    cdef int64_t producer_id
-    cdef int64_t base_sequence
-    cdef int64_t count
-    cdef uint32_t crc
-    cdef Found found
-    cdef int fault
+    cdef int64_t delta
     PyObject_GetBuffer(records, &buffer, PyBUF_SIMPLE)
     try:
         at = <const uint8_t*> buffer.buf
-        if buffer.readonly or buffer.len < HEADER_BYTES or buffer.len > max_bytes:
+        if buffer.readonly or buffer.len < HEADER_BYTES or at[22] & CODEC_MASK:
             return None
-        count = big_endian(at + 57, 4)
-        base_timestamp = big_endian(at + 27, 8)
-        max_timestamp = big_endian(at + 35, 8)
-        producer_id = big_endian(at + 43, 8)
-        base_sequence = big_endian(at + 53, 4)
-        if (
-            big_endian(at, 8) != 0
-            or big_endian(at + 8, 4) + LENGTH_END != buffer.len
-            or at[16] != MAGIC
-            or big_endian(at + 21, 2) & ~TRANSACTIONAL
-            or count <= 0
-            or big_endian(at + 23, 4) + 1 != count
-            or count > (buffer.len - HEADER_BYTES) // RECORD_MIN_BYTES
-            or (producer_id >= 0 and base_sequence < 0)
-        ):
+        header = checked_header(records, &buffer, max_bytes)
+        if header is None:
             return None
-        crc = <uint32_t> big_endian(at + 17, 4)
-        if crc32c(memoryview(records)[CRC_FROM:]) != crc:
-            return None
-        if buffer.len >= RELEASE_GIL_BYTES:
-            with nogil:
-                fault = scan_records(at + HEADER_BYTES, at + buffer.len, count, base_timestamp, &found)
-        else:
-            fault = scan_records(at + HEADER_BYTES, at + buffer.len, count, base_timestamp, &found)
-        if (
-            fault
-            or found.end != at + buffer.len
-            or not found.is_sequential
-            or (is_compacted and found.first_keyless >= 0)
-            or found.max_timestamp != max_timestamp
-            or found.min_timestamp < earliest
-            or max_timestamp > latest
-        ):
-            return None
-        header = (
-            0,
-            buffer.len,
-            big_endian(at + 12, 4),
-            MAGIC,
-            crc,
-            big_endian(at + 21, 2),
-            count - 1,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            big_endian(at + 51, 2),
-            base_sequence,
-            count,
-            0,
-        )
-        return make_tuple(BatchHeader, header), found.delta_of_max
+        delta = delta_of_newest(at + HEADER_BYTES, at + buffer.len, at, earliest, latest, is_compacted)
+        return None if delta < 0 else (header, delta)
     finally:
         PyBuffer_Release(&buffer)
 

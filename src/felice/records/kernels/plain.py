@@ -156,6 +156,18 @@ def ordinary_batch(
     return None
 
 
+def ordinary_records(
+    records: Buffer, payload: Buffer, earliest: int, latest: int, is_compacted: bool
+) -> int | None:
+    """None, as `ordinary_batch`."""
+    return None
+
+
+def right_header(records: Buffer, max_bytes: int) -> BatchHeader | None:
+    """None: `records.validate` reads every header. The compiled kernel checks most of them, and the CRC, alone."""
+    return None
+
+
 def scan(payload: Buffer, record_count: int, base_timestamp: int) -> Scan:
     """Checks every record of a batch and collects the facts that produce validation needs."""
     max_timestamp = delta_of_max = min_timestamp = first_keyless = -1

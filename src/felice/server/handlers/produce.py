@@ -35,13 +35,18 @@ from felice.protocol.messages.produce import (
 )
 from felice.protocol.primitives import Buffer
 from felice.protocol.topic_partition import TopicPartition
-from felice.records.batch import ATTRIBUTES_POSITION, BatchHeader, has_transactional_flag
+from felice.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    Attributes,
+    BatchHeader,
+    has_transactional_flag,
+)
 from felice.records.validate import (
     INLINE_MAX_BYTES,
     ProduceRules,
     Validated,
     Verdict,
-    is_compressed,
     only_batch,
 )
 from felice.replication.partition import ACKS_ALL, Partition
@@ -56,6 +61,8 @@ if TYPE_CHECKING:
 _ADMIN_CLIENT = "__admin_client"
 _ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM, _TOPIC_IDS_FROM = 7, 10, 11, 12, 13
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
+# Plain integers, as every batch is compared with them.
+_CODEC_BITS, _TRANSACTIONAL_BIT = int(Attributes.CODEC_MASK), int(Attributes.TRANSACTIONAL)
 _NO_DEADLINE_S = 3600.0
 # For so long the compressed batches of one request are validated on the event loop; the others go to threads.
 _VALIDATION_ON_LOOP_S = 0.010
@@ -220,29 +227,32 @@ def _validate_small(request: ProduceRequest, context: RequestContext, known: _Kn
     """
     large: list[_LargeBatch] = []
     deadline: float | None = None
-    left_bytes = INLINE_MAX_BYTES
+    left_bytes, now_ms = INLINE_MAX_BYTES, 0
     for topic in request.topic_data:
         known.partitions += len(topic.partition_data)
+        name = topic.name or _name_of(topic, context)
         for data in topic.partition_data:
-            if data.records is None:
+            records = data.records
+            if records is None:
                 continue
-            if not is_compressed(data.records):
-                left_bytes -= len(data.records)
+            if len(records) < HEADER_SIZE or not records[_LOW_ATTRIBUTES] & _CODEC_BITS:
+                left_bytes -= len(records)
                 if left_bytes >= 0:
                     continue
-            partition = context.services.partitions.get(_name_of(topic, context), data.index)
+            partition = context.services.partitions.get(name, data.index)
             if partition is None or not partition.is_leader:
                 continue  # `append` refuses it
             rules, zstd_allowed = partition.log.produce_rules, context.version >= _ZSTD_FROM
             verdict = None
             now_s = context.services.env.clock.monotonic()
-            deadline = now_s + _VALIDATION_ON_LOOP_S if deadline is None else deadline
+            if deadline is None:
+                deadline, now_ms = now_s + _VALIDATION_ON_LOOP_S, context.now_ms
             if not large and left_bytes >= 0 and now_s < deadline:
                 verdict = context.services.batch_validation.validate_small(
-                    data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
+                    records, rules, now_ms=now_ms, zstd_allowed=zstd_allowed
                 )
             if verdict is None:
-                large.append(_LargeBatch(id(data), data.records, rules))
+                large.append(_LargeBatch(id(data), records, rules))
                 continue
             known.verdicts[id(data)] = verdict
             if isinstance(verdict, Validated) and isinstance(verdict.records, bytearray):
@@ -261,12 +271,13 @@ def _append(
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     pending: _Pending = []
     response = ProduceResponse()
+    now_ms = context.now_ms
     # Plain loops: a comprehension is a call of its own.
     for topic in request.topic_data:
         name = topic.name or _name_of(topic, context)
         rows: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
-            rows.append(_row(name, data, request, context, agreement, known, pending))
+            rows.append(_row(name, data, request, context, agreement, known, pending, now_ms))
         answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         response.responses.append(answered)
     return _appended(response, pending, request, context)
@@ -299,7 +310,8 @@ async def _append_in_steps(
             known.verdicts[id(data)] = await _validated(batch, context)
         # The process may have been suspended meanwhile, and others may lead.
         context.services.image_follower.check_session()
-        answered.partition_responses.append(_row(name, data, request, context, agreement, known, pending))
+        row = _row(name, data, request, context, agreement, known, pending, context.now_ms)
+        answered.partition_responses.append(row)
         known.verdicts.pop(id(data), None)
     return _appended(ProduceResponse(responses=topics), pending, request, context)
 
@@ -326,6 +338,7 @@ def _row(
     agreement: Agreement,
     known: _Known,
     pending: _Pending,
+    now_ms: int,
 ) -> PartitionProduceResponse:
     try:
         is_transactional = _check(topic, data, request, context)
@@ -340,7 +353,7 @@ def _row(
         info = partition.append(
             data.records,
             required_acks=request.acks,
-            now_ms=context.now_ms,
+            now_ms=now_ms,
             zstd_allowed=context.version >= _ZSTD_FROM,
             transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
             header=known.headers.get(key),
@@ -368,9 +381,10 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {topic}")
-    if data.records is None or len(data.records) <= _LOW_ATTRIBUTES:
+    records = data.records
+    if records is None or len(records) <= _LOW_ATTRIBUTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-    is_transactional = has_transactional_flag(data.records)
+    is_transactional = records[_LOW_ATTRIBUTES] & _TRANSACTIONAL_BIT != 0 and has_transactional_flag(records)
     if is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
     return is_transactional
