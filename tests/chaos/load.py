@@ -48,7 +48,10 @@ class Writer(threading.Thread):
                 "compression.type": codec,
                 "linger.ms": 1,
                 "batch.num.messages": 200,
-                "message.timeout.ms": 60_000,
+                # A broker that is killed again and again serves a small part of the time, the smaller the busier the
+                # machine: records wait in a short queue, and are not given up.
+                "message.timeout.ms": 300_000,
+                "queue.buffering.max.messages": 10_000,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 50,
                 "log_level": 0,
