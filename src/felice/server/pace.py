@@ -39,8 +39,19 @@ TopicT = TypeVar("TopicT", bound=HasPartitions)
 _WORK_S = 0.005
 MAX_ITEMS_WITHOUT_PAUSE = 1000
 _LOOK_AGAIN_S = 0.02
-# How many loops of `paced` have begun on an event loop. Brokers in one process may have one each, or share one.
-_under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+
+
+class _UnderWay:
+    """How many loops of `paced` have begun on one event loop."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+# Brokers in one process may have an event loop each, or share one.
+_under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, _UnderWay] = WeakKeyDictionary()
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
@@ -48,17 +59,18 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
 
     All loops under way share `_WORK_S` seconds of each pass of the event loop.
     """
-    loop = asyncio.get_running_loop()
-    _under_way[loop] = _under_way.get(loop, 0) + 1
+    # Kept here: a loop of `paced` may be collected together with its event loop, which the dictionary has lost then.
+    under_way = _under_way.setdefault(asyncio.get_running_loop(), _UnderWay())
+    under_way.count += 1
     try:
         began = clock.monotonic()
         for item in items:
             yield item
-            if clock.monotonic() - began >= _WORK_S / _under_way[loop]:
+            if clock.monotonic() - began >= _WORK_S / under_way.count:
                 await asyncio.sleep(0)
                 began = clock.monotonic()
     finally:
-        _under_way[loop] -= 1
+        under_way.count -= 1
 
 
 def each(

@@ -1,6 +1,8 @@
 """Long loops let the event loop serve other connections."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +65,22 @@ def test_loops_that_run_side_by_side_share_the_time_of_a_pass() -> None:
 
     passes = asyncio.run(passes_of(work, 5, notes=100))[25:-25]
     assert max(passes.count(number) for number in passes) <= 10, "a loop alone has five items in a pass"
+
+
+def test_a_loop_may_be_collected_together_with_its_event_loop() -> None:
+    async def begun() -> None:
+        loop = asyncio.get_running_loop()
+        items = paced(range(3), SteppingClock())
+        # As in a process that is killed in a simulation: nothing closes the loop of `paced`.
+        loop.set_exception_handler(lambda *_: items)  # type: ignore[arg-type]
+        sys.set_asyncgen_hooks(None, None)
+        await anext(items)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begun())
+    loop.close()
+    del loop
+    gc.collect()  # pytest fails the test if this raises an error that nobody can catch
 
 
 def test_few_items_are_worked_on_without_a_pause() -> None:
