@@ -26,10 +26,10 @@ def test_the_time_of_an_event_is_that_of_its_field() -> None:
 def test_a_task_takes_records_in_the_order_of_their_event_times() -> None:
     app = App("order")
     timed = app.stream("in", ts=lambda key, value: value["at"])
-    formats = Application(app.topology)
+    formats = Application(app.topology, None)
     timed.to("out")
     record = TopicRecord("in", b"k", b'{"at":7}', 1)
-    assert Application(app.topology).timed(record, "in-0", 3).timestamp == 7
+    assert Application(app.topology, None).timed(record, "in-0", 3).timestamp == 7
     assert formats.timed(record._replace(value=b"no JSON"), "in-0", 3).timestamp == 1
 
 
@@ -50,7 +50,7 @@ def test_the_error_of_an_event_time_says_where_the_record_is() -> None:
     app = App("timed")
     app.stream("in", ts="at").to("out")
     with pytest.raises(StreamsError, match=r"\(at in-0, offset 3\)$"):
-        Application(app.topology).timed(TopicRecord("in", b"k", b"{}", 1), "in-0", 3)
+        Application(app.topology, None).timed(TopicRecord("in", b"k", b"{}", 1), "in-0", 3)
 
 
 def test_each_record_goes_to_the_topic_that_the_function_returns() -> None:
