@@ -120,6 +120,6 @@ import sys
 
 def test_it():
     loaded = {name for name in sys.modules if name.startswith("felice")}
-    assert loaded == {"felice", "felice.testing", "felice.testing.plugin"}
+    assert loaded == {"felice", "felice.late_names", "felice.testing", "felice.testing.plugin"}
 """
     assert_passes(run(tmp_path, test), 1)
