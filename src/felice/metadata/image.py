@@ -47,6 +47,8 @@ class PartitionImage:
     partition_epoch: int = -1
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    # The zxid at which the state node was created: no other state node of this path has the same.
+    state_created_zxid: int = -1
 
     @property
     def is_reassigning(self) -> bool:
@@ -203,12 +205,18 @@ class ImageBuilder:
                 self._changes["features"] = layout.decode_features(node.data) if node else {}
                 self._changes["features_epoch"] = node.version if node else -1
 
+    def end_topics(self) -> None:
+        """Call it when all nodes of the topics so far were put. Doing all topics in `build` takes long in one turn."""
+        for name, partitions in self._partitions.items():
+            topic = replace(self._writable_topics()[name], partitions=tuple(partitions))
+            known = self._known.get(name)
+            self._writable_topics()[name] = known if known is not None and topic == known else topic
+        self._partitions.clear()
+
     def build(self) -> ClusterImage:
         """The new image; the old one itself if nothing changed."""
         if self._topics is not None:
-            for name, partitions in self._partitions.items():
-                self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))
-            self._partitions.clear()
+            self.end_topics()
             if self._are_names_changed:
                 self._changes["topic_names"] = MappingProxyType(self._named())
             self._changes["topics"] = MappingProxyType(self._topics)
@@ -337,7 +345,9 @@ class ImageBuilder:
         known = partitions[partition]
         if node is None or node.created_zxid < self._writable_topics()[name].created_zxid:
             # There is no state, or it belongs to an earlier topic of this name.
-            partitions[partition] = PartitionImage(partition, known.replicas)
+            partitions[partition] = PartitionImage(
+                partition, known.replicas, adding=known.adding, removing=known.removing
+            )
             return
         state = layout.decode_state(node.data)
         partitions[partition] = replace(
@@ -346,6 +356,7 @@ class ImageBuilder:
             leader_epoch=state.leader_epoch,
             isr=state.isr,
             partition_epoch=node.version,
+            state_created_zxid=node.created_zxid,
         )
 
     def _open_partitions(self, name: str) -> list[PartitionImage]:

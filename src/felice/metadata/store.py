@@ -5,7 +5,8 @@ Keeps true (asserted by one contract suite over every store):
       `multi` happens as a whole or not at all.
   A write is durable and visible to this session's reads when its call returns.
   Watch events arrive in the order of the writes, when the write can already be
-  read; they name a path and carry no data: the watcher reads the current node.
+  read, and all events of a transaction before a read of this session shows a part of it.
+  They name a path and carry no data: the watcher reads the current node.
   Where events were lost with a connection, one `MISSED` stands for all of them.
   Ephemeral nodes are deleted when their session ends, and `EXPIRED` is reported at the
   latest when the session must have ended by this process's own clock.

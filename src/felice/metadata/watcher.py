@@ -2,9 +2,11 @@
 
 Keeps true: every change in the store reaches the image, for one path in the store's order; the listener gets each new
             image once, together with the old one. A listener's exception is logged, and later images are delivered.
+            No topic is shown with the state of another topic of its name (C8).
 How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the current nodes
-            of the marked paths, parents first, and builds one image of all of them. Where events were missed, the image
-            is rebuilt from the whole store. The end of a session leaves the image unchanged; its renewal counts as
+            of the marked paths and builds one image of all of them. A topic's node is read after the states below it,
+            unless they are known to be its own and its node did not change. Where events were missed, the image is
+            rebuilt from the whole store. The end of a session leaves the image unchanged; its renewal counts as
             missed events. A read that fails for another reason is repeated. Nodes outside the image's paths may belong
             to other programs, and are not read.
 """
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-from felice.metadata import layout
+from felice.metadata import image_paths, layout
 from felice.metadata.image import ClusterImage, ImageBuilder
 from felice.metadata.store import (
     Event,
@@ -32,6 +34,8 @@ _log = logging.getLogger("felice.metadata")
 _RETRY_S = 1.0
 # So many nodes are put into an image in one turn of the event loop.
 NODES_A_TURN = 1000
+# So many topics are looked up together when the whole store is read.
+_TOPICS_AT_ONCE = 100
 
 ImageListener = Callable[[ClusterImage, ClusterImage], None]
 # Work that must be done, and takes time, before an image is shown.
@@ -48,7 +52,8 @@ class Watcher:
         self._prepare = prepare
         self._store = store
         self._on_image = on_image
-        self._marked: set[str] = set()
+        # In the order of the events; the values mean nothing.
+        self._marked: dict[str, None] = {}
         self._is_to_reload = False
         self._refreshing: asyncio.Task[None] | None = None
         self._stop_watching: Callable[[], None] | None = None
@@ -98,7 +103,7 @@ class Watcher:
         if event.kind is EventKind.MISSED:
             self._is_to_reload = True
         elif any(is_within(event.path, root) for root in layout.IMAGE_ROOTS):
-            self._marked.add(event.path)
+            self._marked[event.path] = None
         else:
             return
         if self._refreshing is None or self._refreshing.done():
@@ -123,18 +128,10 @@ class Watcher:
 
     async def _refresh(self) -> None:
         while self._marked or self._is_to_reload:
-            marked, self._marked = self._marked, set()
+            marked, self._marked = self._marked, {}
             is_complete, self._is_to_reload = self._is_to_reload, False
-            if is_complete:
-                marked = await self._paths_below(layout.IMAGE_ROOTS)
-            else:
-                marked |= await self._with_them(marked)
             builder = ImageBuilder(self.image, is_complete=is_complete)
-            # Read the topics' nodes last: if a node still exists, the states read before belong to its topic.
-            # (`ImageBuilder` recognises states of a topic recreated meanwhile by their age.)
-            paths = sorted(marked, key=lambda path: layout.topic_above(path) is None)
-            nodes = dict(zip(paths, await self._store.get_many(paths), strict=True))
-            await _put_all(builder, nodes)
+            await (self._read_all(builder) if is_complete else self._read_marked(builder, marked))
             image = builder.build()
             image = self.image if is_complete and image == self.image else image
             if self._prepare is not None and image is not self.image:
@@ -147,22 +144,71 @@ class Watcher:
         except Exception:
             _log.exception("a change of the cluster was not prepared")
 
-    async def _with_them(self, marked: set[str]) -> set[str]:
-        """The marked paths, and further ones to read: a topic's node with anything below it, and everything below a
-        topic that is not in the image yet.
-        """
-        topics = {topic for path in marked if (topic := layout.topic_above(path)) is not None}
-        lost = (layout.topic_path(name) for name in self.image.topic_faults.keys() - self.image.topics.keys())
-        return topics | await self._paths_below([path for path in lost if path in topics or path in marked])
+    async def _read_all(self, builder: ImageBuilder) -> None:
+        [names] = await self._store.children_many([layout.TOPICS])
+        topics = [layout.topic_path(name) for name in names or ()]
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            await self._read_topics(builder, await self._paths_below(topics[start : start + _TOPICS_AT_ONCE]))
+            await asyncio.sleep(0)
+        others = [root for root in layout.IMAGE_ROOTS if root != layout.TOPICS]
+        await _put_all(builder, await self._read(await self._paths_below(others)))
 
-    async def _paths_below(self, roots: Iterable[str]) -> set[str]:
-        """The roots and every node below them, level by level."""
-        found = level = list(roots)
+    async def _read_marked(self, builder: ImageBuilder, marked: Mapping[str, None]) -> None:
+        """Reads the marked paths, and everything below marked topics that are not in the image yet."""
+        faulty = self.image.topic_faults.keys() - self.image.topics.keys()
+        lost = sorted(faulty & {path.split("/")[3] for path in marked if image_paths.topic_of(path)})
+        below = await self._paths_below(map(layout.topic_path, lost)) if lost else []
+        paths = dict.fromkeys([*marked, *below])
+        await self._read_topics(builder, [path for path in paths if image_paths.topic_of(path)])
+        await _put_all(builder, await self._read([path for path in paths if not image_paths.topic_of(path)]))
+
+    async def _read_topics(self, builder: ImageBuilder, paths: Iterable[str]) -> None:
+        """Reads nodes of topics, and those topics' own nodes as far as necessary."""
+        for number, group in enumerate(_by_topics(paths)):
+            if number:
+                await asyncio.sleep(0)
+            nodes = await self._read(
+                [path for topic, below in group.items() for path in below if path != topic]
+            )
+            # A topic's node comes last: if it still exists, the states read before belong to its topic.
+            # (`ImageBuilder` recognises states of a topic recreated meanwhile by their age.)
+            nodes |= await self._read(
+                [topic for topic in group if self._is_to_read(topic, group[topic], nodes)]
+            )
+            await _put_all(builder, nodes)
+            builder.end_topics()
+
+    def _is_to_read(self, topic: str, below: Sequence[str], nodes: Mapping[str, Node | None]) -> bool:
+        """Whether a topic's node may differ from the image. It grows with its partitions, and states change often.
+
+        States of the image whose nodes still exist belong to the image's topic: a topic is deleted after its states.
+        Events arrive before the data that they announce: if the topic's node changed before the states were read, it
+        is marked by now.
+        """
+        return topic in self._marked or any(not self._is_own(path, nodes.get(path)) for path in below)
+
+    def _is_own(self, path: str, node: Node | None) -> bool:
+        """Whether this is a state node that the image knows."""
+        key = image_paths.partition_of(path)
+        known = self.image.partition(*key) if key is not None else None
+        return node is not None and known is not None and known.state_created_zxid == node.created_zxid
+
+    async def _read(self, paths: Iterable[str]) -> dict[str, Node | None]:
+        wanted = [path for path in paths if image_paths.has_data(path)]
+        return dict(zip(wanted, await self._store.get_many(wanted), strict=True)) if wanted else {}
+
+    async def _paths_below(self, roots: Iterable[str]) -> list[str]:
+        """The roots and every node below them, level by level. Nodes known from the layout may not exist."""
+        found: list[str] = []
+        level = list(roots)
         while level:
-            families = zip(level, await self._store.children_many(level), strict=True)
-            level = [f"{path}/{name}" for path, names in families for name in names or ()]
-            found = found + level
-        return set(found)
+            found += level
+            families = {path: image_paths.fixed_children(path) for path in level}
+            unknown = [path for path, names in families.items() if names is None]
+            answers = await self._store.children_many(unknown) if unknown else []
+            families |= {path: tuple(names or ()) for path, names in zip(unknown, answers, strict=True)}
+            level = [f"{path}/{name}" for path, names in families.items() for name in names or ()]
+        return found
 
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
@@ -189,8 +235,27 @@ def _report_faults(old: ClusterImage, image: ClusterImage) -> None:
             )
 
 
+def _by_topics(paths: Iterable[str]) -> Iterator[dict[str, list[str]]]:
+    """Groups of whole topics with about `NODES_A_TURN` paths: for each topic those below it, or itself."""
+    topics: dict[str, list[str]] = {}
+    for path in paths:
+        topic = image_paths.topic_of(path)
+        assert topic is not None
+        topics.setdefault(topic, []).append(path)
+    group: dict[str, list[str]] = {}
+    size = 0
+    for topic, below in topics.items():
+        group[topic] = below
+        size += len(below)
+        if size >= NODES_A_TURN:
+            yield group
+            group, size = {}, 0
+    if group:
+        yield group
+
+
 async def _put_all(builder: ImageBuilder, nodes: Mapping[str, Node | None]) -> None:
-    """Puts the nodes in slices: a cluster of 200,000 partitions has 400,000 nodes, which takes seconds."""
+    """Puts the nodes in slices: other requests are handled in between."""
     # Parents sort before their children, so a topic is known before its partitions' states.
     paths = sorted(nodes, key=lambda path: (layout.topic_of_id_node(path) is None, path))
     for count, path in enumerate(paths, 1):

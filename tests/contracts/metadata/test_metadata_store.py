@@ -257,6 +257,23 @@ def test_a_change_can_be_read_when_a_watch_reports_it(open_store: OpenStore) -> 
     run(open_store, scenario)
 
 
+def test_a_read_shows_no_change_before_the_events_of_its_transaction(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.multi([Create("/t"), Create("/t/a"), Create("/t/b")])
+        heard: list[str] = []
+        store.watch("/t", lambda event: heard.append(event.path))
+        write = asyncio.ensure_future(store.multi([SetData("/t/b", b"x"), SetData("/t", b"x")]))
+        while True:
+            [node] = await store.get_many(["/t/b"])
+            if node is not None and node.data:
+                break
+            await asyncio.sleep(0)
+        assert heard == ["/t/b", "/t"]
+        await write
+
+    run(open_store, scenario)
+
+
 def test_one_of_several_racing_compare_and_sets_wins(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.create("/a", b"0")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from felice.controller import deletion
-from felice.metadata import ClusterImage, Create, StoreUnavailable, identity, layout
+from felice.metadata import ClusterImage, Create, StoreUnavailable, identity, image_paths, layout
 from felice.metadata import watcher as watcher_module
 from felice.metadata.image import ImageBuilder
 from felice.metadata.layout import BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
-from felice.metadata.store import Delete, Node, NotAllowed, Operation
+from felice.metadata.store import Delete, Node, NotAllowed, Operation, SetData
 from felice.metadata.watcher import Watcher
 from waiting import let_run
 
@@ -211,7 +211,7 @@ def test_a_pending_deletion_is_never_taken_for_a_damaged_topic() -> None:
 
 
 class SuddenStore:
-    """A store in which a topic is replaced by another of its name just before the path `at` is read."""
+    """A store in which a topic is replaced by another of its name after `at` further nodes were read."""
 
     def __init__(self, store: MemoryStore, writer: MemoryStore) -> None:
         self.at = -1
@@ -223,12 +223,17 @@ class SuddenStore:
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes = []
-        for number, path in enumerate(paths):
-            if number == self.at:
-                await self._writer.multi([*_without_topic(1, led_by=4), *_with_topic(2, led_by=2)])
-                self.at = -1
+        for path in paths:
+            await self._replace_if_due()
             nodes += await self._store.get_many([path])
+            self.at -= 1
+        await self._replace_if_due()
         return nodes
+
+    async def _replace_if_due(self) -> None:
+        if self.at == 0:
+            await self._writer.multi([*_without_topic(1, led_by=4), *_with_topic(2, led_by=2)])
+            self.at = -1
 
 
 def _with_topic(number: int, led_by: int) -> list[Operation]:
@@ -247,8 +252,12 @@ def _without_topic(number: int, led_by: int) -> list[Operation]:
     return [Delete(path) for path in reversed(created)]
 
 
-@pytest.mark.parametrize("at", [0, 1])
-def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(at: int) -> None:
+@pytest.mark.parametrize(
+    ("at", "is_topic_changed"), [(0, False), (1, False), (0, True), (1, True), (2, True)]
+)
+def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(
+    at: int, is_topic_changed: bool
+) -> None:
     """Node versions begin at 0 again, and so do leader epochs: two brokers would lead one partition in one epoch."""
     leaders: set[tuple[UUID, int]] = set()
 
@@ -269,7 +278,11 @@ def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(at: int)
         watcher = Watcher(store, follow)
         await watcher.start()
         store.at = at
-        await writer.set(layout.state_path("a", 0), layout.encode_state(StateNode(4, 0, 1, (4,))))
+        state = SetData(layout.state_path("a", 0), layout.encode_state(StateNode(4, 0, 1, (4,))))
+        node = await writer.get(layout.topic_path("a"))
+        await writer.multi(
+            [SetData(layout.topic_path("a"), node.data), state] if is_topic_changed else [state]
+        )
         assert await watcher.wait_until(lambda image: UUID(int=2) in image.topic_names, 1.0)
         assert await watcher.catch_up(1.0)
         await watcher.stop()
@@ -278,10 +291,11 @@ def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(at: int)
     assert leaders == {(UUID(int=1), 4), (UUID(int=2), 2)}
 
 
-def _states(topic: str, count: int) -> list[Operation]:
+def _states(topic: str, count: int, number: int = 1) -> list[Operation]:
     replicas = dict.fromkeys(range(count), (1,))
-    node = layout.encode_topic(TopicNode(UUID(int=1), replicas, {}, {}))
+    node = layout.encode_topic(TopicNode(UUID(int=number), replicas, {}, {}))
     creates = [Create(layout.topic_path(topic), node), Create(layout.partitions_path(topic))]
+    creates += [one for one in identity.made(topic, UUID(int=number)) if isinstance(one, Create)]
     state = layout.encode_state(StateNode(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1))
     for index in range(count):
         creates += [
@@ -291,7 +305,10 @@ def _states(topic: str, count: int) -> list[Operation]:
     return list(creates)
 
 
-def test_other_work_runs_while_a_large_cluster_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 3100), (150, 30)])
+def test_other_work_runs_while_a_large_cluster_is_read(
+    monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int
+) -> None:
     put, puts_a_turn = watcher_module._put, [0]
 
     def counted(builder: ImageBuilder, path: str, node: Node | None) -> None:
@@ -305,7 +322,9 @@ def test_other_work_runs_while_a_large_cluster_is_read(monkeypatch: pytest.Monke
 
     async def scenario() -> ClusterImage:
         store = MemoryEnsemble().connect()
-        await store.multi([*(Create(path) for path in layout.PERSISTENT_PATHS), *_states("large", 1500)])
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        for number in range(topics):
+            await store.multi(_states(f"topic-{number}", partitions, number + 1))
         watcher = Watcher(store, lambda old, new: None)
         turns = asyncio.create_task(note_turns())
         await watcher.start()
@@ -315,7 +334,7 @@ def test_other_work_runs_while_a_large_cluster_is_read(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(watcher_module, "_put", counted)
     image = asyncio.run(scenario())
-    assert len(image.topics["large"].partitions) == 1500
+    assert [len(topic.partitions) for topic in image.topics.values()] == [partitions] * topics
     assert sum(puts_a_turn) > 3000
     assert max(puts_a_turn) <= watcher_module.NODES_A_TURN
 
@@ -340,3 +359,145 @@ def test_a_partitions_state_leaves_the_topics_names_as_they_are() -> None:
     assert after.topic_names is before.topic_names
     changed = after.partition("topic", 1)
     assert changed is not None and changed.leader == -1
+
+
+class WatchedReads:
+    """A store that notes what is read; `before_answer` runs once, between the next read and its answer."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.read: list[str] = []
+        self.asked_for_children: list[str] = []
+        self.before_answer: Callable[[], Awaitable[object]] | None = None
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self.read += paths
+        act, self.before_answer = self.before_answer, None
+        if act is not None:
+            await act()
+        return await self._store.get_many(paths)
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        self.asked_for_children += paths
+        return await self._store.children_many(paths)
+
+
+def _led_by(leader: int) -> bytes:
+    return layout.encode_state(StateNode(leader, 1, 1, (1,)))
+
+
+def _watched(scenario: Callable[[MemoryEnsemble, WatchedReads, Watcher], Awaitable[None]]) -> None:
+    """Runs the scenario with the topic `t` of three partitions; the store has noted no reads yet."""
+
+    async def run() -> None:
+        ensemble = MemoryEnsemble()
+        store = WatchedReads(ensemble.connect())
+        await store.multi([*(Create(path) for path in layout.PERSISTENT_PATHS), *_states("t", 3)])
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        store.read.clear()
+        store.asked_for_children.clear()
+        await scenario(ensemble, store, watcher)
+        await watcher.stop()
+
+    asyncio.run(run())
+
+
+async def _reconnect(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+    ensemble.suspend(store.session_id)
+    ensemble.resume(store.session_id)
+    assert await watcher.catch_up(60)
+
+
+def test_after_lost_events_each_partition_costs_one_read() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        await _reconnect(ensemble, store, watcher)
+        assert sorted(path for path in store.read if layout.topic_above(path)) == [
+            *(layout.state_path("t", partition) for partition in range(3)),
+            layout.topic_id_path("t", UUID(int=1)),
+        ]
+        assert store.read.count(layout.topic_path("t")) == 1
+        assert sorted(path for path in store.asked_for_children if image_paths.topic_of(path)) == [
+            layout.partitions_path("t"),
+            layout.identity_path("t"),
+        ]
+
+    _watched(scenario)
+
+
+def test_what_did_not_change_while_events_were_lost_is_the_same_object() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        await store.multi(_states("other", 2, number=2))
+        assert await watcher.catch_up(60)
+        before = watcher.image
+        await _reconnect(ensemble, store, watcher)
+        assert watcher.image is before
+        ensemble.suspend(store.session_id)
+        ensemble.write(ensemble.tree.plan([SetData(layout.state_path("other", 1), _led_by(-1))], 0)[0])
+        ensemble.resume(store.session_id)
+        assert await watcher.catch_up(60)
+        assert watcher.image.topics["t"] is before.topics["t"]
+        changed = watcher.image.partition("other", 1)
+        assert changed is not None and changed.leader == -1
+
+    _watched(scenario)
+
+
+def test_a_partition_without_a_state_keeps_its_reassignment_after_lost_events() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        node = TopicNode(UUID(int=9), {0: (1, 2)}, {0: (2,)}, {0: (1,)})
+        await store.create(layout.topic_path("new"), layout.encode_topic(node))
+        await store.multi([Create(layout.partitions_path("new")), Create(layout.partition_path("new", 0))])
+        assert await watcher.catch_up(60)
+        await _reconnect(ensemble, store, watcher)
+        partition = watcher.image.partition("new", 0)
+        assert partition is not None
+        assert (partition.adding, partition.removing) == ((2,), (1,))
+
+    _watched(scenario)
+
+
+def test_a_changed_state_is_read_without_its_topics_node() -> None:
+    """The node of a topic with 10,000 partitions has 150 kB, and each broker reads each change."""
+
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        await store.set(layout.state_path("t", 2), _led_by(-1))
+        assert await watcher.catch_up(60)
+        assert store.read == [layout.state_path("t", 2)]
+        changed = watcher.image.partition("t", 2)
+        assert changed is not None and changed.leader == -1
+
+    _watched(scenario)
+
+
+def test_the_topics_node_is_read_with_a_state_that_is_not_the_known_one() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        path = layout.state_path("t", 2)
+        await store.multi([Delete(path), Create(path, _led_by(1))])
+        assert await watcher.catch_up(60)
+        assert store.read == [path, layout.topic_path("t")]
+
+    _watched(scenario)
+
+
+def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image() -> None:
+    seen: list[tuple[int, tuple[int, ...]]] = []
+
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        node = TopicNode(UUID(int=1), dict.fromkeys(range(3), (1, 2)), {}, {})
+        state, topic = layout.state_path("t", 0), layout.topic_path("t")
+        watcher._on_image = lambda old, new: seen.extend(
+            (partition.leader, partition.replicas) for partition in new.topics["t"].partitions[:1]
+        )
+        # One transaction of a reassignment: a leader that the old node does not list.
+        store.before_answer = lambda: store.multi(
+            [SetData(topic, layout.encode_topic(node)), SetData(state, _led_by(2))]
+        )
+        await store.set(state, _led_by(-1))
+        assert await watcher.catch_up(60)
+
+    _watched(scenario)
+    assert seen[0] == (2, (1, 2))
