@@ -5,27 +5,31 @@ Keeps true: C1 every write is a compare-and-set on the node's version, which is 
             another topic of the same name could have a node of the same version.
             A replica joins only while its broker is registered as it was when it fetched (KIP-903).
             A proposal whose outcome is unknown stays open until the node shows it.
-How:        one task for each proposal. After a version conflict the next image brings the winner's state, and the
-            leader decides again. A request that the store does not answer is repeated while the proposal matters.
+How:        proposals made while a transaction is under way share the next one. If it fails, each is written alone, so
+            that no proposal depends on another one. After a version conflict the next image brings the winner's
+            state, and the leader decides again. A request that the store does not answer is repeated while the
+            proposal matters.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from uuid import UUID
 
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
-from felice.metadata.store import Operation, SessionExpired, StoreError
+from felice.metadata.store import Node, Operation, SessionExpired, StoreError
 from felice.replication.dependencies import ProposingPartition
 from felice.replication.leader import IsrProposal, without
 
 _log = logging.getLogger("felice.replication")
 
 _RETRY_S = 1.0
+# Partition states that one transaction changes. They fit well into 1 MB, ZooKeeper's limit of a request.
+MAX_PROPOSALS_PER_TRANSACTION = 500
 
 
 class WriteOutcome(Enum):
@@ -37,12 +41,29 @@ class WriteOutcome(Enum):
     """A joining replica's broker is no longer registered as it was when it fetched."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    partition: ProposingPartition
+    proposal: IsrProposal
+
+    @property
+    def path(self) -> str:
+        return layout.state_path(self.partition.topic, self.partition.partition)
+
+    @property
+    def joining(self) -> dict[str, int]:
+        """The nodes of the brokers that join, and the broker epochs under which they fetched."""
+        return {layout.broker_path(broker): epoch for broker, epoch in self.proposal.joining.items()}
+
+
 class IsrWriter:
-    """Writes proposals of this broker's leaders, each in a task of its own."""
+    """Writes proposals of this broker's leaders, many in one transaction."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self._proposed: list[_Proposed] = []
+        self._carrying: asyncio.Task[None] | None = None
         self._is_stopped = False
         # Counts since the start, for the metrics.
         self.shrinks = self.expansions = self.failures = 0
@@ -51,7 +72,9 @@ class IsrWriter:
         """Begins to write a proposal. The partition is called with the outcome, unless a newer state replaces the
         proposal first.
         """
-        self._begin(self._carry(partition, proposal))
+        self._proposed.append(_Proposed(partition, proposal))
+        if self._carrying is None or self._carrying.done():
+            self._carrying = self._begin(self._carry_proposed())
 
     def resign(
         self,
@@ -78,31 +101,50 @@ class IsrWriter:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _carry(self, partition: ProposingPartition, proposal: IsrProposal) -> None:
-        name = partition.name
-        while not self._is_stopped and partition.awaits(proposal):
+    async def _carry_proposed(self) -> None:
+        while self._proposed:
+            batch = self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
+            del self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
+            await self._carry(batch)
+
+    async def _carry(self, batch: Sequence[_Proposed]) -> None:
+        while not self._is_stopped:
+            batch = [one for one in batch if one.partition.awaits(one.proposal)]
+            if not batch:
+                return
             try:
-                outcome = await self._write(partition, proposal)
+                outcomes = await self._write(batch)
             except SessionExpired:
                 return  # the cluster elects a leader again once this broker has a new session
             except StoreError as error:
+                if len(batch) > 1:
+                    # Any of them may be the reason.
+                    for one in batch:
+                        self._begin(self._carry([one]))
+                    return
                 self.failures += 1
                 _log.warning(
-                    "the in-sync set is not written", extra={"partition": name, "reason": str(error)}
+                    "the in-sync set is not written",
+                    extra={"partition": batch[0].partition.name, "reason": str(error)},
                 )
                 await asyncio.sleep(_RETRY_S)
                 continue
-            self._count(proposal, outcome)
-            if outcome is WriteOutcome.INELIGIBLE:
-                partition.on_proposal_refused(proposal)
-            elif isinstance(outcome, int):
-                partition.on_proposal_committed(proposal, outcome)
+            for one, outcome in zip(batch, outcomes, strict=True):
+                self._conclude(one, outcome)
             return
+
+    def _conclude(self, proposed: _Proposed, outcome: int | WriteOutcome) -> None:
+        self._count(proposed.proposal, outcome)
+        if outcome is WriteOutcome.INELIGIBLE:
+            proposed.partition.on_proposal_refused(proposed.proposal)
+        elif isinstance(outcome, int):
+            proposed.partition.on_proposal_committed(proposed.proposal, outcome)
 
     def _count(self, proposal: IsrProposal, outcome: int | WriteOutcome) -> None:
         if isinstance(outcome, WriteOutcome):
@@ -112,55 +154,44 @@ class IsrWriter:
         else:
             self.shrinks += 1
 
-    async def _write(self, partition: ProposingPartition, proposal: IsrProposal) -> int | WriteOutcome:
-        path = layout.state_path(partition.topic, partition.partition)
-        node = await self._store.exists(path)
-        if node is None:
-            return WriteOutcome.VERSION_CONFLICT
-        state = layout.decode_state(node.data)
-        if node.version != proposal.partition_epoch:
-            # The version is the next one: perhaps this broker wrote it and lost the answer.
-            is_ours = node.version == proposal.partition_epoch + 1 and (state.leader_epoch, state.isr) == (
-                proposal.leader_epoch,
-                proposal.isr,
-            )
-            return node.version if is_ours else WriteOutcome.VERSION_CONFLICT
-        guards = await self._guards(proposal)
-        if guards is None:
-            return WriteOutcome.INELIGIBLE
-        change = SetData(path, layout.encode_state(replace(state, isr=proposal.isr)), node.version)
+    async def _write(self, batch: Sequence[_Proposed]) -> list[int | WriteOutcome]:
+        """Writes those that can be written in one transaction; returns each one's new version, or why it has none.
+
+        Raises `BadVersion` or `NoNode` if one of several lost a race after it was read.
+        """
+        brokers = list({path: None for one in batch for path in one.joining})
+        paths = [*(one.path for one in batch), *brokers]
+        nodes = dict(zip(paths, await self._store.get_many(paths), strict=True))
+        results = [_judge(one, nodes) for one in batch]
+        writes = [one for one, result in zip(batch, results, strict=True) if isinstance(result, SetData)]
+        topics = [(one.partition.topic, one.partition.topic_id) for one in writes]
+        guards = [Check(path) for path in {path: None for one in writes for path in one.joining}]
+        changes = [result for result in results if isinstance(result, SetData)]
+        written: Iterable[int | WriteOutcome]
         try:
-            return await self._set_bound(partition.topic, partition.topic_id, guards, change)
-        except BadVersion:
-            return WriteOutcome.VERSION_CONFLICT
-        except NoNode as error:
-            is_newcomers = any(error.path == guard.path for guard in guards)
-            return WriteOutcome.INELIGIBLE if is_newcomers else WriteOutcome.VERSION_CONFLICT
+            written = await self._set_bound(topics, guards, changes) if changes else ()
+        except (BadVersion, NoNode) as error:
+            if len(changes) > 1:
+                raise
+            is_newcomers = isinstance(error, NoNode) and error.path in brokers
+            written = [WriteOutcome.INELIGIBLE if is_newcomers else WriteOutcome.VERSION_CONFLICT]
+        versions = iter(written)
+        return [next(versions) if isinstance(result, SetData) else result for result in results]
 
     async def _set_bound(
-        self, topic: str, topic_id: UUID, guards: Sequence[Operation], change: SetData
-    ) -> int:
-        """Returns the new version. Raises `NoNode` for the topic-id node if the name now belongs to another topic."""
-        bound = identity.bound(topic, topic_id)
+        self, topics: Iterable[tuple[str, UUID]], guards: Sequence[Check], changes: Sequence[SetData]
+    ) -> list[int]:
+        """Returns the new versions. Raises `NoNode` for a topic-id node if the name now belongs to another topic."""
+        bound = {identity.bound(*topic).path: topic for topic in topics}
+        operations: list[Operation] = [*map(Check, bound), *guards, *changes]
         try:
-            outcomes = await self._store.multi([bound, *guards, change])
+            outcomes = await self._store.multi(operations)
         except NoNode as error:
-            if error.path != bound.path or not await identity.adopt(self._store, topic, topic_id):
+            unmarked = bound.get(error.path)
+            if unmarked is None or not await identity.adopt(self._store, *unmarked):
                 raise
-            outcomes = await self._store.multi([bound, *guards, change])
-        written = outcomes[-1]
-        assert isinstance(written, int)
-        return written
-
-    async def _guards(self, proposal: IsrProposal) -> list[Operation] | None:
-        guards: list[Operation] = []
-        for broker_id, fetched_under in proposal.joining.items():
-            path = layout.broker_path(broker_id)
-            node = await self._store.exists(path)
-            if node is None or fetched_under not in (-1, node.created_zxid):
-                return None
-            guards.append(Check(path))
-        return guards
+            outcomes = await self._store.multi(operations)
+        return [version for version in outcomes[-len(changes) :] if isinstance(version, int)]
 
     async def _resign(
         self,
@@ -181,7 +212,7 @@ class IsrWriter:
                 if state is None:
                     return
                 change = SetData(path, layout.encode_state(state), node.version)
-                await self._set_bound(topic, topic_id, (), change)
+                await self._set_bound([(topic, topic_id)], (), [change])
             except (SessionExpired, NoNode):
                 return  # the name now belongs to another topic
             except BadVersion:
@@ -192,3 +223,26 @@ class IsrWriter:
                 continue
             _log.warning("a replica was given up", extra={"partition": f"{topic}-{number}"})
             return
+
+
+def _judge(proposed: _Proposed, nodes: Mapping[str, Node | None]) -> SetData | int | WriteOutcome:
+    """The write of a proposal; or its version, if it was written before; or why it cannot be written."""
+    proposal, node = proposed.proposal, nodes[proposed.path]
+    try:
+        state = layout.decode_state(node.data) if node is not None else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        state = None  # not readable: the image reports it
+    if node is None or state is None:
+        return WriteOutcome.VERSION_CONFLICT
+    if node.version != proposal.partition_epoch:
+        # The version is the next one: perhaps this broker wrote it and lost the answer.
+        is_ours = node.version == proposal.partition_epoch + 1 and (state.leader_epoch, state.isr) == (
+            proposal.leader_epoch,
+            proposal.isr,
+        )
+        return node.version if is_ours else WriteOutcome.VERSION_CONFLICT
+    for path, fetched_under in proposed.joining.items():
+        broker = nodes[path]
+        if broker is None or fetched_under not in (-1, broker.created_zxid):
+            return WriteOutcome.INELIGIBLE
+    return SetData(proposed.path, layout.encode_state(replace(state, isr=proposal.isr)), node.version)
