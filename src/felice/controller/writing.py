@@ -3,8 +3,9 @@
 Keeps true: C1 every decision is a compare-and-set. It checks the versions that it was based on; the controller
             epoch, so that a replaced controller writes nothing; and the topic's id, so that a new topic of the same
             name keeps its own state.
-How:        many decisions share a transaction. After a version conflict they are written one by one; the conflicting
-            decision is returned to the caller, which decides again on a newer image.
+How:        many decisions share a transaction. After a version conflict those whose states are still as they were
+            share another one; if that fails too, they are written one by one. The conflicting decisions are returned
+            to the caller, which decides again on a newer image.
 """
 
 from __future__ import annotations
@@ -110,12 +111,25 @@ async def write_decisions(
     """Writes the decisions; returns those with a version conflict. Raises `EpochPassed`, and `StoreError`."""
     lost: list[Decision] = []
     for batch in _batches(decisions):
-        if not await _try(store, epoch_version, batch):
-            if len(batch) == 1:
-                lost += batch
-            else:
-                lost += [one for one in batch if not await _try(store, epoch_version, [one])]
+        if await _try(store, epoch_version, batch):
+            continue
+        if len(batch) == 1:
+            lost += batch
+            continue
+        current = await _current(store, batch)
+        lost += [one for one in batch if one not in current]
+        rest = [one for one in batch if one in current]
+        if rest and not await _try(store, epoch_version, rest):
+            lost += [one for one in rest if not await _try(store, epoch_version, [one])]
     return lost
+
+
+async def _current(store: MetadataStore, batch: Sequence[Decision]) -> set[Decision]:
+    """The changes of states that still have the versions on which the changes were based."""
+    changes = [one for one in batch if isinstance(one, StateChange)]
+    nodes = await store.get_many([layout.state_path(one.topic, one.partition) for one in changes])
+    versions = [-1 if node is None else node.version for node in nodes]
+    return {one for one, version in zip(changes, versions, strict=True) if one.version == version}
 
 
 async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decision]) -> bool:

@@ -1,0 +1,70 @@
+"""Writing many decisions: what a version conflict of some of them costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from felice.controller.duties import Decision, StateChange
+from felice.controller.writing import write_decisions
+from felice.metadata import Create, identity, layout
+from felice.metadata.layout import StateNode, TopicNode
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.store import Operation
+
+TOPIC_ID = UUID(int=5)
+
+
+class CountingStore:
+    """A store that counts its transactions."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.transactions = 0
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> Any:
+        self.transactions += 1
+        return await self._store.multi(operations)
+
+
+async def _store_with(partitions: int) -> MemoryStore:
+    store = MemoryEnsemble().connect()
+    topic = TopicNode(TOPIC_ID, dict.fromkeys(range(partitions), (1, 2)), {}, {})
+    await store.multi([*(Create(path) for path in layout.PERSISTENT_PATHS), Create(layout.CONTROLLER_EPOCH)])
+    await store.multi([Create(layout.topic_path("t"), layout.encode_topic(topic))])
+    await store.multi([*identity.made("t", TOPIC_ID), Create(layout.partitions_path("t"))])
+    for number in range(partitions):
+        state = layout.encode_state(StateNode(1, 0, 1, (1, 2)))
+        paths = layout.partition_path("t", number), layout.state_path("t", number)
+        await store.multi([Create(paths[0]), Create(paths[1], state)])
+    return store
+
+
+@pytest.mark.parametrize(("changed", "transactions"), [(0, 1), (1, 2), (20, 2), (40, 1)])
+def test_decisions_that_another_controller_made_cost_no_transaction_each(
+    changed: int, transactions: int
+) -> None:
+    """Two controllers decide the same when many brokers stop at once."""
+
+    async def scenario() -> None:
+        store = await _store_with(40)
+        decisions: list[Decision] = [
+            StateChange("t", TOPIC_ID, number, StateNode(2, 1, 1, (2,)), 0) for number in range(40)
+        ]
+        for number in range(changed):
+            await store.set(layout.state_path("t", number), layout.encode_state(StateNode(2, 1, 1, (2,))))
+        counting = CountingStore(store)
+        lost = await write_decisions(counting, 0, decisions)  # type: ignore[arg-type]
+        assert lost == decisions[:changed]
+        assert counting.transactions == transactions
+        for number in range(40):
+            assert (await store.get(layout.state_path("t", number))).version == 1
+
+    asyncio.run(scenario())
