@@ -310,6 +310,12 @@ def test_other_work_runs_while_a_large_cluster_is_read(
     monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int
 ) -> None:
     put, puts_a_turn = watcher_module._put, [0]
+    build, left_to_the_last_turn = ImageBuilder.build, 0
+
+    def noted(builder: ImageBuilder) -> ClusterImage:
+        nonlocal left_to_the_last_turn
+        left_to_the_last_turn += len(builder._partitions)
+        return build(builder)
 
     def counted(builder: ImageBuilder, path: str, node: Node | None) -> None:
         puts_a_turn[-1] += 1
@@ -333,7 +339,9 @@ def test_other_work_runs_while_a_large_cluster_is_read(
         return watcher.image
 
     monkeypatch.setattr(watcher_module, "_put", counted)
+    monkeypatch.setattr(ImageBuilder, "build", noted)
     image = asyncio.run(scenario())
+    assert left_to_the_last_turn == 0
     assert [len(topic.partitions) for topic in image.topics.values()] == [partitions] * topics
     assert sum(puts_a_turn) > 3000
     assert max(puts_a_turn) <= watcher_module.NODES_A_TURN
