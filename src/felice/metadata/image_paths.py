@@ -25,9 +25,9 @@ def fixed_children(path: str) -> tuple[str, ...] | None:
 
 
 def has_data(path: str) -> bool:
-    """Whether an image needs the content of a node below a topic: the others exist only for their children."""
-    match path.split("/")[4:]:
-        case ["topic_id" | "partitions"] | ["partitions", _]:
+    """Whether an image needs the content of this node. Some nodes below topics exist only for their children."""
+    match path.split("/")[1:]:
+        case ["brokers", "topics", _, "topic_id" | "partitions"] | ["brokers", "topics", _, "partitions", _]:
             return False
     return True
 

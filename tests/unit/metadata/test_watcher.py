@@ -18,6 +18,8 @@ from felice.metadata.layout import BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Delete, Node, NotAllowed, Operation, SetData
 from felice.metadata.watcher import Watcher
+from felice.security.acl import Acl, PatternType, Permission, ResourcePattern, ResourceType
+from felice.security.acl import Operation as AclOperation
 from waiting import let_run
 
 
@@ -509,3 +511,22 @@ def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image
 
     _watched(scenario)
     assert seen[0] == (2, (1, 2))
+
+
+@pytest.mark.parametrize("name", ["partitions", "topic_id"])
+def test_acls_of_a_resource_with_the_name_of_a_node_below_topics_are_read(name: str) -> None:
+    resource = ResourcePattern(ResourceType.TOPIC, name, PatternType.PREFIXED)
+    path = layout.acls_path(resource)
+    denied = Acl("User:a", "*", AclOperation.READ, Permission.DENY)
+
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        parents = [layout.PREFIXED_ACLS.rpartition("/")[0], layout.PREFIXED_ACLS, path.rpartition("/")[0]]
+        await store.multi([*map(Create, parents), Create(path, layout.encode_acls([denied]))])
+        assert await watcher.catch_up(60)
+        assert watcher.image.acls == {resource: (denied,)}
+        other = Watcher(store, lambda old, new: None)  # type: ignore[arg-type]
+        await other.start()
+        assert other.image.acls == {resource: (denied,)}
+        await other.stop()
+
+    _watched(scenario)
