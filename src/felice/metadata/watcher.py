@@ -183,9 +183,10 @@ class Watcher:
 
         States of the image whose nodes still exist belong to the image's topic: a topic is deleted after its states.
         Events arrive before the data that they announce: if the topic's node changed before the states were read, it
-        is marked by now.
+        is marked by now, unless its event was lost.
         """
-        return topic in self._marked or any(not self._is_own(path, nodes.get(path)) for path in below)
+        is_announced = topic in self._marked or self._is_to_reload
+        return is_announced or any(not self._is_own(path, nodes.get(path)) for path in below)
 
     def _is_own(self, path: str, node: Node | None) -> bool:
         """Whether this is a state node that the image knows."""

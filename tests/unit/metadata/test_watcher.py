@@ -513,6 +513,30 @@ def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image
     assert seen[0] == (2, (1, 2))
 
 
+def test_a_topics_node_whose_event_was_lost_while_its_state_is_read_is_in_the_same_image() -> None:
+    seen: list[tuple[int, tuple[int, ...]]] = []
+
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        node = TopicNode(UUID(int=1), dict.fromkeys(range(3), (1, 2)), {}, {})
+        state, topic = layout.state_path("t", 0), layout.topic_path("t")
+        watcher._on_image = lambda old, new: seen.extend(
+            (partition.leader, partition.replicas) for partition in new.topics["t"].partitions[:1]
+        )
+
+        async def lose_the_events() -> None:
+            ensemble.suspend(store.session_id)
+            change = [SetData(topic, layout.encode_topic(node)), SetData(state, _led_by(2))]
+            ensemble.write(ensemble.tree.plan(change, 0)[0])
+            ensemble.resume(store.session_id)
+
+        store.before_answer = lose_the_events
+        await store.set(state, _led_by(-1))
+        assert await watcher.catch_up(60)
+
+    _watched(scenario)
+    assert seen[0] == (2, (1, 2))
+
+
 @pytest.mark.parametrize("name", ["partitions", "topic_id"])
 def test_acls_of_a_resource_with_the_name_of_a_node_below_topics_are_read(name: str) -> None:
     resource = ResourcePattern(ResourceType.TOPIC, name, PatternType.PREFIXED)
