@@ -6,9 +6,9 @@ Keeps true: C1 every write is a compare-and-set on the node's version, which is 
             A replica joins only while its broker is registered as it was when it fetched (KIP-903).
             A proposal whose outcome is unknown stays open until the node shows it.
 How:        proposals made while a transaction is under way share the next one. If it fails, each is written alone, so
-            that no proposal depends on another one. After a version conflict the next image brings the winner's
-            state, and the leader decides again. A request that the store does not answer is repeated while the
-            proposal matters.
+            that no proposal depends on another one, and later proposals wait for none of them. After a version
+            conflict the next image brings the winner's state, and the leader decides again. A request that the store
+            does not answer is repeated while the proposal matters.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from uuid import UUID
 
+from felice.dataclass import dataclass
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
 from felice.metadata.store import Node, Operation, SessionExpired, StoreError
 from felice.replication.dependencies import ProposingPartition
@@ -111,40 +112,54 @@ class IsrWriter:
         while self._proposed:
             batch = self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
             del self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
-            await self._carry(batch)
+            error = await self._try(batch)
+            if error is not None:
+                # Any of them may be the reason.
+                is_alone = len(batch) == 1
+                for one in batch:
+                    self._begin(self._carry_alone(one, error if is_alone else None))
 
-    async def _carry(self, batch: Sequence[_Proposed]) -> None:
+    async def _carry_alone(self, proposed: _Proposed, error: StoreError | None) -> None:
+        """Writes one proposal; `error` is that of an attempt before."""
         while not self._is_stopped:
-            batch = [one for one in batch if one.partition.awaits(one.proposal)]
-            if not batch:
-                return
-            try:
-                outcomes = await self._write(batch)
-            except SessionExpired:
-                return  # the cluster elects a leader again once this broker has a new session
-            except StoreError as error:
-                if len(batch) > 1:
-                    # Any of them may be the reason.
-                    for one in batch:
-                        self._begin(self._carry([one]))
-                    return
+            if error is not None:
                 self.failures += 1
                 _log.warning(
                     "the in-sync set is not written",
-                    extra={"partition": batch[0].partition.name, "reason": str(error)},
+                    extra={"partition": proposed.partition.name, "reason": str(error)},
                 )
                 await asyncio.sleep(_RETRY_S)
-                continue
-            for one, outcome in zip(batch, outcomes, strict=True):
-                self._conclude(one, outcome)
-            return
+            error = await self._try([proposed])
+            if error is None:
+                return
+
+    async def _try(self, batch: Sequence[_Proposed]) -> StoreError | None:
+        """Writes the proposals that still matter. Returns the reason if they have to be written again."""
+        batch = [one for one in batch if one.partition.awaits(one.proposal)]
+        if self._is_stopped or not batch:
+            return None
+        try:
+            outcomes = await self._write(batch)
+        except SessionExpired:
+            return None  # the cluster elects a leader again once this broker has a new session
+        except StoreError as error:
+            return error
+        for one, outcome in zip(batch, outcomes, strict=True):
+            self._conclude(one, outcome)
+        return None
 
     def _conclude(self, proposed: _Proposed, outcome: int | WriteOutcome) -> None:
         self._count(proposed.proposal, outcome)
-        if outcome is WriteOutcome.INELIGIBLE:
-            proposed.partition.on_proposal_refused(proposed.proposal)
-        elif isinstance(outcome, int):
-            proposed.partition.on_proposal_committed(proposed.proposal, outcome)
+        try:
+            if outcome is WriteOutcome.INELIGIBLE:
+                proposed.partition.on_proposal_refused(proposed.proposal)
+            elif isinstance(outcome, int):
+                proposed.partition.on_proposal_committed(proposed.proposal, outcome)
+        except Exception:
+            # A fault of one partition must not keep the outcomes of the same transaction from the others.
+            _log.exception(
+                "a change of the in-sync set was not followed", extra={"partition": proposed.partition.name}
+            )
 
     def _count(self, proposal: IsrProposal, outcome: int | WriteOutcome) -> None:
         if isinstance(outcome, WriteOutcome):

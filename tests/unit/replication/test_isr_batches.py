@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from felice.metadata import Create, SetData, StoreUnavailable, identity, layout
 from felice.metadata.layout import BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
-from felice.metadata.store import Operation
+from felice.metadata.store import NotAllowed, Operation
 from felice.replication.isr import MAX_PROPOSALS_PER_TRANSACTION, IsrWriter
 from felice.replication.leader import IsrProposal
+from waiting import let_run
 
 TOPIC_ID = UUID(int=5)
 
@@ -27,6 +30,7 @@ class Leading:
     topic_id: UUID = TOPIC_ID
     committed: list[int] = field(default_factory=list)
     refused: int = 0
+    is_faulty: bool = False
 
     @property
     def name(self) -> str:
@@ -37,6 +41,8 @@ class Leading:
 
     def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> None:
         self.committed.append(partition_epoch)
+        if self.is_faulty:
+            raise RuntimeError("a fault")
 
     def on_proposal_refused(self, proposal: IsrProposal) -> None:
         self.refused += 1
@@ -49,6 +55,7 @@ class ObservedStore:
         self.writes: list[int] = []
         self.before: Callable[[], Awaitable[object]] | None = None
         self.loses_the_answer = False
+        self.denied = ""
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
@@ -59,6 +66,8 @@ class ObservedStore:
         act, self.before = self.before, None
         if act is not None:
             await act()
+        if any(one.path == self.denied for one in operations):
+            raise NotAllowed(self.denied, "not yours")
         answer = await self._store.multi(operations)
         if self.loses_the_answer:
             self.loses_the_answer = False
@@ -138,6 +147,36 @@ def test_a_proposal_that_lost_a_race_does_not_hold_up_the_others() -> None:
         assert [one.committed for one in leading] == [[1], [], [1]]
         assert [await _isr_of(store, number) for number in range(3)] == [(1, 2), (1, 3), (1, 2)]
         assert (writer.expansions, writer.failures) == (2, 1)
+
+    _run(scenario, 3)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_proposal_that_the_store_denies_does_not_hold_up_later_ones(together: int) -> None:
+    async def scenario(store: ObservedStore, writer: IsrWriter, leading: list[Leading]) -> None:
+        store.denied = layout.state_path("t", 0)
+        for one in leading[:together]:
+            writer.propose(one, _joining(2))
+        await let_run()
+        assert writer.failures == 1
+        for one in leading[together:]:
+            writer.propose(one, _joining(2))
+        await let_run()
+        assert [one.committed for one in leading] == [[], [1], [1]]
+        writer.stop()
+        await writer.finish()
+
+    _run(scenario, 3)
+
+
+def test_a_fault_of_one_partition_does_not_keep_the_outcome_from_the_others() -> None:
+    async def scenario(store: ObservedStore, writer: IsrWriter, leading: list[Leading]) -> None:
+        leading[0].is_faulty = True
+        for one, broker_id in zip(leading, (2, 7, 2), strict=True):
+            writer.propose(one, _joining(broker_id))
+        await writer.finish()
+        assert [one.committed for one in leading] == [[1], [], [1]]
+        assert [one.refused for one in leading] == [0, 1, 0]
 
     _run(scenario, 3)
 
