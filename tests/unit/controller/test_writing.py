@@ -68,3 +68,19 @@ def test_decisions_that_another_controller_made_cost_no_transaction_each(
             assert (await store.get(layout.state_path("t", number))).version == 1
 
     asyncio.run(scenario())
+
+
+def test_a_decision_about_an_earlier_topic_of_the_name_does_not_keep_the_others_from_being_written() -> None:
+    """The states of the new topic have the same versions, so reading them does not show which decision is outdated."""
+
+    async def scenario() -> None:
+        store = await _store_with(3)
+        decisions: list[Decision] = [
+            StateChange("t", TOPIC_ID, number, StateNode(2, 1, 1, (2,)), 0) for number in (0, 2)
+        ]
+        outdated = StateChange("t", UUID(int=4), 1, StateNode(2, 1, 1, (2,)), 0)
+        assert await write_decisions(store, 0, [*decisions, outdated]) == [outdated]
+        versions = [(await store.get(layout.state_path("t", number))).version for number in range(3)]
+        assert versions == [1, 0, 1]
+
+    asyncio.run(scenario())
