@@ -84,6 +84,8 @@ def _declare(cls: type[T], frozen: bool, eq: bool) -> type[T]:
         **body,
         "__slots__": tuple(name for name in own if name not in taken),
         "__dataclass_fields__": OnFirstUse(lambda owner: _all_fields(owner, own, defaults)),
+        # `pprint` reads it, for example when pytest explains an assertion.
+        "__dataclass_params__": OnFirstUse(lambda owner: _params(frozen, eq)),
         **({"__setattr__": _refuse_change, "__delattr__": _refuse_change} if frozen else {}),
     }
     metaclass: Callable[..., type[T]] = type(cls)
@@ -101,6 +103,12 @@ def _all_fields(owner: type, own: dict[str, str], defaults: dict[str, Any]) -> d
     plain: type = type("_", (), body)
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(plain)
     return found | {field.name: field for field in dataclasses.fields(plain)}
+
+
+def _params(frozen: bool, eq: bool) -> object:
+    plain: type = dataclasses.dataclass(frozen=frozen, eq=eq)(type("_", (), {}))
+    params: object = vars(plain)["__dataclass_params__"]
+    return params
 
 
 def _fields(owner: type) -> Iterable[Field[Any]]:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import pprint
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,6 +54,13 @@ class Heir(Frozen):
 
     y: tuple[int, ...] = (1,)
     z: int = 3
+
+
+@both
+def test_objects_can_be_printed_over_several_lines(dataclass: Decorator) -> None:
+    made = plain(dataclass, frozen=True)(1)
+    assert "x=1" in pprint.pformat([made] * 9, width=20)
+    assert made.__dataclass_params__.frozen and made.__dataclass_params__.eq
 
 
 @both
@@ -201,12 +209,13 @@ def test_importing_compiles_no_method_and_use_compiles_one() -> None:
     def waiting() -> set[str]:
         return {name for name, found in vars(Point).items() if isinstance(found, felice.dataclass.OnFirstUse)}
 
-    every = {"__init__", "__eq__", "__hash__", "__match_args__", "__dataclass_fields__"}
+    data = {"__dataclass_fields__", "__dataclass_params__"}
+    every = {"__init__", "__eq__", "__hash__", "__match_args__"} | data
     assert waiting() == every
     point = Point(1)
     assert waiting() == every - {"__init__", "__dataclass_fields__"}
     assert point == Point(1)
-    assert waiting() == {"__hash__", "__match_args__"}
+    assert waiting() == {"__hash__", "__match_args__", "__dataclass_params__"}
 
 
 def test_the_module_needs_only_the_standard_library() -> None:
