@@ -137,8 +137,10 @@ def ordinary_batch(records: Buffer, rules: ProduceRules, now_ms: int) -> Validat
     """
     if rules.codec is not None or rules.timestamp_type is not TimestampType.CREATE_TIME:
         return None
-    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    found = kernels.ordinary_batch(records, rules.max_message_bytes, earliest, latest, rules.is_compacted)
+    before_max, after_max = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
+    found = kernels.ordinary_batch(
+        records, rules.max_message_bytes, now_ms, before_max, after_max, rules.is_compacted
+    )
     if found is None:
         return None
     # Without the constructor of the named tuple, which is a Python function.
@@ -160,8 +162,10 @@ def validate_produce(
     if right is not None:
         payload = _payload(records, right, max_decompressed_bytes, on_loop)
         if rules.codec is None and rules.timestamp_type is TimestampType.CREATE_TIME:
-            earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-            delta = kernels.ordinary_records(records, payload, earliest, latest, rules.is_compacted)
+            before_max, after_max = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
+            delta = kernels.ordinary_records(
+                records, payload, now_ms, before_max, after_max, rules.is_compacted
+            )
             if delta is not None:
                 return tuple.__new__(Validated, (records, right, delta, NO_TIMESTAMP))
         return _validate_records(records, payload, right, rules, now_ms)

@@ -191,3 +191,13 @@ def test_large_batches_are_judged_too() -> None:
     assert not compare(batch, RULES)
     seal(batch, 0, len(batch))
     assert not compare(batch, RULES)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("timestamp", [0, NOW_MS, 2**63 - 1])
+def test_limits_of_the_largest_long_allow_every_timestamp(codec: Codec, timestamp: int) -> None:
+    rules = replace(RULES, timestamp_before_max_ms=2**63 - 1, timestamp_after_max_ms=2**63 - 1)
+    batch = batch_of([Record(0, timestamp, None, b"value")], codec=codec)
+    validated = ordinary_batch(bytearray(batch), rules, NOW_MS)
+    assert (validated is not None) == (codec is Codec.NONE)
+    assert validate_produce(bytearray(batch), rules, now_ms=NOW_MS).records == batch

@@ -403,9 +403,16 @@ def right_header(records, int64_t max_bytes):
 
 
 cdef int64_t delta_of_newest(
-    const uint8_t* at, const uint8_t* end, const uint8_t* header, int64_t earliest, int64_t latest, bint is_compacted
+    const uint8_t* at,
+    const uint8_t* end,
+    const uint8_t* header,
+    int64_t now_ms,
+    int64_t before_max_ms,
+    int64_t after_max_ms,
+    bint is_compacted,
 ):
     """The offset delta of the newest record between `at` and `end`, if the records may be stored as they are, or -1."""
+    cdef int64_t latest = INT64_MAX if after_max_ms > INT64_MAX - now_ms else now_ms + after_max_ms
     cdef int64_t count = big_endian(header + 57, 4)
     cdef int64_t max_timestamp = big_endian(header + 35, 8)
     cdef Found found
@@ -416,27 +423,34 @@ cdef int64_t delta_of_newest(
         or not found.is_sequential
         or (is_compacted and found.first_keyless >= 0)
         or found.max_timestamp != max_timestamp
-        or found.min_timestamp < earliest
+        or found.min_timestamp < now_ms - before_max_ms
         or max_timestamp > latest
     ):
         return -1
     return found.delta_of_max
 
 
-def ordinary_records(records, payload, int64_t earliest, int64_t latest, bint is_compacted):
+def ordinary_records(
+    records, payload, int64_t now_ms, int64_t before_max_ms, int64_t after_max_ms, bint is_compacted
+):
     """The offset delta of the newest record, if a batch with a right header may be stored as it is; None otherwise.
 
-    `payload` holds the records of the batch, decompressed.
+    `payload` holds the records of the batch, decompressed. Timestamps may lie `before_max_ms` before `now_ms` and
+    `after_max_ms` after it, both up to the largest long.
     """
     cdef View batch = View(records)
     cdef View view = View(payload)
     cdef int64_t delta = -1
     if batch.size >= HEADER_BYTES:
-        delta = delta_of_newest(view.data, view.data + view.size, batch.data, earliest, latest, is_compacted)
+        delta = delta_of_newest(
+            view.data, view.data + view.size, batch.data, now_ms, before_max_ms, after_max_ms, is_compacted
+        )
     return None if delta < 0 else delta
 
 
-def ordinary_batch(records, int64_t max_bytes, int64_t earliest, int64_t latest, bint is_compacted):
+def ordinary_batch(
+    records, int64_t max_bytes, int64_t now_ms, int64_t before_max_ms, int64_t after_max_ms, bint is_compacted
+):
     """The header of a produced batch, and the offset delta of its newest record, if it may be stored as it is.
 
     None for any other batch, and for batches that only `records.validate` can judge.
@@ -452,7 +466,9 @@ def ordinary_batch(records, int64_t max_bytes, int64_t earliest, int64_t latest,
         header = checked_header(records, &buffer, max_bytes)
         if header is None:
             return None
-        delta = delta_of_newest(at + HEADER_BYTES, at + buffer.len, at, earliest, latest, is_compacted)
+        delta = delta_of_newest(
+            at + HEADER_BYTES, at + buffer.len, at, now_ms, before_max_ms, after_max_ms, is_compacted
+        )
         return None if delta < 0 else (header, delta)
     finally:
         PyBuffer_Release(&buffer)

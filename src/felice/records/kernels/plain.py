@@ -150,14 +150,14 @@ def track(wrapped: object) -> None:
 
 
 def ordinary_batch(
-    records: Buffer, max_bytes: int, earliest: int, latest: int, is_compacted: bool
+    records: Buffer, max_bytes: int, now_ms: int, before_max_ms: int, after_max_ms: int, is_compacted: bool
 ) -> tuple[BatchHeader, int] | None:
     """None: `records.validate` judges every batch. The compiled kernel judges most produced batches alone."""
     return None
 
 
 def ordinary_records(
-    records: Buffer, payload: Buffer, earliest: int, latest: int, is_compacted: bool
+    records: Buffer, payload: Buffer, now_ms: int, before_max_ms: int, after_max_ms: int, is_compacted: bool
 ) -> int | None:
     """None, as `ordinary_batch`."""
     return None
