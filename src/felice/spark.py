@@ -11,7 +11,9 @@ from __future__ import annotations
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise ImportError("felice.spark needs Spark: pip install 'felice[spark]'") from error
+    raise ModuleNotFoundError(
+        "felice.spark needs Spark: pip install 'felice[spark]'", name="pyspark"
+    ) from error
 
 from felice.env.java import JavaNotFound
 from felice.pipelines.spark.lag import offsets_behind

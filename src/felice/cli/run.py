@@ -183,6 +183,7 @@ class Settings:
 
 
 def _run(apps: list[App], settings: Settings) -> None:
+    import felice.spark  # noqa: F401  # Without Spark the command fails here, before it creates a checkpoint.
     from felice.pipelines.streams.on_spark.lock import RunLock
 
     are_many = len(apps) > 1
