@@ -37,7 +37,8 @@ _ROOM = bytes(HEADER_SIZE)
 class BatchBuilder(RecordBuffer):
     """Collects records for one batch. The producer fields may be set until `build` is called.
 
-    `append` adds a record. `capacity` is the expected size of the batch in bytes, if known.
+    `append` adds a record. `capacity` is the expected size of the batch in bytes, if known. `memory` is a buffer of
+    any content that the builder may take over.
     """
 
     __slots__ = (
@@ -64,8 +65,9 @@ class BatchBuilder(RecordBuffer):
         base_offset: int = 0,
         leader_epoch: int = NO_LEADER_EPOCH,
         capacity: int = 0,
+        memory: bytearray | None = None,
     ) -> None:
-        super().__init__(capacity)
+        super().__init__(capacity, memory)
         self.codec = codec
         self._level = level
         self.producer_id = producer_id

@@ -31,11 +31,12 @@ def outcomes(buffer: Any, records: list[Any]) -> list[Any]:
     return found
 
 
-@given(RECORDS, st.sampled_from([0, 61, 5000]))
-@example([(-(2**63), None, None, ()), (2**63 - 1, None, None, ())], 0)
-@example([(0, b"x" * 5000, None, ()), (1, None, "text", ())], 0)
-def test_both_buffers_encode_the_same(records: list[Any], capacity: int) -> None:
-    plain, fast = RecordBuffer(), compiled.RecordBuffer(capacity)
+@given(RECORDS, st.sampled_from([0, 61, 5000]), st.sampled_from([None, 0, 100, 9000]))
+@example([(-(2**63), None, None, ()), (2**63 - 1, None, None, ())], 0, None)
+@example([(0, b"x" * 5000, None, ()), (1, None, "text", ())], 0, None)
+def test_both_buffers_encode_the_same(records: list[Any], capacity: int, used_before: int | None) -> None:
+    memory = None if used_before is None else bytearray(b"\xee" * used_before)
+    plain, fast = RecordBuffer(), compiled.RecordBuffer(capacity, memory)
     assert outcomes(fast, records) == outcomes(plain, records)
     assert fast.take() == plain.take()
     for buffer in (plain, fast):

@@ -37,9 +37,10 @@ class _LoopInbox:
         self.room = asyncio.Event()
 
     def on_delivered(self, delivered: Delivered) -> None:
+        reports = list(reports_of(delivered))
         with self._accumulator.lock:
-            self._accumulator.release(delivered.batch.record_count, delivered.batch.size_bytes)
-        for report, error, message in reports_of(delivered):
+            self._accumulator.release_batch(delivered.batch, acknowledged=delivered.error is None)
+        for report, error, message in reports:
             report(error, message)
         self.room.set()
 

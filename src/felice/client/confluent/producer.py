@@ -54,7 +54,7 @@ class _Inbox:
             self.finished.append(delivered)
         else:
             with self._accumulator.lock:
-                self._accumulator.release(batch.record_count, batch.size_bytes)
+                self._accumulator.release_batch(batch, acknowledged=delivered.error is None)
         self._notify()
 
     def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
@@ -291,16 +291,16 @@ class Producer:
         """Queue the callbacks of one finished item; if one raises, the others stay queued."""
         if isinstance(item, Delivered):
             self._due.extend(reports_of(item))
-            count, size = item.batch.record_count, item.batch.size_bytes
+            with self._accumulator.lock:
+                self._accumulator.release_batch(item.batch, acknowledged=item.error is None)
         elif isinstance(item, tuple):
             report, error, message, size = item
             self._due.append((report, error, message))
-            count = 1
+            with self._accumulator.lock:
+                self._accumulator.release(1, size)
         else:
             item()
             return 1
-        with self._accumulator.lock:
-            self._accumulator.release(count, size)
         return 0
 
     # Transactions. A call that timed out (its error is `retriable`) continues, and may be made again.

@@ -21,6 +21,7 @@ from random import Random
 from felice.client.error import KafkaError, KafkaException, failure, kafka_error
 from felice.client.produce.batches import PartitionQueue, ProducerBatch, Report
 from felice.client.produce.partitioners import STICK_WITHOUT_KEY, Partitioner
+from felice.client.produce.spare_buffers import SpareBuffers
 from felice.client.produce.transaction import Transaction
 from felice.client.produce.values import Headers
 from felice.dataclass import dataclass
@@ -111,6 +112,7 @@ class Accumulator:
         self.closed = False
         self.unknown_topics: set[str] = set()
         self._bounds = QueueBounds(limits.queue_records, limits.queue_bytes)
+        self._spares = SpareBuffers()
         self._clock = clock
         self._partitioner = partitioner
         self._sticks_without_key = partitioner in STICK_WITHOUT_KEY
@@ -265,8 +267,10 @@ class Accumulator:
     def _begin(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         batch = ProducerBatch(queue.topic, queue.partition, now)
         transactional = self.transaction is not None
+        expected = queue.expected_bytes
+        memory = self._spares.take(expected)
         builder = BatchBuilder(
-            self._codec, self._level, transactional=transactional, capacity=queue.expected_bytes
+            self._codec, self._level, transactional=transactional, capacity=expected, memory=memory
         )
         batch.builder = builder
         if not transactional:  # a transaction decides for each record whether it accepts it
@@ -384,6 +388,14 @@ class Accumulator:
     def release(self, record_count: int, size_bytes: int) -> None:
         """Uncount records whose delivery report was served."""
         self._bounds.add(-record_count, -size_bytes)
+
+    def release_batch(self, batch: ProducerBatch, *, acknowledged: bool) -> None:
+        """Uncount a batch whose delivery reports were made. If it was acknowledged, its memory is used again."""
+        self.release(batch.record_count, batch.size_bytes)
+        # An earlier request might still wait in another connection. Compressed bytes are too few for a next batch.
+        if acknowledged and batch.attempts == 1 and self._codec is Codec.NONE:
+            self._spares.put(batch.data)
+            batch.data = b""
 
     def purge(self) -> tuple[list[ProducerBatch], list[HeldRecord]]:
         """Remove and return all batches and records that are not in flight."""

@@ -64,9 +64,14 @@ cdef class RecordBuffer:
     cdef list reports
     cdef bint is_open
 
-    def __init__(self, Py_ssize_t capacity=0):
+    def __init__(self, Py_ssize_t capacity=0, bytearray memory=None):
         self.capacity = max(capacity, <Py_ssize_t> SMALLEST_CAPACITY)
-        self.data = PyByteArray_FromStringAndSize(NULL, self.capacity)
+        if memory is None:
+            self.data = PyByteArray_FromStringAndSize(NULL, self.capacity)
+        else:
+            self.capacity = max(self.capacity, PyByteArray_GET_SIZE(memory))
+            PyByteArray_Resize(memory, self.capacity)
+            self.data = memory
         memset(PyByteArray_AS_STRING(self.data), 0, ROOM_BYTES)
         self.used = ROOM_BYTES
         self.record_count = 0

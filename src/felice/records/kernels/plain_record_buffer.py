@@ -41,8 +41,11 @@ class RecordBuffer:
 
     __slots__ = ("_data", "base_timestamp", "max_timestamp", "record_count")
 
-    def __init__(self, capacity: int = 0) -> None:
-        """`capacity` is the expected size of the batch in bytes; the plain buffer has no use for it."""
+    def __init__(self, capacity: int = 0, memory: bytearray | None = None) -> None:
+        """`capacity` is the expected size of the batch in bytes, `memory` a buffer that the batch may take over.
+
+        The plain buffer has no use for them.
+        """
         self._data: bytearray | None = bytearray(_ROOM)
         self.record_count = 0
         self.base_timestamp = _NO_TIMESTAMP
