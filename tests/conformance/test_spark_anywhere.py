@@ -4,26 +4,33 @@ workers.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from conformance.spark_kills import children_of
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
+from felice.client.blocking import LATEST, BlockingClient
+from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.env.java import find_java
 from peers.apache_kafka import free_port
 from peers.cache import PROGRAMS
+from waiting import wait_until
 
 pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
@@ -36,63 +43,113 @@ needs_connect = pytest.mark.skipif(
 )
 
 
-def run(master: str, broker: Target, place: Path) -> None:
-    source, target = unique_name("anywhere"), unique_name("anywhere")
-    for topic in (source, target):
-        create_topic(broker, topic, partitions=2)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(ROWS):
-        producer.produce(source, str(number), partition=number % 2)
-    assert producer.flush(30) == 0
-    program = [sys.executable, str(PROGRAMS / "python" / "spark_anywhere.py")]
-    # As a user has it who set nothing up: Spark must find the Python that felice is installed in.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    ran = subprocess.run(
-        [*program, master, broker.bootstrap, source, target, str(place / "checkpoint")],
-        capture_output=True,
-        text=True,
-        timeout=1000,
-        env=environment,
-        cwd=place,
-    )
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    found = json.loads(ran.stdout.splitlines()[-1])
-    assert (found["rows"], found["distinct"]) == (ROWS, ROWS)
+class Copy:
+    """The program that copies a topic, on a master."""
+
+    def __init__(self, master: str, broker: Target, place: Path, *options: str) -> None:
+        self._broker, self._place = broker, place
+        source, self._target = unique_name("anywhere"), unique_name("anywhere")
+        for topic in (source, self._target):
+            create_topic(broker, topic, partitions=2)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(ROWS):
+            producer.produce(source, str(number), partition=number % 2)
+        assert producer.flush(30) == 0
+        program = [sys.executable, str(PROGRAMS / "python" / "spark_anywhere.py")]
+        self._command = [
+            *program,
+            master,
+            broker.bootstrap,
+            source,
+            self._target,
+            str(place / "checkpoint"),
+            *options,
+        ]
+
+    def run(self, meanwhile: Callable[[Copy], None] = lambda copy: None) -> None:
+        """Run it to its end, and `meanwhile` beside it. The copy then has each row once, and no transaction is open."""
+        # As a user has it who set nothing up: Spark must find the Python that felice is installed in.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+        with subprocess.Popen(
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=self._place,
+        ) as ran:
+            with ThreadPoolExecutor(1) as beside:
+                done = beside.submit(meanwhile, self)
+                told, errors = ran.communicate(timeout=1000)
+            assert ran.returncode == 0, errors[-4000:]
+        done.result()
+        found = json.loads(told.splitlines()[-1])
+        assert (found["rows"], found["distinct"]) == (ROWS, ROWS)
+        wait_until(lambda: not self._open_transactions(found["query"]))
+
+    def _open_transactions(self, query_id: str) -> list[str]:
+        with BlockingClient(self._broker.bootstrap) as client:
+            return BlockingCoordinators(client).list_open(f"felice-spark-{query_id}")
+
+    def written(self) -> int:
+        """Number of offsets in the copy so far, markers of transactions included."""
+        with BlockingClient(self._broker.bootstrap) as client:
+            ends = client.list_offsets({(self._target, number): LATEST for number in range(2)})
+        return sum(end.offset for end in ends.values())
 
 
 @needs_connect
 def test_spark_connect(broker: Target, tmp_path: Path) -> None:
-    run("sc://local[2]", broker, tmp_path)
+    Copy("sc://local[2]", broker, tmp_path).run()
 
 
-def test_a_cluster_of_a_master_and_two_workers(broker: Target, tmp_path: Path) -> None:
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    log = tmp_path / "master.log"
-    with daemon("master.Master", log, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"):
-        wait_for(log, r"I have been elected leader", 1)
-        arguments = (
-            "--cores",
-            "1",
-            "--memory",
-            "600m",
-            "--webui-port",
-            "0",
-            "--work-dir",
-            str(tmp_path),
-            master,
-        )
-        with (
-            daemon("worker.Worker", tmp_path / "one.log", *arguments),
-            daemon("worker.Worker", tmp_path / "two.log", *arguments),
-        ):
-            wait_for(log, r"Registering worker", 2)
-            run(master, broker, tmp_path)
+def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
+    broker: Target, tmp_path: Path
+) -> None:
+    with cluster(tmp_path) as (master, workers):
+        log = tmp_path / "master.log"
+
+        def kill_one(copy: Copy) -> None:
+            wait_until(lambda: copy.written() > ROWS // 5, START_S)
             wait_for(log, r"Launching executor", 2)
+            assert copy.written() < ROWS, "the copy ended before the kill"
+            kill_tree(workers[1].pid)
+
+        copy = Copy(master, broker, tmp_path, str(ROWS // 20))
+        copy.run(kill_one)
+        assert workers[1].wait(30) == -signal.SIGKILL
+        wait_for(log, r"Removing worker", 1)
+        assert workers[0].poll() is None
+
+
+def kill_tree(root: int) -> None:
+    """As if a machine stopped: kills the worker, its executors and their Python processes."""
+    found = [root]
+    for process in found:
+        found += children_of(process)
+    for process in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @contextmanager
-def daemon(name: str, log: Path, *arguments: str) -> Iterator[None]:
+def cluster(place: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The address of a master, and its two workers."""
+    port, log = free_port(), place / "master.log"
+    master = f"spark://127.0.0.1:{port}"
+    arguments = ["--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", str(place), master]
+    with daemon("master.Master", log, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"):
+        wait_for(log, r"I have been elected leader", 1)
+        with (
+            daemon("worker.Worker", place / "one.log", *arguments) as one,
+            daemon("worker.Worker", place / "two.log", *arguments) as two,
+        ):
+            wait_for(log, r"Registering worker", 2)
+            yield master, [one, two]
+
+
+@contextmanager
+def daemon(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     home = Path(pyspark.__file__).parent
     java = find_java().home / "bin" / "java"
     command = [str(java), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*"]
@@ -109,7 +166,7 @@ def daemon(name: str, log: Path, *arguments: str) -> Iterator[None]:
             env=environment,
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(30)

@@ -1,6 +1,7 @@
-"""The same program on any master: `spark_anywhere.py MASTER BOOTSTRAP SOURCE TARGET PLACE`.
+"""The same program on any master: `spark_anywhere.py MASTER BOOTSTRAP SOURCE TARGET PLACE [ROWS]`.
 
-Copies a topic exactly once by a stream, counts the copy in a batch, and prints what it found as a line of JSON.
+Copies a topic exactly once by a stream, in batches of ROWS, counts the copy in a batch, and prints what it found as a
+line of JSON.
 """
 
 import json
@@ -15,13 +16,15 @@ CONFIG = {
 }
 
 
-def main(master: str, bootstrap: str, source: str, target: str, place: str) -> None:
+def main(master: str, bootstrap: str, source: str, target: str, place: str, rows_per_batch: str = "") -> None:
     config = CONFIG | ({} if master.startswith("sc://") else {"spark.ui.enabled": "false"})
     spark = felice.spark.session("anywhere", master, config=config)
     connected = {"kafka.bootstrap.servers": bootstrap}
     frame = spark.readStream.format("felice").options(
         **connected, subscribe=source, startingOffsets="earliest"
     )
+    if rows_per_batch:
+        frame = frame.option("maxOffsetsPerTrigger", rows_per_batch)
     query = (
         frame.load()
         .select("key", "value")
