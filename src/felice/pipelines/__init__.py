@@ -1,1 +1,1 @@
-"""Pipelines: what reads topics, computes, and writes topics, always on Spark."""
+"""Programs that read topics, compute and write topics: the Spark data source, and stream applications."""

@@ -79,7 +79,7 @@ class Announcement:
     start: int
 
     def make(self, options: SourceOptions, query_id: str) -> None:
-        """Commits the start offset to the query's group. An error is logged, and the task goes on."""
+        """Commits the start offset to the query's group. An error is logged, and the task continues."""
         row = CommittedOffset(self.start, metadata=self.mark)
         group = f"{options.group_prefix}-{query_id}"
         with BlockingClient(options.client, retry_timeout_ms=PATIENCE_MS) as client:

@@ -1,6 +1,6 @@
 """Filters of a batch query that narrow what is fetched: by topic, partition, offset, and the earliest timestamp.
 
-Keeps true: a record that passes the filters is in what remains. Spark applies all filters again, so a filter that is
+Keeps true: every record that passes the filters is still fetched. Spark applies all filters again, so a filter that is
             not understood here is left alone.
             A lower bound of the timestamp is used, because every record before the first one with this timestamp is
             older. An upper bound is not used: records need not be in the order of their timestamps.

@@ -47,15 +47,16 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
 
 
 def _remote(master: str) -> str:
-    """`sc://local[2]` starts a Connect server on this machine, whose Python is then this one's."""
+    """The address for Spark Connect. `sc://local[2]` becomes `local[2]`: Spark then starts a server on this machine."""
     rest = master.removeprefix(CONNECT)
     return rest if rest.startswith("local") and not rest.startswith("localhost") else master
 
 
 def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
-    """Start Spark's Java ahead of its session, with what it and its workers complain of going to a file.
+    """Start Spark's Java before its session, and write the standard error of Java and its workers to a file.
 
-    `config` must be the session's: options of Java are heeded only here. A Java that runs already is kept.
+    Pass the `config` of the later session, because options of Java have an effect only here. A Java that runs already
+    is kept.
     """
     if SparkContext._gateway is not None:
         return
@@ -66,7 +67,7 @@ def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("felice")` known to a session of one's own, classic or Connect."""
+    """Register `format("felice")` in a session that the caller created, classic or Connect."""
     takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
     known = {"cores": _cores(spark), "takes_filters": takes_filters}
     source = type("FeliceDataSource", (FeliceDataSource,), known)
@@ -88,7 +89,7 @@ def stop(spark: SparkSession) -> None:
 
 
 def prepare_environment() -> None:
-    """What the JVM that Spark starts, and the workers it starts, will inherit."""
+    """Set the environment variables that Spark's JVM and its workers inherit."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

@@ -1,4 +1,4 @@
-"""The limits of topics, asked of the brokers by a worker and remembered for a minute."""
+"""The limits of topics. A worker asks the brokers for them, and remembers them for a minute."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TransactionalOutput:
         self._client.produce(batches, ALL_REPLICAS, transactional_id=producer.transactional_id)
 
     def prepare(self) -> Prepared | None:
-        """What the driver needs to commit; None if there is nothing to commit."""
+        """The values with which the driver commits the transaction; None if the task wrote no row."""
         if self._producer is None:
             return None
         return Prepared(
@@ -112,16 +112,16 @@ class TransactionalOutput:
 
 
 def fingerprint(rows: pa.Table) -> int:
-    """The same for the same keys and values in any order; how rows are cut into batches does not matter."""
+    """A number that is equal for equal keys and values in any order, however the rows are divided into batches."""
     both = (_hashes(rows, "key") << np.uint64(32)) | _hashes(rows, "value")
-    # Mixed before they are summed: else two rows that change values with each other would go unnoticed.
+    # The hashes of key and value are mixed before the sum: otherwise two rows could exchange values unnoticed.
     mixed = (both ^ (both >> np.uint64(29))) * _MIXER
     mixed ^= mixed >> np.uint64(32)
     return int(mixed.sum(dtype=np.uint64)) % (1 << FINGERPRINT_BITS)
 
 
 def _hashes(rows: pa.Table, name: str) -> np.ndarray:
-    """One number a row; null, and a column that is absent, have one of their own."""
+    """A number for each row. Null, and a missing column, have numbers of their own."""
     if name not in rows.column_names or not len(rows):
         return np.full(len(rows), 1 << 31, np.uint64)
     hashes = [key_hashes(chunk) for chunk in rows[name].chunks]

@@ -17,9 +17,9 @@ from felice.pipelines.spark.properties import QUERY_ID
 def write_updates(frame: DataFrame, **options: str | int) -> DataStreamWriter:
     """`frame.writeStream` in update mode, to the topic and brokers of `options`; give it a checkpoint and start it.
 
-    `options` are the sink's. By Spark Connect they must hold `txnAppId`, a name of the query's own.
+    `options` are those of the sink. With Spark Connect they must include `txnAppId`, a name that no other query has.
     """
-    # A mistake is told now, not by the first batch.
+    # A wrong option is reported now, not by the first batch.
     SinkOptions.parse({name: str(value) for name, value in options.items() if name != "txnAppId"})
 
     def write(batch: DataFrame, batch_id: int) -> None:

@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 
 class SchemaError(QueryError, ValueError):
-    """The rows cannot be records: which column, what it is, what it must be."""
+    """The rows cannot be written as records. The text names the column, its type and the types that it may have."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task wrote. `identity` is None where rows are visible at once."""
+    """The commit message of one task. `identity` is None if its rows were written without a transaction."""
 
     rows: int
     identity: TaskIdentity | None = None
@@ -151,7 +151,7 @@ def commit_parts(messages: Messages, options: SinkOptions) -> None:
 
 
 def abort_parts(messages: Messages, options: SinkOptions) -> None:
-    """As well as it can be done: what stays open is aborted by the next run, or times out."""
+    """Abort the transactions of a failed batch. The next run aborts those that stay open, or they time out."""
     written = [message for message in messages if isinstance(message, Written)]
     if (identity := _identity_of(written)) is None:
         return
@@ -175,7 +175,10 @@ def _prepared(written: Iterable[Written]) -> list[Prepared]:
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """Refuse, before anything is written, rows that are no records or say not where they go."""
+    """Refuse columns that records cannot have, and rows without a topic.
+
+    Spark calls this before anything is written.
+    """
     types = {field.name: field.dataType for field in schema.fields}
     for name, column_type in types.items():
         if name not in _ACCEPTED:
@@ -204,5 +207,5 @@ _ACCEPTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
 
 
 def _same_shape(given: DataType) -> bool:
-    # Whether something may be null is no part of the shape.
+    # Two types may differ in whether their values can be null.
     return given.simpleString() == HEADERS.simpleString()

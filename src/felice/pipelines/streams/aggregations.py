@@ -1,6 +1,6 @@
 """The kinds of aggregation of a stream: of all its records, or by windows of time.
 
-Each kind knows the store that it needs, the keys of its results, and the operator that aggregates one input. Several
+Each kind has the store that it needs, the keys of its results, and the operator that aggregates one input. Several
 inputs may share one store (`cogroup`); each input has a stream time of its own, as in Kafka Streams.
 """
 
@@ -24,7 +24,7 @@ Merger = Callable[[Any, Any, Any], Any]
 
 
 class Functions(NamedTuple):
-    """What an aggregation computes. Only sessions need a merger."""
+    """The functions of an aggregation. Only sessions need a merger."""
 
     initializer: Initializer
     aggregator: Aggregator
@@ -54,7 +54,7 @@ COUNT = Functions(lambda: 0, counted, lambda key, one, other: one + other)
 
 
 def reducing(reducer: Reducer) -> Functions:
-    """The values combined two by two; the first value is the first aggregate."""
+    """The functions of `reduce`: the first value is the first aggregate, and `reducer` adds each later value."""
 
     def merge(key: Any, one: Any, other: Any) -> Any:
         return other if one is None else reducer(one, other)

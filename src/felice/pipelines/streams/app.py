@@ -1,4 +1,4 @@
-"""`App`: an application with a name, its topics, and what happens between them."""
+"""`App`: an application with a name, its topics, and the operators between them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class App:
     """A stream application. Describe it with `stream` and `table`; run it with `felice run` or a `TestDriver`.
 
     `key` and `value` are the formats of all topics unless a topic says otherwise: bytes, string, json, int, long or
-    double. The name is part of the state's and the internal topics' names: keep it, and the state is found again.
+    double. The name is part of the names of state and internal topics: an App with another name does not find the
+    state.
     """
 
     def __init__(self, name: str, *, key: str | Format = "string", value: str | Format = "json") -> None:
@@ -45,12 +46,12 @@ class App:
         on_bad_record: OnBadRecord = FAIL,
         on_error: OnBadRecord = FAIL,
     ) -> Stream:
-        """The records of a topic, each an event of its own.
+        """A stream of the records of a topic. Each record is an event of its own.
 
         `ts` is the field of the value, or a function of key and value, with the time of the event in milliseconds since
         1970. Without it, the record's own timestamp is the time.
-        `on_bad_record` is what happens to bytes that are not in the format: "fail" stops the application, "skip" drops
-        the record, `DeadLetters(topic)` sends it there.
+        `on_bad_record` says what happens to a record whose bytes are not in the format: "fail" stops the application,
+        "skip" drops the record, `DeadLetters(topic)` sends it to that topic.
         `on_error` is the same for a record for which a function of the application raises an error. Only the operator
         with that function drops the record. It also holds behind a repartition, unless records of another source with
         another `on_error` go through the same one: then the application stops.
@@ -73,8 +74,9 @@ class App:
     ) -> Table:
         """The records of a topic as a table: the last value of each key; null deletes. `name` is the store's name.
 
-        With `history_ms`, it is versioned: a row is the value of the latest timestamp, and what it was before is kept
-        for so long after it was replaced. A stream that joins the table sees what the row was at its record's time.
+        With `history_ms` the table is versioned: a row is the value with the greatest timestamp, and a replaced value
+        is kept for `history_ms` of stream time. A stream that joins the table gets the row as it was at its record's
+        time.
         """
         if history_ms is not None and history_ms < 1:
             raise TopologyError(f"the history of a table is {history_ms} ms, but must be at least 1")
@@ -92,9 +94,9 @@ class App:
         on_bad_record: OnBadRecord = FAIL,
         on_error: OnBadRecord = FAIL,
     ) -> GlobalTable:
-        """The records of a topic as a table that every task has all rows of.
+        """A table of the records of a topic. Every task has all its rows.
 
-        A stream looks it up by any key, without being placed by that key. `name` is the store's name.
+        A stream can look up rows by any key, without a repartition by that key. `name` is the store's name.
         """
         if isinstance(on_bad_record, DeadLetters) or isinstance(on_error, DeadLetters):
             raise TopologyError(
@@ -107,8 +109,8 @@ class App:
     def preview(self, bootstrap_servers: str = "127.0.0.1:9092", *, records: int = 1000) -> None:
         """Let this App's Streams and Tables show their records in a notebook.
 
-        They are computed in the notebook's process, from the newest `records` of each partition of the App's topics,
-        and from later ones when they are shown again. Nothing is written. Functions are called, also those of `peek`.
+        The notebook's process computes them from the newest `records` of each partition of the App's topics, and from
+        later records when they are shown again. Nothing is written. Functions are called, also those of `peek`.
         """
         self._scope.previews.source = PreviewSource(bootstrap_servers, records)
         self._scope.previews.shown.clear()

@@ -16,7 +16,7 @@ from felice.records.kernels import murmur2
 
 
 class TestDriver:
-    """An App's tasks with dicts for brokers. `send` returns when all that follows from the record is done.
+    """The tasks of an App, with topics in memory. `send` returns when the record and all its results are processed.
 
     With several `partitions`, each has its own tasks, and records are placed by their keys as Kafka places them.
     `limits` say what topics refuse; other topics have Kafka's defaults.
@@ -123,7 +123,7 @@ class TestDriver:
                 self._written[sent.topic].append(sent)
 
     def _next(self) -> TopicRecord | None:
-        """As a task of Kafka Streams chooses among its topics: the one whose first record is the oldest."""
+        """The topic whose first record is the oldest: a task of Kafka Streams chooses among its topics in this way."""
         ready = [queue for queue in self._waiting.values() if queue]
         return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
 

@@ -48,7 +48,7 @@ def foreign_key_join(
     """The node that sends the rows of the result. `copied` makes a table of the left rows."""
     topology = scope.topology
     left.plan.send_old()
-    # A right row that was not there and still is not must not be sent, as from a filter.
+    # A filter may send a change from no row to no row. Such a change of the right table must not be sent.
     right.plan.send_old()
     asking = topology.operator(
         "subscribe", lambda stores: Subscribe(key_of, left.value, is_left), left.plan.latest(topology)

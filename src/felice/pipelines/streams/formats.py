@@ -1,8 +1,8 @@
 """How keys and values become bytes in topics, and plain values in stores.
 
 Keeps true: `read(write(x)) == x`. None stays None: it is never given to a format.
-How:        A store holds `pack(x)`, which nobody can change by accident: numbers, text and bytes as they are, lists
-            and dicts as JSON. Otherwise an aggregator that changes its argument would change the table's old value.
+How:        A store holds `pack(x)`: numbers, text and bytes unchanged, lists and dicts as JSON. An aggregator may
+            change a list that it gets; without the packed copy this would also change the table's old value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from felice.pipelines.streams.telling import shown
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TWO_LONGS = struct.Struct(">qq")
-# A RecursionError is JSON, or a value, with too many levels.
+# JSON, or a value, with too many levels raises RecursionError.
 UNREADABLE = ValueError, struct.error, RecursionError
 """What `Format.read` raises of bytes in another format."""
 UNWRITABLE = ValueError, TypeError, AttributeError, struct.error, RecursionError
@@ -47,7 +47,7 @@ class Format:
         raise NotImplementedError
 
     def pack(self, value: Any) -> Any:
-        """The value in a form that can be a key of a dict, and that later changes of the value do not reach."""
+        """The value in a form that can be a key of a dict, and that does not change when the value is changed later."""
         return value
 
     def unpack(self, packed: Any) -> Any:
@@ -55,7 +55,7 @@ class Format:
         return packed
 
     def placed_by(self, value: Any) -> bytes | None:
-        """The bytes that chose the partition of a record with this key; None if the value does not tell them."""
+        """The bytes that chose the partition of a record with this key; None if the key does not determine them."""
         return self.encode(value)
 
     def encode(self, value: Any) -> bytes | None:
@@ -142,7 +142,7 @@ class _Number(Format):
 
     @property
     def name(self) -> str:
-        """As Kafka's serializer is called."""
+        """The name of Kafka's serializer for this format."""
         return self.label
 
     def write(self, value: float) -> bytes:
@@ -198,12 +198,12 @@ class _SessionWindowed(_Windowed):
 
 
 def time_windowed(key: Format, size_ms: int) -> Format:
-    """A key and its window's start, as Kafka's TimeWindowedSerializer writes them. Reading needs the window's size."""
+    """The format of Kafka's TimeWindowedSerializer: a key and its window's start. Reading needs the window's size."""
     return _TimeWindowed(key, size_ms)
 
 
 def session_windowed(key: Format) -> Format:
-    """A key and its session's end and start, as Kafka's SessionWindowedSerializer writes them."""
+    """The format of Kafka's SessionWindowedSerializer: a key, and its session's end and start."""
     return _SessionWindowed(key)
 
 
@@ -231,15 +231,16 @@ class _Pair(Format):
 
 
 def pair_of(one: Format, other: Format) -> Format:
-    """Two values, as they go through a repartition.
+    """The format of two values in a repartition.
 
-    The first value after its length (-1 for null), then, unless it is null, a zero and the second value.
+    The bytes are the length of the first value (-1 for null), the first value, and, unless the second value is null,
+    a zero and the second value.
     """
     return _Pair(f"pair of {one.name} and {other.name}", one, other, lambda one, other: (one, other))
 
 
 def change_of(value: Format) -> Format:
-    """A change of a table, as it goes through a repartition: the pair of its new and its old value."""
+    """The format of a table's change in a repartition: the pair of its new and its old value."""
     return _Pair(f"change of {value.name}", value, value, Change)
 
 
@@ -251,7 +252,7 @@ FORMATS: dict[str, Format] = {
         BYTES,
         _String(),
         JSON,
-        # By layout: a `Struct` cannot be pickled, and formats go to the workers.
+        # Keyed by layout: a `Struct` cannot be pickled, and formats are sent to the workers.
         _Number("int", ">i"),
         _Number("long", ">q"),
         _Number("double", ">d"),
@@ -260,7 +261,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(given: str | Format) -> Format:
-    """The format of a name, or the format itself. Raises ValueError with the names that exist."""
+    """The format with this name; a `Format` is returned unchanged. Raises ValueError with the names that exist."""
     if isinstance(given, Format):
         return given
     if given not in FORMATS:

@@ -10,7 +10,7 @@ from felice.pipelines.streams.topology import TopicFormats
 
 
 class GlobalTable:
-    """A table that every task has all rows of: for `join` and `left_join` of streams, with `on`."""
+    """A table of which every task has all rows: for `join` and `left_join` of streams, with `on`."""
 
     def __init__(self, store: str, key: Format, value: Format) -> None:
         self.store = store

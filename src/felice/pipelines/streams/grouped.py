@@ -1,6 +1,6 @@
-"""Streams and tables that are grouped by key: what can be aggregated.
+"""Streams and tables that are grouped by key, and their aggregations.
 
-Generic in the type of the result, `Table`: its module imports this one.
+The classes are generic in the type of the result, `Table`, because the module of `Table` imports this module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ UPDATE, FINAL = "update", "final"
 
 
 class Grouping(Generic[TableT]):
-    """Records by key. They are placed by their keys when the first aggregation needs it, and once for all of them."""
+    """Records by key.
+
+    The first aggregation repartitions them if necessary; later aggregations share that repartition.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Grouping(Generic[TableT]):
 
 
 class Aggregable(Generic[TableT]):
-    """Records that are aggregated in one of the kinds."""
+    """Grouped records with a kind of aggregation, such as tumbling windows."""
 
     def __init__(self, grouped: Grouping[TableT], kind: Kind) -> None:
         self._grouped, self._kind = grouped, kind
@@ -175,7 +178,7 @@ class SessionedStream(Aggregable[TableT]):
 
 
 class GroupedTable(Grouping[TableT]):
-    """A table's rows by another key. A row that changes is subtracted as it was and added as it is."""
+    """A table's rows by another key. When a row changes, its old value is subtracted and its new value is added."""
 
     def count(self, *, name: str | None = None) -> TableT:
         """How many rows each group has."""
@@ -200,7 +203,7 @@ class GroupedTable(Grouping[TableT]):
         name: str | None = None,
         value: str | Format | None = None,
     ) -> TableT:
-        """An aggregate of each group; `subtractor` undoes what `adder` did with the same value."""
+        """An aggregate of each group. For each value, `subtractor` reverses the effect of `adder`."""
         topology, key, format_ = self.scope.topology, self.key_format, self.scope.value(value)
         store = name or topology.next_name("table-aggregate")
 
@@ -228,7 +231,8 @@ def cogroup(
 ) -> TableT:
     """One aggregate of each key over several grouped streams, each with an aggregator of its own.
 
-    With `windows`, one of each key and window; sessions need a `merger(key, one, other)` for two that become one.
+    With `windows` there is one aggregate for each key and window. Sessions need `merger(key, one, other)`, which joins
+    the aggregates of two sessions.
     """
     if isinstance(windows, SessionWindows) != (merger is not None):
         raise TopologyError("cogroup: a merger is for windows of sessions, and they need one")

@@ -1,4 +1,4 @@
-"""State of joins: recent records of a stream, records that have no partner yet or wait, and foreign keys."""
+"""State of joins: recent records of a stream, records without a partner, records that wait, and foreign keys."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _in_order(place: Place) -> tuple[int, bool, str]:
 
 
 class Unjoined(NamedTuple):
-    """Records of one side with one key and timestamp that have met no partner."""
+    """Records of one side with one key and timestamp that have not been joined."""
 
     timestamp: int
     is_left: bool
@@ -107,13 +107,16 @@ class UnjoinedRecords(IndexedStore):
         self._set(place, (*self.rows.get(place, ()), packed))
 
     def joined(self, is_left: bool, key: Any, timestamp: int) -> None:
-        """These records have a partner now."""
+        """Remove these records, because they were joined."""
         place = timestamp, not is_left, self._key.pack(key)
         if place in self.rows:
             self._set(place, None)
 
     def places(self) -> Iterator[Place]:
-        """Where records are, in order. The place that was given last may be taken meanwhile, and no other."""
+        """The places of all records, in order.
+
+        During the iteration the caller may remove the records of the current place only.
+        """
         at = 0
         while at < len(self._places):
             place = self._places[at]

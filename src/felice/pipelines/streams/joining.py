@@ -24,7 +24,7 @@ from felice.pipelines.streams.windows import JoinWindows
 
 
 class Joined(NamedTuple):
-    """A stream: its records, placed by their keys."""
+    """A side of a join: the records of a stream, partitioned by their keys."""
 
     node: Node
     key: Format

@@ -1,6 +1,6 @@
-"""Which records a broker refuses, known before they are sent: too large, without a key, or of another time.
+"""Finds records that a broker would refuse for their size, a missing key or their timestamp, before they are sent.
 
-Pure. Each topic has `TopicLimits`; the runner finds them where the topics are.
+Pure. Each topic has `TopicLimits`, which the runner gets from the brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from felice.pipelines.streams.record import Headers
 from felice.records.batch import HEADER_SIZE
 
 DEFAULT_MAX_BYTES = 1_048_588
-# A record's length, attributes, deltas and counts: as Java's producer, the largest that these can be.
+# The largest size of a record's length, attributes, deltas and counts, which Java's producer assumes, too.
 RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
 _MAX_INT64 = (1 << 63) - 1
@@ -26,7 +26,10 @@ class RefusedError(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What a topic's configuration allows. The size of a record is that before compression, with its batch's header."""
+    """The limits in a topic's configuration.
+
+    The size of a record is its size before compression, with its batch's header.
+    """
 
     max_message_bytes: int = DEFAULT_MAX_BYTES
     needs_key: bool = False
@@ -43,7 +46,7 @@ class TopicLimits:
         def number(name: str, otherwise: int) -> int:
             return int(configs.get(name) or otherwise)
 
-        # A topic with the broker's time takes records of any time.
+        # A topic with LogAppendTime accepts every timestamp.
         checks_time = configs.get("message.timestamp.type") != "LogAppendTime"
         return TopicLimits(
             number("max.message.bytes", DEFAULT_MAX_BYTES),
@@ -72,7 +75,10 @@ class TopicLimits:
     def fitted(
         self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> tuple[bytes | None, int]:
-        """The value and the timestamp that a dead letter needs: no value if it is too large, and a time that counts."""
+        """The value and the timestamp of a dead letter, changed so that the topic accepts them.
+
+        A value that is too large becomes None, and a timestamp that is not allowed becomes the current time.
+        """
         is_small = size_of(key, value, headers) <= self.max_message_bytes
         return value if is_small else None, timestamp if self._takes_time(timestamp) else _now_ms()
 

@@ -1,8 +1,8 @@
-"""How a table is kept, decided while an App is built: with or without a store, with or without old values.
+"""Plans, while an App is built, whether each table has a store, and whether it sends old values.
 
-Keeps true: a table has a store only if it has a name, aggregates, or something looks it up or needs its old values. The
-            operators are made after that is settled, so they ask the plan. This decides which deletions of absent rows
-            are sent, as in Kafka Streams.
+Keeps true: a table has a store only if it has a name, is the result of an aggregation, or if an operator looks up its
+            rows or needs its old values. Operators are created when all plans are complete, and read them. As in Kafka
+            Streams, the plan also determines which deletions of absent rows are sent.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ class TablePlan:
 
     @property
     def versions_ms(self) -> int | None:
-        """The history that a lookup can use: the table's own, or that of the table which it is computed from."""
+        """The history that a lookup can use: that of the table itself, or of the table from which it is computed."""
         if self.store is None and self.make_store is None and self.compute is not None:
             return self.parents[0].versions_ms
         return self.history_ms
 
     def latest(self, topology: Topology) -> Node:
-        """The node of the changes that are not older than their rows: for joins and aggregations of tables."""
+        """The node that passes only changes that are not older than their rows: joins and aggregations of tables read
+        it.
+        """
         if self.versions_ms is None:
             return self.node
         if self._latest is None:
@@ -60,7 +62,7 @@ class TablePlan:
         return self._latest
 
     def send_old(self, *, force: bool = True) -> bool:
-        """Ask for old values, and return whether the table gives them. Only `force` makes it keep a store for that."""
+        """Request old values, and return whether the table sends them. Only with `force` it gets a store for that."""
         if not self.sends_old:
             self.sends_old = self._can_send_old(force)
         return self.sends_old
@@ -77,7 +79,7 @@ class TablePlan:
         return all(answers)
 
     def lookup_stores(self) -> tuple[str, ...]:
-        """Something looks rows up in this table: the stores that it needs for that."""
+        """Plan lookups of this table's rows, and return the stores that a lookup needs."""
         self._materialize()
         if self.store is not None:
             return (self.store,)

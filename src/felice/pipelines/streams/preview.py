@@ -1,8 +1,8 @@
-"""What a notebook shows of a Stream or Table: its latest records or rows, computed in the notebook's own process.
+"""Shows the latest records of a Stream, or rows of a Table, in a notebook; the notebook's own process computes them.
 
 Keeps true: showing changes nothing: neither the App's topology, nor topics, nor consumer groups.
 How:        The last records of the App's topics go through its operators as in a `TestDriver`, with one more operator
-            behind the node that is shown, which keeps what passes. Each time it is shown, newer records are added.
+            behind the shown node, which keeps the records that pass. Each display first processes newer records.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Preview:
         consumer.assign([TopicPartition(*place, self._positions[place]) for place in sorted(left)])
         found: list[TopicRecord] = []
         until = time.monotonic() + READ_TIMEOUT_S
-        # What does not arrive in time is read by the next call.
+        # The next call reads the records that do not arrive in time.
         while left and time.monotonic() < until:
             found += [_topic_record(one) for one in consumer.consume(AT_ONCE, POLL_S) if one.error() is None]
             positions = consumer.position([TopicPartition(*place) for place in left])
@@ -161,7 +161,8 @@ def shown(scope: Scope, node: Node, *, is_table: bool) -> str:
     try:
         preview.advance()
     except Exception as error:
-        # A notebook would show nothing but the object's address. The next look begins again, and shows the error again.
+        # Without this a notebook would show only the object's address. The next display starts again, and shows the
+        # error again.
         del scope.previews.shown[key]
         return message(f"{node.name} of {scope.name}: {type(error).__name__}: {error}")
     return preview.html()
@@ -169,7 +170,7 @@ def shown(scope: Scope, node: Node, *, is_table: bool) -> str:
 
 def live(view: object, for_s: float, every_s: float) -> None:
     """Show a Stream or Table in a notebook again and again, in one place."""
-    # Only notebooks have it.
+    # Only notebooks have IPython.
     handle = import_module("IPython.display").display(view, display_id=True)
     until = time.monotonic() + for_s
     while time.monotonic() < until:

@@ -1,7 +1,7 @@
 """Custom processors: classes of an application, with stores and timers.
 
-Keeps true: a processor's state is in its stores, also the times at which its timers are due. A runner may create the
-            processor again at any time and load the stores; attributes of the processor are lost then.
+Keeps true: a processor's state is in its stores, including the times at which its timers are due. A runner may create
+            the processor again at any time and load the stores; attributes of the processor are lost then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
-    """A store for a processor: values by key and start of a window, which leave when they are `retention_ms` old."""
+    """A store for a processor: values by key and start of a window.
+
+    They are removed when they are `retention_ms` old.
+    """
 
     name: str
     size_ms: int
@@ -70,7 +73,7 @@ class Schedule(NamedTuple):
 
 
 class Context:
-    """What a processor gets when it begins."""
+    """The stores and timers of a processor, passed to `init`."""
 
     def __init__(self, stores: Stores, names: Sequence[str]) -> None:
         self._stores = {name: stores[name] for name in names}
@@ -94,7 +97,7 @@ class Context:
         """Call a function again and again; only possible in `init`.
 
         By "stream" time: when stream time first reaches a multiple of the interval, 0 included. By the "wall" clock:
-        first after one interval. A function that is late is called once for all the times that were missed.
+        first after one interval. A function that is late by several intervals is called once.
         """
         if clock not in (STREAM_TIME, WALL_CLOCK):
             raise TopologyError(f"clock is {clock!r}; it is {STREAM_TIME!r} or {WALL_CLOCK!r}")
@@ -110,7 +113,7 @@ class Processor:
         """Called before the first record: the place to look stores up and to schedule timers."""
 
     def process(self, record: Record) -> Iterable[Record] | None:
-        """Returns what follows from a record, in order."""
+        """Returns the results of a record, in order."""
         raise NotImplementedError
 
 
@@ -123,7 +126,7 @@ class RunProcessor:
         self._schedules = tuple(context.schedules)
 
     def process(self, record: Record) -> Iterable[Record]:
-        """What the processor returns."""
+        """The results of the processor."""
         for result in self._processor.process(record) or ():
             if self._keeps_key and result.key != record.key:
                 raise TopologyError(
@@ -136,7 +139,7 @@ class RunProcessor:
         return frozenset(schedule.clock for schedule in self._schedules)
 
     def on_time(self, clock: str, time: int) -> Iterable[Record]:
-        """What the timers that are due return, the earliest first."""
+        """The results of the timers that are due, the earliest first."""
         mine = [number for number, schedule in enumerate(self._schedules) if schedule.clock == clock]
         for number in sorted(mine, key=lambda number: self._due.get(str(number))):
             schedule, due = self._schedules[number], self._due.get(str(number))
@@ -173,14 +176,14 @@ def processed(
 class Deduplicate(Processor):
     """Drops a record whose key was seen before, until stream time has passed that by more than `within_ms`.
 
-    The time of a key is the stream time at which it came, so a late record's copies are dropped like others.
+    The time of a key is the stream time at which it arrived, so copies of a late record are dropped like other copies.
     """
 
     def __init__(self, store: str, within_ms: int) -> None:
         self._name, self._within_ms = store, within_ms
 
     def init(self, context: Context) -> None:
-        """Forget keys once in a while."""
+        """Schedules the removal of old keys."""
         self._context, self._seen = context, context.store(self._name)
         context.schedule(max(1, self._within_ms), self._forget)
 

@@ -25,7 +25,7 @@ class Record(NamedTuple):
 class Group:
     """Records by column. Groups share columns, so a column is never changed.
 
-    `numbers` are the places, in the group that the task was given, of the records that each of these was made of.
+    `numbers` has, for each record, the position of its source record in the group that the task received.
     """
 
     keys: list[Any]
@@ -39,7 +39,7 @@ class Group:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Group:
-        """The group of these records, which a task is given."""
+        """The group of these records, as a task receives it."""
         columns = [list(column) for column in zip(*records, strict=True)]
         return cls.given(*columns) if columns else cls.given([], [], [], [])
 
@@ -47,7 +47,7 @@ class Group:
     def given(
         cls, keys: list[Any], values: list[Any], timestamps: list[int], headers: list[Headers]
     ) -> Group:
-        """The group of these columns, which a task is given."""
+        """The group of these columns, as a task receives it."""
         return cls(keys, values, timestamps, headers, list(range(len(keys))))
 
     def records(self) -> Iterator[Record]:
@@ -61,7 +61,7 @@ class Group:
         return replace(made, numbers=_repeated(self.numbers, map(len, found)))
 
     def repeated(self, times: Sequence[int]) -> Group:
-        """Each record as many times as the number in its place says."""
+        """Each record as often as the number at its position says."""
         return Group(*(_repeated(column, times) for column in self._columns()))
 
     def with_keys(self, keys: list[Any]) -> Group:
@@ -87,9 +87,9 @@ def _repeated(column: list[Any], times: Iterable[int]) -> list[Any]:
 
 
 class Change(NamedTuple):
-    """A table's new value of a key; None deletes. `old` is None unless an operator downstream needs old values.
+    """A table's new value of a key; None deletes the row. `old` is None unless an operator downstream needs old values.
 
-    Of a versioned table, a change may be older than the key's row: then it is not the latest.
+    In a versioned table a change may be older than the key's row; `is_latest` is false then.
     """
 
     new: Any
@@ -119,10 +119,10 @@ class Timestamped(NamedTuple):
 
 
 class Operator(Protocol):
-    """Takes records in order, and returns what each changes. Deterministic; all its state is in stores."""
+    """Takes records in order, and returns the results of each. It is deterministic, and all its state is in stores."""
 
     def process(self, record: Record) -> Iterable[Record]:
-        """Returns the records that follow from this one, in order."""
+        """Returns the results of this record, in order."""
 
 
 @runtime_checkable
@@ -144,7 +144,7 @@ class TimedOperator(Protocol):
         """The clocks that it follows: STREAM_TIME, the task's, and WALL_CLOCK."""
 
     def on_time(self, clock: str, time: int) -> Iterable[Record]:
-        """Returns the records that follow from a clock's time."""
+        """Returns the results of a clock's new time."""
 
 
 Getter = Callable[[Any], Timestamped | None]

@@ -1,4 +1,4 @@
-"""What the parts of an App share while it is built: its name, its topology, its default formats."""
+"""Values that the parts of an App share while it is built: its name, its topology, its default formats."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from felice.pipelines.streams.topology import Node, TopicFormats, Topology, Topo
 
 @dataclass(frozen=True, slots=True)
 class PreviewSource:
-    """Where previews read: the brokers, and how many of the newest records of each topic partition at first."""
+    """The source of previews: the brokers, and the number of newest records that the first display reads of each
+    partition.
+    """
 
     bootstrap_servers: str
     records: int
 
 
 class Shown(Protocol):
-    """What a notebook shows of a node."""
+    """The records of a node that a notebook shows."""
 
     def advance(self) -> None:
         """Process the records that came since the last call."""
@@ -30,7 +32,7 @@ class Shown(Protocol):
 
 @dataclass(slots=True)
 class Previews:
-    """What an App shows in a notebook: by node, and by the size of the topology at that time."""
+    """The previews of an App, by node and by the size of the topology at that time."""
 
     source: PreviewSource | None = None
     shown: dict[tuple[int, int], Shown] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class Previews:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One App's."""
+    """The shared values of one App."""
 
     name: str
     key_format: Format
@@ -66,7 +68,7 @@ class Scope:
 
 
 def check_same_keys(what: str, one: Format, other: Format) -> None:
-    """Refuse to bring keys together that are written differently."""
+    """Raise an error if two inputs have different formats of keys: equal keys would be in different partitions."""
     if one is not other:
         raise TopologyError(
             f"{what}: one side has keys of format {one.name}, the other {other.name}; name the same format for both"

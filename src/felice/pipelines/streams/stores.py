@@ -1,8 +1,8 @@
-"""Where operators keep state: rows of tables, windows and sessions, and streams' clocks.
+"""The state of operators: rows of tables, windows and sessions, and stream times.
 
 Keeps true: a store holds packed values only (`formats`), so a caller that changes a value does not change the store.
-            `take_changes` gives each row that changed since it was last called, with None for a deleted one; a new
-            store that loads them in order holds the same rows. A runner persists stores in this way.
+            `take_changes` gives each row that changed since it was last called, with None for a deleted row; a new
+            store that loads these changes in order holds the same rows. A runner persists stores in this way.
             Windows and sessions stay until their retention has passed and `expire` is called. Operators send the last
             result of a window before they call it.
 """
@@ -25,7 +25,7 @@ TASK_TIME = "task"
 
 
 class Rows(Enum):
-    """Which partitions of a task have which rows of a store."""
+    """How the rows of a store are divided among the partitions of its tasks."""
 
     BY_KEY = "by key"
     """Where the records of their keys are."""
@@ -45,7 +45,7 @@ class Store:
         self._changed: set[Any] = set()
 
     def take_changes(self) -> list[Row]:
-        """Rows that changed since the last call, None for a row that is gone."""
+        """Rows that changed since the last call, with None for a removed row."""
         changes = [(key, self.rows.get(key)) for key in self._changed]
         self._changed.clear()
         return changes
@@ -58,7 +58,8 @@ class Store:
     def owner(self, row_key: Any) -> bytes | None:
         """The bytes of the record key whose partition a row belongs to; None if that is not known.
 
-        Only stores whose rows follow the records' keys answer. The partitions of others cannot be changed.
+        Only stores whose rows are placed by record keys know it. The number of partitions of other stores cannot be
+        changed.
         """
         return None
 
@@ -74,7 +75,7 @@ class Store:
 
 
 class IndexedStore(Store):
-    """A store that also keeps its keys in another order: it is told of each key that is new or gone."""
+    """A store that also keeps its keys in another order. Subclasses are notified of each added or removed key."""
 
     def _apply(self, key: Any, row: Any) -> None:
         was_there = key in self.rows
@@ -100,12 +101,12 @@ class Clocks(Store):
         return time
 
     def set(self, name: str, timestamp: int) -> None:
-        """Note a time that may go back."""
+        """Set a time, which may be smaller than the previous one."""
         if timestamp != self.rows.get(name):
             self._set(name, timestamp)
 
     def advance(self, name: str, timestamp: int) -> int:
-        """Note a timestamp and return the time."""
+        """Raise the time to a timestamp if that is greater, and return the time."""
         time: int = self.rows.get(name, NEVER)
         if timestamp > time:
             self._set(name, timestamp)
@@ -137,7 +138,7 @@ class KeyValueStore(Store):
         self._set(self._pack_key(key), row)
 
     def put_all(self, group: Group, *, sends_old: bool) -> Group:
-        """`put` for each record in turn; returns the changes."""
+        """Calls `put` for each record in turn, and returns the changes."""
         rows, unpack, pack = self.rows, self._unpack, self._pack
         packed_keys = list(map(self._pack_key, group.keys))
         changes = []
@@ -159,7 +160,7 @@ class KeyValueStore(Store):
         *,
         sends_old: bool,
     ) -> Group:
-        """For each record in turn, `put` what `compute` makes of key, value and the key's value; returns the changes.
+        """For each record in turn, puts the result of `compute(key, value, stored value)`, and returns the changes.
 
         A row keeps the greatest timestamp of its records. A key without row has the value `initial()`.
         """
@@ -176,7 +177,7 @@ class KeyValueStore(Store):
                 if row[1] > timestamp:
                     time = row[1]
                 if sends_old:
-                    # Unpacked by itself: `compute` may change the object that it gets.
+                    # Unpacked again, because `compute` may change the object that it gets.
                     old = unpack(row[0])
             new = compute(key, value, so_far)
             changes.append(Change(new, old))
@@ -189,7 +190,7 @@ class KeyValueStore(Store):
         return replace(group, values=changes, timestamps=times)
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
-        """All rows, in an order that depends on the keys only: not on what this process has loaded or seen."""
+        """All rows, in an order that depends on the keys only, not on the history of this process."""
         for key in sorted(self.rows, key=repr):
             value, timestamp = self.rows[key]
             yield self._key.unpack(key), Timestamped(self._value.unpack(value), timestamp)
@@ -237,9 +238,9 @@ class ByTime:
 
 
 class ExpiringStore(Store):
-    """A store whose rows go when their time has passed.
+    """A store that removes rows when their time has passed.
 
-    Its changes name that time and not each row, so a file of changes does not grow with the rows that are gone.
+    Its changes contain that time instead of each removed row, so a file of changes does not grow with removed rows.
     """
 
     def __init__(self, name: str) -> None:
@@ -248,7 +249,7 @@ class ExpiringStore(Store):
         self._gone_before: int | None = None
 
     def take_changes(self) -> list[Row]:
-        """The time before which rows are gone, with None as its key; then the rows that changed."""
+        """The time before which rows were removed, with None as its key; then the rows that changed."""
         gone = [] if self._gone_before is None else [(None, self._gone_before)]
         self._gone_before = None
         return gone + super().take_changes()
@@ -475,7 +476,7 @@ class SessionStore(IndexedStore, ExpiringStore):
 
     def expire(self, time: int) -> None:
         """Remove sessions whose retention has passed at this stream time."""
-        # A session that ended just then is out of `find`'s reach, but not closed yet.
+        # `find` no longer returns a session that ended exactly then, but the session is not closed yet.
         self._expire_before(time - self._retention_ms)
 
 

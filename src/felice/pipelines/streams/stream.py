@@ -1,7 +1,7 @@
-"""`Stream` and `Table`: records of a topic or of an operator, and what can be done with them.
+"""`Stream` and `Table`: the records of a topic or of an operator, with the operators of the API as methods.
 
-Functions take the key and the value, `lambda key, value: …`; joiners and reducers take two values. In place of a
-function that chooses a key, the name of a field of the value may stand.
+Functions take the key and the value, `lambda key, value: …`; joiners and reducers take two values. A function that
+chooses a key may be replaced by the name of a field of the value.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from felice.pipelines.streams.windows import JoinWindows
 
 
 class Stream:
-    """Records in order. `is_rekeyed`: the key may have changed since the records were placed by it."""
+    """Records in order. `is_rekeyed`: keys may have changed since the last repartition."""
 
     def __init__(
         self, scope: Scope, node: Node, key: Format, value: Format, *, is_rekeyed: bool = False
@@ -112,13 +112,16 @@ class Stream:
         return self._then("key-by", SelectKey(by(key_of)), key=self.scope.key(key), is_rekeyed=True)
 
     def peek(self, function: KeyValueFunction) -> Stream:
-        """The same records; the function sees each. A record that is processed again is seen again."""
+        """The same records; the function is called with each, and again if the record is processed again."""
         return self._then("peek", Peek(function))
 
     def branch(
         self, predicates: Mapping[str, KeyValueFunction], *, default: str | None = None
     ) -> dict[str, Stream]:
-        """A stream for each predicate: of the records that match it and none before it. `default` names the rest."""
+        """A stream for each predicate, of the records that match it and no earlier one.
+
+        `default` names the stream of the rest.
+        """
         earlier: list[KeyValueFunction] = []
         branches = {}
         for name, predicate in predicates.items():
@@ -179,13 +182,15 @@ class Stream:
         grace_ms: int = 0,
         value: str | Format | None = None,
     ) -> Stream:
-        """As `join`; a record without partner is joined with None, of two streams when its window is closed."""
+        """Like `join`, but a record without partner is joined with None; in a join of streams when its window is
+        closed.
+        """
         return self._join(other, joiner, within, on, grace_ms, value, JoinKind(True, False))
 
     def outer_join(
         self, other: Stream, joiner: Joiner, *, within: JoinWindows, value: str | Format | None = None
     ) -> Stream:
-        """As `left_join`, of the records of both streams."""
+        """Like `left_join`, for the records of both streams."""
         return self._join(other, joiner, within, None, 0, value, JoinKind(False, False))
 
     def to_table(self, *, name: str | None = None) -> Table:
@@ -198,7 +203,7 @@ class Stream:
         return table_of(self.scope, node, self.key_format, self.value_format, name)
 
     def repartition(self, *, name: str | None = None) -> Stream:
-        """The records, placed by their keys now; operators that need it do this by themselves."""
+        """The records after a repartition by key. Operators that need a repartition add it themselves."""
         place = name or self.scope.topology.next_name("repartition")
         node = self.scope.repartition(self.node, place, self.key_format, self.value_format)
         return Stream(self.scope, node, self.key_format, self.value_format)
@@ -212,7 +217,7 @@ class Stream:
         value: str | Format | None = None,
         name: str | None = None,
     ) -> Stream:
-        """What a processor of your own makes of the records. `processor()` makes one for each task.
+        """The results of a processor of your own. `processor()` creates one for each task.
 
         `stores` are its stores: new ones, or the names of stores that the application has. `name` names its timers.
         """
@@ -227,7 +232,7 @@ class Stream:
         value: str | Format | None = None,
         name: str | None = None,
     ) -> Stream:
-        """As `process`, by a processor that does not change keys: records stay where they are."""
+        """Like `process`, for a processor that does not change keys, so that no repartition follows."""
         node = processed(self.scope, self._placed(), processor, stores, name, keeps_key=True)
         return Stream(self.scope, node, self.key_format, self.scope.value(value))
 
@@ -239,16 +244,17 @@ class Stream:
         id_format: str | Format | None = None,
         name: str | None = None,
     ) -> Stream:
-        """The first record of each id; others are dropped until stream time is more than `within_ms` past the first.
+        """The first record of each id.
 
-        The id is the key, or a field of the value, or a function of key and value. Records without id are passed.
+        Further records of the id are dropped until stream time is more than `within_ms` later. The id is the key, or a
+        field of the value, or a function of key and value. Records without id are passed.
         """
         scope, formats = self.scope, (self.key_format, self.value_format)
         store = name or scope.topology.next_name("dedupe")
         if by_id is None:
             node, id_ = self._placed(), self.key_format
         else:
-            # The key must come back, so it goes with the value to where the id is.
+            # The repartition by id replaces the key, so the key travels beside the value and is restored afterwards.
             id_of, id_ = by(by_id), scope.key(id_format)
             wrap = FlatMap(lambda key, value: [(id_of(key, value), (key, value))])
             node = scope.topology.operator("identify", lambda stores: wrap, self.node)
@@ -372,14 +378,14 @@ class Stream:
 
 
 class Table:
-    """A table. What is derived from it follows its changes."""
+    """A table: the last value of each key. Streams and tables derived from it follow its changes."""
 
     def __init__(self, scope: Scope, plan: TablePlan, key: Format, value: Format) -> None:
         self.scope, self.plan = scope, plan
         self.key_format, self.value_format = key, value
 
     def filter(self, predicate: KeyValueFunction, *, name: str | None = None) -> Table:
-        """The rows for which the predicate is true; a row that no longer is, is deleted."""
+        """The rows for which the predicate is true. A row that no longer matches is deleted."""
 
         def compute(key: Any, value: Any) -> Any:
             return value if predicate(key, value) else None
@@ -468,14 +474,15 @@ class Table:
         return self._join(other, joiner, value, name, JoinKind(False, False))
 
     def suppress(self, max_age_ms: int, *, max_keys: int | None = None, name: str | None = None) -> Table:
-        """Fewer changes: the last one of each key, once stream time is `max_age_ms` past the first that is held.
+        """Fewer changes: the last change of each key, once stream time is `max_age_ms` later than its first held
+        change.
 
-        With `max_keys`, the oldest go earlier when more are held.
+        With `max_keys`, the oldest changes are sent earlier if changes of more keys are held.
         """
         return self._suppressed(max_age_ms, max_keys, name, until_closed=False)
 
     def suppress_until_closed(self, *, name: str | None = None) -> Table:
-        """Of a windowed table: one change of each window, when it is closed."""
+        """For a windowed table: one change for each window, when the window is closed."""
         if self.plan.closes_after_ms is None:
             raise TopologyError("suppress_until_closed: the table has no windows; use suppress(max_age_ms)")
         return self._suppressed(self.plan.closes_after_ms, None, name, until_closed=True)

@@ -1,4 +1,4 @@
-"""Runs a sub-topology on one partition: a record in, the records that it sends to topics out.
+"""Runs a sub-topology on one partition: takes a record, and returns the records that it sends to topics.
 
 Keeps true: a record goes through the graph depth first, as in Kafka Streams: everything that an operator's first result
             causes happens before the second result is passed on. Records are bytes outside, and values inside.
@@ -115,7 +115,7 @@ PushGroup = Callable[[Group], None]
 
 
 class _Unanswered(Exception):
-    """Carries, as its cause, an error that `on_error` does not answer: it stops the application."""
+    """Wraps an error to which `on_error` does not apply, and which therefore stops the application."""
 
 
 class Task:
@@ -291,7 +291,9 @@ class Task:
         return send_group if formats.topic_of is None else send_each
 
     def _guarded(self, node: Node, push: Push) -> Push:
-        """`push`, with errors of the node's functions answered. So only this node drops the record."""
+        """Calls `push`, and applies `on_error` to errors of the node's functions, so that only this node drops the
+        record.
+        """
 
         def guarded(record: Record) -> None:
             try:
@@ -299,7 +301,8 @@ class Task:
             except _Unanswered:
                 raise
             except Exception as error:
-                # The formats of a topic have `on_bad_record`, and a mistake of the topology is not the record's.
+                # `on_bad_record` of a topic applies to errors of its formats, and errors of the topology concern no
+                # record.
                 is_of_sink = _is_topic(node.sink) and isinstance(error, FormatError)
                 if is_of_sink or isinstance(error, TopologyError):
                     raise _Unanswered from error
@@ -308,7 +311,7 @@ class Task:
         return guarded
 
     def _answer(self, error: Exception) -> None:
-        """Do what `on_error` of the current record's source says."""
+        """Apply `on_error` of the current record's source."""
         if self._current is None or self._current[1].on_error == FAIL:
             raise _Unanswered from error
         record, formats = self._current
@@ -335,7 +338,7 @@ class Task:
         return send_or_set_aside
 
     def _check_last(self) -> None:
-        """Takes back the last record that was sent, if the broker would refuse it: its error is raised."""
+        """Removes the last record from the results, and raises its error, if the broker would refuse it."""
         last = self._sent[-1]
         try:
             self._limits_of(last.topic).check(*last)
@@ -387,7 +390,8 @@ def _is_topic(sink: TopicFormats | None) -> bool:
 
 def _about(topic: str, error: str) -> Headers:
     """The headers of a dead letter."""
-    # An error's text may repeat a part of the record that is no Unicode: JSON can have half of a surrogate pair.
+    # An error's text may contain a part of the record that is not valid Unicode: JSON can have half of a surrogate
+    # pair.
     return ("felice.error", error.encode(errors="backslashreplace")), ("felice.topic", topic.encode())
 
 

@@ -1,10 +1,10 @@
-"""Values and errors of the application as text, for messages that must appear whatever the value is."""
+"""Text of an application's values and errors, for messages that must appear for any value."""
 
 from __future__ import annotations
 
 
 def shown(value: object) -> str:
-    """`repr(value)`. A value that has none, such as one nested too deeply, is told by its type."""
+    """`repr(value)`, or the type of the value if `repr` fails, for example because the value is nested too deeply."""
     try:
         return repr(value)
     except Exception as error:
@@ -12,7 +12,7 @@ def shown(value: object) -> str:
 
 
 def told(error: BaseException | None) -> str:
-    """An error's type and text. Its text may contain a value that has no text."""
+    """The type and text of an error; without the text if that cannot be computed, as for a value in `shown`."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception as another:

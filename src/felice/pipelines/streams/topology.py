@@ -1,4 +1,4 @@
-"""Which operator follows which: the graph that an App describes, and its division into sub-topologies.
+"""The graph of an App's operators, and its division into sub-topologies.
 
 Keeps true: a sub-topology is what one task runs on one partition: nodes that pass records to each other directly or
             share a store. Between sub-topologies records go through a repartition, which places them by their key.
@@ -28,9 +28,9 @@ class TopologyError(ValueError):
 class DeadLetters:
     """What happens to a record that cannot be read, processed or written: it goes to this topic.
 
-    One that cannot be read goes as it is. One for which a function fails goes as the sub-topology read it, once, with
-    headers that name its topic and the error. One that cannot be written has such headers, too; a key or value of it
-    that has no bytes becomes its text.
+    A record that cannot be read is sent unchanged. A record for which a function fails is sent once, as the
+    sub-topology read it, with headers that name its topic and the error. A record that cannot be written has these
+    headers, too; a key or value that the format cannot encode is sent as text.
     """
 
     topic: str
@@ -113,7 +113,9 @@ class SubTopology:
 
     @property
     def sources(self) -> list[TopicFormats]:
-        """The topics that it reads. Of records with equal timestamps, those of the first topic go first: of tables."""
+        """The topics that it reads, tables first: of records with equal timestamps, those of the first topic are
+        processed first.
+        """
         found = [node.source for node in self.nodes if node.source is not None]
         return sorted(found, key=lambda formats: (not formats.is_global, not formats.is_table))
 
@@ -129,7 +131,7 @@ class SubTopology:
 
     @property
     def answers_errors(self) -> bool:
-        """Whether a source has an answer to errors of functions, other than to stop the application."""
+        """Whether a source has an `on_error` other than "fail"."""
         return any(formats.on_error != FAIL for formats in self.sources)
 
     @property
@@ -178,7 +180,7 @@ class Topology:
         self._sources: dict[str, Node] = {}
 
     def source(self, formats: TopicFormats) -> Node:
-        """A node that reads a topic. A topic has one."""
+        """The node that reads a topic; each topic has one such node."""
         if formats.topic in self._sources:
             raise TopologyError(
                 f"topic {formats.topic!r} is read twice; use one Stream or Table for all of it"
@@ -210,7 +212,7 @@ class Topology:
         return name
 
     def known_store(self, name: str) -> str:
-        """The name, if there is such a store."""
+        """Returns the name if the store exists, and raises an error otherwise."""
         if name not in self._stores:
             raise TopologyError(f"there is no store {name!r}; there are {', '.join(self._stores) or 'none'}")
         return name
@@ -221,7 +223,7 @@ class Topology:
         return made | {CLOCKS: Clocks(CLOCKS)}
 
     def next_name(self, kind: str) -> str:
-        """A name that depends on the place in the graph only."""
+        """A name that depends only on the position in the graph."""
         return f"{kind}-{len(self.nodes)}"
 
     def _name(self, kind: str) -> str:
@@ -320,7 +322,7 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 class Described(Protocol):
-    """What has a name and a topology: an App."""
+    """An object with a name and a topology: an App."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""A table that keeps the history of its rows, so that a stream can look up what a row was (KIP-889, KIP-914)."""
+"""A table that keeps the history of its rows, so that a stream can look up earlier values (KIP-889, KIP-914)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VersionedStore(Store):
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
         if row is not None:
-            # The newest version of all stays: it is not replaced, and not old enough to be forgotten.
+            # The newest version always stays, because no version has replaced it.
             self._time = max(self._time, row[-1][0])
             if row[-1][1] is None:
                 heappush(self._deleted, (row[-1][0], repr(key), key))
@@ -54,8 +54,8 @@ class VersionedStore(Store):
     def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
         """Set the value of a key from a time on; None deletes it.
 
-        Returns whether this is the key's latest version now; None if the time is beyond the history, and nothing is
-        kept.
+        Returns whether this is now the key's latest version; None if the time is before the history, so that the value
+        is not kept.
         """
         if timestamp < self._time - self._history_ms:
             return None

@@ -1,4 +1,4 @@
-"""Questions about the rows of a store: of one key, of a range of keys, of a key's windows."""
+"""Lookups in a store: of one key, of a range of keys, of a key's windows."""
 
 from __future__ import annotations
 

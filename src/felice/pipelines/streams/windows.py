@@ -1,4 +1,4 @@
-"""Windows of time: which ones a timestamp falls into. Durations are milliseconds."""
+"""Windows of time, and the windows that contain a timestamp. Durations are in milliseconds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Addresses the rows of a source by column, where no operator and no function has to see them first.
+"""Computes the tasks of a source's rows from whole columns, if no operator or function must see the rows before.
 
-Keeps true: the rows are those that are made one by one, in the same order.
+
+Keeps true: the result has the same rows, in the same order, as if they were addressed one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SHORT_RUN = 50
 def address_columns(
     batch: pa.RecordBatch, part_of: Mapping[str, int], places: int, schema: pa.Schema
 ) -> pa.RecordBatch | None:
-    """The rows with their part and place; None if `part_of` has not all their topics."""
+    """The rows with their part and place; None if `part_of` lacks one of their topics."""
     topics = batch.column("topic").dictionary_encode()
     names = topics.dictionary.to_pylist()
     if not part_of.keys() >= set(names):
@@ -43,7 +44,7 @@ def address_columns(
 
 
 def runs_of_partitions(batch: pa.RecordBatch) -> list[pa.RecordBatch] | None:
-    """The rows of each partition, as they follow each other; None if most runs would be short."""
+    """The runs of consecutive rows of one partition; None if most runs would be short."""
     topics = batch.column("topic").dictionary_encode().indices.to_numpy()
     partitions = batch.column("partition").to_numpy()
     starts = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
@@ -54,15 +55,15 @@ def runs_of_partitions(batch: pa.RecordBatch) -> list[pa.RecordBatch] | None:
 
 
 def never_null(lists: pa.ListArray) -> pa.ListArray:
-    """The lists, with an empty one in place of a null.
+    """The column of lists, with empty lists in place of nulls.
 
-    Where Spark counts the bytes of rows that it sends to Python, it walks through all nulls of a list at each row.
+    To count the bytes of rows for Python, Spark walks through all nulls since the last list, at each row.
     """
     return pa.ListArray.from_arrays(lists.offsets, lists.values)
 
 
 def places_of(keys: pa.Array, otherwise: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
-    """The partition of each key, as Kafka's partitioner chooses it; of a null key, that of the number in its place."""
+    """The partition of each key, chosen like Kafka's partitioner. A null key uses the number in its row instead."""
     hashes = pc.fill_null(key_hashes(keys), -1).to_numpy(zero_copy_only=False)
     chosen: np.ndarray[Any, Any] = (np.where(hashes < 0, otherwise, hashes) % places).astype(np.int32)
     return chosen

@@ -1,4 +1,4 @@
-"""What a checkpoint says about its application: name, topology, partitions, running process and last batch.
+"""The files of a checkpoint about its application: name, topology, partitions, running process and last batch.
 
 Keeps true: a directory belongs to one application with one topology, and one process runs it at a time. Its description
             is complete or absent: it is written to another file, synced and renamed. It names the directory of the
@@ -48,7 +48,7 @@ class Checkpoint:
 
     @property
     def directory(self) -> Path:
-        """What Felice keeps beside Spark's own files."""
+        """The directory of Felice's files, beside Spark's own."""
         return self.path / NAME
 
     @property
@@ -68,16 +68,16 @@ class Checkpoint:
 
     @property
     def requests(self) -> tuple[Path, ...]:
-        """What a run leaves that ends too early, and what the next run must not heed."""
+        """Files with requests. A run that ended early may have left them, and the next run must ignore them."""
         return self.stop_path, self.reload_path, self._reloaded_path, self.progress_path
 
     def answer_reload(self, changes: dict[str, Any]) -> None:
-        """Say what reading the program again has changed."""
+        """Report the changes that followed from reading the program again."""
         _write_aside(self._reloaded_path, json.dumps(changes))
         self.reload_path.unlink(missing_ok=True)
 
     def take_answer(self) -> dict[str, Any]:
-        """The last answer, which is removed."""
+        """Remove and return the last answer to a reload."""
         found: dict[str, Any] = json.loads(self._reloaded_path.read_text())
         self._reloaded_path.unlink()
         return found
@@ -87,7 +87,7 @@ class Checkpoint:
         return self.directory / "reloaded.json"
 
     def state_path(self, description: Description) -> Path:
-        """Where the tasks keep their stores."""
+        """The directory of the tasks' stores."""
         return self.directory / description.state
 
     @property
@@ -96,7 +96,7 @@ class Checkpoint:
         return (self.directory / "application.json").exists()
 
     def description(self) -> Description | None:
-        """Whose checkpoint this is; None if no application has used it.
+        """The application that uses the checkpoint; None if no application has used it.
 
         Raises `CheckpointError` if another release of Felice, or another query, wrote it.
         """
@@ -122,7 +122,9 @@ class Checkpoint:
         _write_durably(self.directory / "application.json", json.dumps(asdict(description), indent=1))
 
     def start_from(self, options: dict[str, str]) -> None:
-        """Let the next start, which finds an empty checkpoint, begin there in place of the topics' beginning."""
+        """Make the next start, which finds an empty checkpoint, begin at these offsets instead of the topics'
+        beginning.
+        """
         _write_durably(self._starting_path, json.dumps(options))
 
     def starting(self) -> dict[str, str]:

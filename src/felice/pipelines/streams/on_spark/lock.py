@@ -1,8 +1,8 @@
 """One process runs an application: locks on its checkpoint and, on this machine, on its name and cluster.
 
 Keeps true: the operating system holds the locks (flock), so they end with the process, also by kill -9.
-            Spark's Java may outlive a killed driver for a moment. Its process id is in the lock file, and who takes the
-            lock next waits until that Java has ended.
+            Spark's Java may outlive a killed driver for a moment. Its process id is in the lock file, and the
+            next process that takes the lock waits until that Java has ended.
 Not detected: two checkpoints of one application on two machines.
 """
 
@@ -63,7 +63,7 @@ class RunLock:
         self._files.clear()
 
     def note_java(self, process_id: int | None) -> None:
-        """Say who holds the lock, and which Java works for it."""
+        """Write the process that holds the lock, and the process id of its Java, into the lock file."""
         java = None if process_id is None else [process_id, _started(process_id)]
         holder = {"process": os.getpid(), "host": socket.gethostname(), "java": java}
         for file in self._files:
@@ -139,10 +139,13 @@ def _wait_for_end_of(holder: dict[str, object]) -> None:
 
 
 def _started(process_id: int) -> str | None:
-    """The time at which a process began. A later process with the same number has another. None if there is none."""
+    """The time at which a process began. It differs for a later process with the same id.
+
+    None if there is no such process.
+    """
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    # A zombie has ended.
+    # A zombie process counts as ended.
     return None if fields[0] == "Z" else fields[19]

@@ -1,4 +1,4 @@
-"""What a running application says of each batch: rows, speed, lag, state, stream time."""
+"""Reports of a running application on each batch: rows, speed, lag, state, stream time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 class BatchReport:
     """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds.
 
-    `skipped` counts the records that were dropped, as an error policy says, since the application was started.
+    `skipped` counts the records that an error policy has dropped since the application was started.
     """
 
     batch: int
@@ -39,7 +39,7 @@ class BatchReport:
     skipped: int = 0
 
     def line(self) -> str:
-        """In words."""
+        """The report as one line of text."""
         told = [
             f"batch {self.batch}: {self.rows} rows in {self.batch_ms} ms",
             f"{self.rows_per_s} rows/s",
@@ -54,12 +54,12 @@ class BatchReport:
         return ", ".join(told)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a dictionary for JSON."""
         return asdict(self)
 
 
 def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> BatchReport | None:
-    """The report on a batch of a query; None for one without rows. `skipped` are those of all batches so far."""
+    """The report on a batch of a query; None for a batch without rows. `skipped` is the total of all batches so far."""
     rows = int(progress["numInputRows"])
     if not rows:
         return None
@@ -72,7 +72,7 @@ def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> Bat
 
 
 def skipped_in(progress: Mapping[str, Any]) -> int:
-    """How many records a batch dropped, as an error policy says."""
+    """The number of records that an error policy dropped in a batch."""
     counted = progress["observedMetrics"].get(METRICS)
     return 0 if counted is None else int(counted["skipped"] or 0)
 
@@ -104,7 +104,7 @@ def in_bytes(size: float) -> str:
 
 
 def in_time(timestamp_ms: int) -> str:
-    """A timestamp in UTC; the number itself if no calendar has it."""
+    """A timestamp as text in UTC; the number itself if it is outside the range of dates."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

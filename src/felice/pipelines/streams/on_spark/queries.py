@@ -1,9 +1,9 @@
 """Reads the stores of an application from its checkpoint, while it runs or after it has stopped.
 
-Keeps true: what is read is the state after one batch that Spark has finished, in all partitions: results of that batch
-            and of those before are in the topics, and none of a later one is in the stores.
+Keeps true: all partitions are read as they were after one batch that Spark has finished. The results of this batch
+            and of earlier batches are in the topics, and no later batch has changed the stores.
 How:        Spark's commit log names the last finished batch. The files of a version are removed only some batches
-            later. A reader that was too slow for that begins again, at the batch that is the last one then.
+            later. A reader that was too slow for that begins again, with the last finished batch of that moment.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Place = tuple[Version, dict[str, Store]]
 
 
 class StoredState:
-    """The stores of an application that runs, or ran, with a checkpoint.
+    """The stores of an application, read from its checkpoint. The application may be running or stopped.
 
-    The first look at a store reads all of its part's state; later ones read what has changed since.
+    The first call of `store` reads the whole state of its sub-topology; later calls read only the changes since then.
     """
 
     def __init__(self, app: App, checkpoint: str | Path) -> None:
@@ -37,14 +37,14 @@ class StoredState:
         return self._checkpoint.last_batches()[1]
 
     def store(self, name: str) -> StoreView:
-        """A store as it is after the last finished batch. Ask again to see a later one."""
+        """The store as it is after the last finished batch. Call again to see later batches."""
         part = self._part(name)
         while True:
             description, batch, held = self._checked(), self.last_batch, dict(self._places)
             try:
                 places = [self._stores(part, place, batch) for place in range(description.partitions)]
             except StateError:
-                # The application went on and removed these files, or they are missing for good.
+                # Either the application has processed more batches and removed these files, or the files are lost.
                 is_old = bool(held) or batch != self.last_batch
                 self._places.clear()
                 if not is_old:

@@ -1,7 +1,7 @@
 """Rows between the stages of a query: which sub-topology each is for, which of its partitions, and its order.
 
-How: `part` and `place` say where a row goes; OUT are results. Rows of one `origin` are in the order of `seq`. A row
-     without headers has an empty list of them (`columns.never_null`).
+How: `part` is the sub-topology that gets a row, and `place` its partition; OUT marks results. Rows of one `origin` are
+     in the order of `seq`. A row without headers has an empty list of them (`columns.never_null`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from felice.pipelines.streams.task import TopicGroup, TopicRecord
 OUT = -1
 SKIPPED = -2
 """The part of rows that are no records: `seq` counts records that a task dropped, as an error policy says."""
-# A record of a topic sends at most so many others (2 to this power), and offsets stay below 2 to the rest.
+# A record of a topic may cause at most 2 to this power results; offsets use the remaining bits.
 SUB_BITS = 20
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -61,7 +61,7 @@ class Rows:
 
 
 class Results:
-    """What a task sent, by column."""
+    """The results of a task, by column."""
 
     def __init__(self) -> None:
         self.skipped = 0
@@ -92,7 +92,7 @@ class Results:
         return np.arange(len(self._topics))
 
     def by_offset(self, offsets: Sequence[int]) -> np.ndarray[Any, Any]:
-        """For `batch`: rows by the offset of the record that each was made of, then as they were sent.
+        """For `batch`: rows by the offset of the record that caused them, then in the order in which they were sent.
 
         Only for records that were sent in groups. The group that a task was given had these offsets.
         """

@@ -3,9 +3,9 @@
 Keeps true: one query with one checkpoint is the whole application. Spark's logs say which offsets a batch has; the
             state's versions have the batch's number; the sink writes a batch once. So offsets, state and results always
             agree, and a batch that runs again replaces what its first run left.
-How:        The source's rows are addressed (`stage.address`); then each part with state has a shuffle by place and a
-            stage. Rows of other parts pass through, so that the query stays one line of stages and nothing is computed
-            twice.
+How:        `stage.address` computes part and place of the source's rows. Then each part with state has a shuffle by
+            place and a stage. Rows of other parts pass through, so that the query stays one line of stages and nothing
+            is computed twice.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def start(
     trigger_ms: int = 0,
     max_records: int | None = None,
 ) -> StreamingQuery:
-    """Start the App; with `until_caught_up`, it ends when it has processed what is there now.
+    """Start the App. With `until_caught_up` it ends when it has processed all records that exist now.
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
-    of tasks of each part with state: the number of cores, unless the first start says another. `max_records` is the
-    most that a batch reads; without it, an application of one topic has `MAX_RECORDS`. One of several topics has no
-    limit then, because a batch takes the records of its topics in the order of their timestamps. A `lock.RunLock` must
-    be held.
+    of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
+    limits the records of a batch. Without it, an application that reads one topic has the limit `MAX_RECORDS`; with
+    several topics there is no limit, because a batch takes their records in the order of timestamps. The caller must
+    hold a `lock.RunLock`.
     """
-    # Spark must not change the number of tasks by itself: each has the state of one partition.
+    # Spark must not change the number of tasks by itself, because each task has the state of one partition.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.name)
     kept = Checkpoint(checkpoint.absolute())
@@ -130,9 +130,10 @@ def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
 
 
 def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | None = None) -> Description:
-    """Check that a checkpoint is this App's, or make it this App's, with `partitions` or the default number.
+    """Check that the checkpoint belongs to this App; describe the App in a new checkpoint, with `partitions` or the
+    default.
 
-    Raises `CheckpointError` if it is not, or if it has another number of partitions.
+    Raises `CheckpointError` if it belongs to another App, or has another number of partitions.
     """
     check(app)
     found = checkpoint.description()

@@ -1,4 +1,4 @@
-"""What a Spark worker does with the rows of one batch: it runs tasks on them, and addresses the tasks' results.
+"""Runs tasks on the rows of one batch in a Spark worker, and addresses the tasks' results.
 
 Keeps true: a task takes the records of its topics in the order of Kafka Streams: of each topic partition by offset,
             among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
@@ -57,7 +57,7 @@ INNER = "/"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An application, as it goes to the workers. Equal plans share tasks in a worker."""
+    """An application in the form that is sent to the workers. Equal plans share tasks in a worker."""
 
     pickled: bytes
     places: int
@@ -97,7 +97,7 @@ class Application:
 
     @property
     def plain_topics(self) -> dict[str, int]:
-        """The part of each topic whose records need no function before they are placed, and go to one place."""
+        """The part of each topic whose records have one place each, known without calling a function."""
         placed = {part.number for part in self.parts if part.is_placed}
         return {
             topic: numbers[0]
@@ -127,13 +127,13 @@ class Application:
             raise StreamsError(f"{error} ({self.where(record.topic, origin, offset)})") from error
 
     def places(self, record: TopicRecord, places: int, otherwise: int) -> Iterable[int]:
-        """Where a record of a source goes: of a global table, to every place."""
+        """The places that get a record of a source: every place for a record of a global table, otherwise one."""
         if self._formats[record.topic].is_global:
             return range(places)
         return (_place(record.key, places, otherwise),)
 
     def where(self, topic: str, origin: str, seq: int) -> str:
-        """Where a record comes from, in words."""
+        """The origin of a record, for error messages."""
         if topic not in self._inner:
             return f"at {origin}, offset {seq}"
         if INNER in origin:
@@ -266,7 +266,7 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
         try:
             results = _run_rows(application, mine, held.at(batch_id - 1))
         except GroupError:
-            # Again from the state before the batch, one by one: that tells which record fails.
+            # Process the batch again from the state before it, one record at a time, to find the record that fails.
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
     yield results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
@@ -312,9 +312,10 @@ def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 @contextmanager
 def garbage_left() -> Iterator[None]:
-    """Without Python's search for cycles: a batch makes many small objects and no cycles, and it took a quarter.
+    """Switches Python's search for cycles off: a batch creates many small objects and no cycles, and the search took a
+    quarter of the time.
 
-    What is there at the end is left out of later searches, too, until the next full one.
+    Objects that exist at the end are also left out of later searches, until the next full search.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,9 +1,10 @@
-"""The state of one task on disk: a delta for each batch, and now and then a base.
+"""The state of one task on disk: a delta for each batch, and a base every few batches.
 
 Keeps true: version n is the state after batch n. It is read from the newest base up to n and every delta after it; if
             one is missing, that is an error and not an older state.
-            A version is whole or absent: files are written aside, synced and renamed. Spark's own logs decide which
-            version counts: a batch that runs again starts from the version before it and replaces its file.
+            A version is complete or absent: a file is written under another name, synced and renamed. Spark's own logs
+            decide which version counts: a batch that runs again starts from the version before it and replaces its
+            file.
 Where:      `N.delta` and `N.base` in a directory of the task, on a file system that all workers share. A file is a
             header (magic, format version, CRC-32C of the rest, identity, number of rows, stream time) and the
             compressed changes of each store.
@@ -42,7 +43,10 @@ class StateError(Exception):
 
 
 class Version(NamedTuple):
-    """A state, and the identity of the file that made it: a batch that ran again made another one."""
+    """The number of a version, and the identity of its file.
+
+    A batch that runs again writes a file with another identity.
+    """
 
     number: int
     identity: int
@@ -52,7 +56,7 @@ EMPTY = Version(NOTHING, 0)
 
 
 class Size(NamedTuple):
-    """What a task keeps: rows of all its stores, bytes on disk, and its stream time (-1 without windows)."""
+    """The size of a task's state: rows of all its stores, bytes on disk, and its stream time (-1 without windows)."""
 
     rows: int
     size_bytes: int
@@ -60,7 +64,7 @@ class Size(NamedTuple):
 
 
 class _Plain(pickle.Unpickler):
-    """Reads values only: nothing that a file contains is called."""
+    """An unpickler that reads plain values only, and refuses everything that would be called."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
@@ -73,7 +77,7 @@ class StateFiles:
         self._directory = directory
 
     def write(self, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
-        """Write the version that a batch made. Every few batches a base follows, and what is older is removed."""
+        """Write the version after a batch. Every few batches also write a base, and remove older files."""
         self._make_directory()
         version = self._write(f"{number}.delta", number, changes, stores)
         if number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
@@ -184,14 +188,14 @@ class StateFiles:
             for number in self._numbers(kind):
                 if number < oldest:
                     (self._directory / f"{number}.{kind}").unlink(missing_ok=True)
-        # A process that was killed left what it had written aside.
+        # Remove unfinished files of processes that were killed.
         for path in self._directory.glob(".[0-9]*"):
             if int(path.name.split(".")[1]) < oldest:
                 path.unlink(missing_ok=True)
 
 
 def _pickled(changes: Changes) -> bytes:
-    """A pickle without references between its values: few values are shared, and to look for them takes long."""
+    """A pickle without references between its values: few values are shared, and searching for them takes long."""
     data = io.BytesIO()
     pickler = pickle.Pickler(data, protocol=5)
     pickler.fast = True

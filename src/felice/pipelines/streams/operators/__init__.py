@@ -1,1 +1,1 @@
-"""The operators: each takes one record and returns the records that follow from it, as Kafka Streams' processors do."""
+"""The operators: each takes one record and returns its results, like the processors of Kafka Streams."""

@@ -23,7 +23,7 @@ NO_ROW = None, None
 
 
 def value_of(row: Timestamped | None) -> Any:
-    """The value of a table's row; None where there is none."""
+    """The value of a table's row; None if there is no row."""
     return None if row is None else row.value
 
 
@@ -42,7 +42,7 @@ class StreamAggregate:
         if key is None or value is None:
             return ()
         row = self.store.get(key)
-        # Looked up by itself: the aggregator may change the object that it gets.
+        # A second lookup, because the aggregator may change the object that it gets.
         old = value_of(self.store.get(key)) if self.sends_old else None
         start, time = (
             (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
@@ -106,7 +106,9 @@ class RegroupTable:
     select: Callable[[Any, Any], tuple[Any, Any]]
 
     def process(self, record: Record) -> Iterable[Record]:
-        """One change if the group stays the same, else one that removes and one that adds."""
+        """One change if the group stays the same, otherwise one change that removes the old row and one that adds the
+        new row.
+        """
         key, change, timestamp, headers = record
         return [Record(group, one, timestamp, headers) for group, one in self._regrouped(key, change)]
 

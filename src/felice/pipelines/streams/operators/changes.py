@@ -1,4 +1,4 @@
-"""Operators that let only changes pass: of a stream's value, and of a condition on a table's rows."""
+"""Operators that pass only changes: of a stream's value, or of a condition on a table's rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnlyChanges:
         """The record itself, or nothing."""
         if record.key is None:
             return ()
-        # In a list, because the store has no null values.
+        # The value is wrapped in a list, because a store cannot hold null.
         now = [self.compared(record.key, record.value)]
         if value_of(self.store.get(record.key)) == now:
             return ()
@@ -33,7 +33,7 @@ class OnlyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Turns the changes after which the predicate is true, and before which it was not, into records."""
+    """Sends a record when a change makes the predicate true that was false before."""
 
     predicate: KeyValueFunction
 

@@ -25,7 +25,7 @@ DIGEST_BYTES = 16
 
 
 class Request(IntEnum):
-    """What a left row requests from the task of a right row."""
+    """The kinds of requests that a left row sends to the task of a right row."""
 
     SUBSCRIBE = 0
     """Answer now, also if there is no right row: the result may have to be deleted."""
@@ -112,7 +112,7 @@ class RightRowChanged:
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """Joins an answer with the left row, unless the left row has changed since it asked."""
+    """Joins an answer with the left row, unless the left row has changed since the request."""
 
     left: Getter
     joiner: Joiner

@@ -20,9 +20,9 @@ Joiner = Callable[[Any, Any], Any]
 class StreamTableJoin:
     """Looks each record of a stream up in a table. A change of the table alone gives no result.
 
-    Records without value are skipped. `key_of` is the table's key; where it is None, there is nothing to look up: an
-    inner join skips the record, a left join joins it with None. `table_at`, of a versioned table, looks up what the row
-    was at the record's time.
+    Records without value are skipped. `key_of` returns the key of the table's row. If that key is None, an inner join
+    skips the record, and a left join joins it with None. `table_at` looks up the row of a versioned table as it was at
+    the record's time.
     """
 
     table: Getter
@@ -65,9 +65,9 @@ class StreamTableJoin:
 
 @dataclass(frozen=True, slots=True)
 class TableTableJoin:
-    """One side's part of a join of two tables by their common key: looks a changed row up in the other table.
+    """One side of a join of two tables by their key: looks up the row of the other table for each changed row.
 
-    `needs_other`: no result without the other side's row. `needs_own`: none without this side's.
+    `needs_other`: there is no result without the other side's row. `needs_own`: there is none without this side's row.
     """
 
     other: Getter
@@ -98,7 +98,7 @@ class TableTableJoin:
 
 @dataclass(slots=True)
 class JoinedTable:
-    """Where both sides' changes meet, and the join's store, if it has one."""
+    """The joined table: receives the results of both sides, and keeps them in the join's store, if it has one."""
 
     store: KeyValueStore | None
     sends_old: bool
@@ -115,9 +115,9 @@ class JoinedTable:
 
 @dataclass(slots=True)
 class HoldBack:
-    """Holds records of a stream until stream time has passed them by `grace_ms`; a record that is later goes at once.
+    """Holds records of a stream until stream time has passed them by `grace_ms`.
 
-    So a join with a versioned table sees rows that came late.
+    A record that is older than that passes at once. So the join with a versioned table finds rows that arrive late.
     """
 
     name: str
@@ -127,7 +127,9 @@ class HoldBack:
     keeps_null_keys: bool
 
     def process(self, record: Record) -> Iterable[Record]:
-        """The record, if it is late; then the records that are due, by their timestamps."""
+        """The record itself, if it is too old to be held; then the records that are due, in the order of their
+        timestamps.
+        """
         if record.value is None or (record.key is None and not self.keeps_null_keys):
             return
         time = self.clocks.get(self.name)

@@ -1,8 +1,8 @@
 """Aggregation of streams by key in sliding windows: for each record, the records at most a difference before it.
 
-Two records share a window if their timestamps differ by at most `difference_ms`. A window begins at a record's
-timestamp less the difference (the record is its last), or just behind a record (then it holds the records that follow
-it). Windows that hold no record do not exist; both ends of a window belong to it.
+Two records share a window if their timestamps differ by at most `difference_ms`. A window either
+ends at the timestamp of a record, or begins one millisecond after a record. Windows without records do not exist; both
+ends of a window belong to it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from felice.pipelines.streams.windows import SlidingWindows
 
 @dataclass(slots=True)
 class SlidingAggregate:
-    """A record changes the windows that hold it, and may make up to three: its own, and one just behind a record.
+    """A record changes the windows that hold it, and may create up to three windows, with the bounds described above.
 
-    `on_close`: each window gives one result, when it closes, in place of one for each record.
+    `on_close`: each window gives one result, when it closes, instead of one for each record.
     """
 
     name: str
@@ -53,7 +53,7 @@ class SlidingAggregate:
         if self.on_close:
             # The end of a sliding window belongs to it, so it is closed one millisecond later than another window.
             yield from close_windows(self.name, self.clocks, self.store, difference_ms + 1, closed_until)
-        # As Kafka's store, which measures its retention from the newest window's start.
+        # Kafka's store measures its retention from the start of the newest window, too.
         self.store.expire(self.clocks.get(self.store.newest))
 
     def _usual(
@@ -90,7 +90,7 @@ class SlidingAggregate:
     def _early(
         self, record: Record, found: list[tuple[int, Timestamped]], closed_until: int
     ) -> Iterator[Record | None]:
-        """No window begins before 0: the first records share the window that begins there."""
+        """No window begins before 0, so the first records share the window that begins at 0."""
         timestamp = record.timestamp
         starts = {start for start, _ in found}
         first = next((row for start, row in found if start == 0), None)

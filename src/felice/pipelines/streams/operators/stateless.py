@@ -132,7 +132,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Passes every record: where branches and inputs meet."""
+    """Passes every record: joins the branches, or the inputs, of a stream."""
 
     def process(self, record: Record) -> Iterable[Record]:
         """The record itself."""
@@ -157,7 +157,7 @@ class DropNullKeys:
 
 
 def by(key_of: KeyValueFunction | str) -> KeyValueFunction:
-    """A function that chooses a key; a name stands for the field of that name."""
+    """The function that chooses a key; a field's name becomes the function that returns this field of the value."""
     if not isinstance(key_of, str):
         return key_of
     field = key_of

@@ -17,11 +17,11 @@ SIDES = 2
 
 @dataclass(slots=True)
 class StreamStreamJoin:
-    """One side's part. `joiner` takes the left value first on both sides.
+    """One side of the join. `joiner` takes the left value first, on both sides.
 
-    A result has the later timestamp. In an outer join (`sends_alone`: of this side), a record without partner is sent
-    with None once no partner can come any more: when stream time, of both sides, has passed its window and the grace
-    period. `unjoined` is None in an inner join.
+    A result has the later one of both timestamps. If `sends_alone` is true, a record of this side without a partner is
+    sent with None once no partner can come any more: when stream time, of both sides, has passed its window and the
+    grace period. `unjoined` is None in an inner join.
     """
 
     name: str
@@ -35,7 +35,7 @@ class StreamStreamJoin:
     sends_alone: bool
 
     def process(self, record: Record) -> Iterable[Record]:
-        """The joined records, after those of either side that will find no partner any more."""
+        """The records of both sides that can no longer find a partner, then the joined records."""
         key, value, timestamp, headers = record
         time = self.clocks.advance(self.name, timestamp)
         if self.sends_alone and key is None and value is not None:
@@ -83,8 +83,8 @@ class StreamStreamJoin:
     def _alone(self, record: Record, time: int) -> Iterator[Record]:
         """The records of both sides whose windows are closed.
 
-        As Kafka Streams does, look for them only when one may be closed, measured by this side's window and by the last
-        record that the search before looked at. So some are sent later than they could be.
+        Like Kafka Streams, it searches only when the window of a record may be closed: it compares this side's window
+        with the last record that the previous search looked at. So some records are sent later than they could be.
         """
         own = self.windows if self.is_left else self.windows.of_other_side()
         if self.unjoined is None or self._is_open(self._oldest_unjoined(), own.after_ms, time):

@@ -13,8 +13,8 @@ from felice.pipelines.streams.stores import ChangeBuffer, Clocks
 class Suppress:
     """Sends a change when stream time has passed its time by `wait_ms`, or earlier if more than `max_keys` are held.
 
-    The time of a change is that of the first change of its key that is held. `until_closed`: it is the end of the key's
-    window, and deletions are not sent, since nothing was sent before.
+    The time of a change is the time of the first held change of its key. With `until_closed` it is the end of the key's
+    window; deletions are then not sent, because no row was sent before.
     """
 
     name: str

@@ -16,7 +16,7 @@ from felice.pipelines.streams.versioned import VersionedStore
 class TableSource:
     """Turns a topic's records into changes. Records without key are skipped, a null value deletes its key.
 
-    A record that is older than its key's row replaces it all the same: a table follows the topic's order.
+    A record replaces its key's row even if the record is older, because a table follows the order of the topic.
     """
 
     store: KeyValueStore | None
@@ -43,7 +43,7 @@ class TableSource:
 
 @dataclass(slots=True)
 class VersionedTableSource:
-    """As `TableSource`, with the history of rows. A record beyond the history is skipped."""
+    """Like `TableSource`, but keeps the history of rows. A record that is older than the history is skipped."""
 
     store: VersionedStore
     sends_old: bool
@@ -75,9 +75,9 @@ Compute = Callable[[Any, Any], Any]
 
 @dataclass(slots=True)
 class TableMap:
-    """A table whose rows are computed from another table's, each from one: `filter` and `map_values`.
+    """A table that computes each row from one row of another table: `filter` and `map_values`.
 
-    `only_changes` leaves out changes from no row to no row, where old rows are known.
+    `only_changes` drops changes from no row to no row; it needs old rows.
     """
 
     compute: Compute
@@ -94,7 +94,7 @@ class TableMap:
             return ()
         if self.store is not None:
             self.store.put(key, new, timestamp)
-        # A store without history takes the change as the latest.
+        # In a store without history every change is the latest.
         is_latest = change.is_latest or self.store is not None
         return (Record(key, Change(new, old, is_latest), timestamp, headers),)
 

@@ -1,7 +1,7 @@
 """Aggregations of streams by key and window of time.
 
 Stream time is the greatest timestamp that the operator has seen in its partition. A window is closed once stream time
-has reached its end and the grace period after it; a record of closed windows only is dropped.
+has reached its end and the grace period after it; a record is dropped if all its windows are closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_HEADERS = ()
 class WindowAggregate:
     """Tumbling and hopping windows: a record changes each open window that contains its timestamp.
 
-    `on_close`: each window gives one result, when it closes, in place of one for each record.
+    `on_close`: each window gives one result, when it closes, instead of one for each record.
     """
 
     name: str
@@ -111,7 +111,7 @@ def close_windows(
 
 @dataclass(slots=True)
 class SessionAggregate:
-    """Sessions: a record starts one, or joins those that are within the gap of it, merging them.
+    """Sessions: a record starts a session, or extends and merges the sessions that are within the gap of it.
 
     When a session grows, its row under the old bounds is deleted first.
     """
@@ -158,11 +158,11 @@ class SessionAggregate:
         changes = []
         if start != end:  # Else the record's own session has these bounds, if there is one.
             for session, _ in found:
-                # Looked up again: the merger may change the object that it gets.
+                # A second lookup, because the merger may change the object that it gets.
                 before = value_of(self.store.get(session)) if self.sends_old else None
                 changes.append(Record(session, Change(None, before), session.window.end, headers))
         self.clocks.advance(self.store.newest, end)
-        # First: if a function fails, or its result cannot be kept, the sessions stay as they are.
+        # Compute before changing: if a function fails, or its result cannot be stored, the sessions stay as they are.
         self.store.put(merged, aggregate)
         for session, _ in found:
             if session != merged:
