@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from felice.streams import App
 
 POLL_S = 1.0
-TELLING = ("CheckpointError", "TopologyError", "StateError", "FormatError")
+EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
 
 
 def apps_in(path: Path, names: Sequence[str] = ()) -> list[App]:
-    """The Apps of a file with these names. Without names: the one of the variable `app`, or all that it defines."""
+    """The Apps of a file with these names.
+
+    Without names: the App of the variable `app`, otherwise every App of the file.
+    """
     from felice.streams import App
 
-    # Not imported as a module: functions of a module that workers cannot import would not reach them.
+    # The file is run and not imported: pickling sends functions of an imported module by name, and workers cannot
+    # import it.
     found = runpy.run_path(str(path), run_name="felice_app")
     apps = list({id(value): value for value in found.values() if isinstance(value, App)}.values())
     if not apps:
@@ -47,7 +51,7 @@ def apps_in(path: Path, names: Sequence[str] = ()) -> list[App]:
 
 
 def app_in(path: Path, name: str | None = None) -> App:
-    """The App of a file with this name; without a name, the one named `app` or the only one."""
+    """The App of a file with this name. Without a name: the App of the variable `app`, or the only App of the file."""
     apps = apps_in(path, () if name is None else (name,))
     if len(apps) != 1:
         raise Fault(f"{path} defines {_listed(apps)}; choose one with --app")
@@ -76,11 +80,11 @@ def locked(checkpoint: Checkpoint, application: str, cluster: str | None = None)
 
 @contextmanager
 def plain_faults() -> Iterator[None]:
-    """What is wrong with an application or its checkpoint becomes one line."""
+    """Errors in an application or its checkpoint become a `Fault`, which is printed as one line."""
     try:
         yield
     except Exception as error:
-        if type(error).__name__ in TELLING:
+        if type(error).__name__ in EXPLAINED:
             raise Fault(str(error)) from None
         raise
 
@@ -127,9 +131,9 @@ def run(
 ) -> None:
     """Run the stream applications that a Python file defines, on Spark.
 
-    Several Apps run each by itself: one that fails or is stopped leaves the others running. Ctrl-C or SIGTERM stops all
-    after their running batches. Started again with the same checkpoint, an application goes on where it stopped. If
-    one fails, the reason is printed, and in the end the exit code is 1.
+    Each App runs separately: if one fails or is stopped, the others continue. Ctrl-C or SIGTERM stops all of them after
+    their running batches. With the same checkpoint, an application later continues where it stopped. If an application
+    fails, the reason is printed, and the exit code is 1 in the end.
 
     \b
     felice run wordcount.py --until-caught-up
@@ -166,7 +170,7 @@ def _described(apps: list[App]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says of a run. `options` are those of `runner.start`."""
+    """The options of the command line. `options` are arguments of `runner.start`."""
 
     file: Path
     only: tuple[str, ...]
@@ -176,7 +180,7 @@ class Settings:
     options: dict[str, Any]
 
     def checkpoint_of(self, app: App, is_only: bool) -> Checkpoint:
-        """The directory for an only App; of several, each has one of its own in the directory."""
+        """The directory itself for a single App; with several Apps, a directory of its own for each below it."""
         if self.checkpoint is None or is_only:
             return checkpoint_at(app.name, self.checkpoint)
         return checkpoint_at(app.name, self.checkpoint / f"{app.name}-checkpoint")
@@ -202,7 +206,7 @@ def _run(apps: list[App], settings: Settings) -> None:
     )
     running = Applications(steps, are_many=are_many)
     if claims := running.claim(apps):
-        # Starting Spark takes seconds, and refused locks are told before.
+        # Starting Spark takes seconds, so refused locks are reported before.
         sessions.append(_session(settings.file.stem if are_many else apps[0].name, settings.master))
     for one in claims:
         running.start(one)
@@ -219,14 +223,14 @@ def _session(name: str, master: str) -> SparkSession:
 def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:
     from felice.pipelines.streams.on_spark.runner import start
 
-    for path in claim.checkpoint.requests:  # Of the run before.
+    for path in claim.checkpoint.requests:  # An earlier run may have left them.
         path.unlink(missing_ok=True)
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
     return start(claim.app, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
 
 
 def _wait(spark: SparkSession) -> None:
-    """Until a query ends, at most for `POLL_S`."""
+    """Wait until a query ends, at most for `POLL_S`."""
     from pyspark.errors import StreamingQueryException
 
     try:

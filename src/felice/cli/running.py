@@ -1,7 +1,8 @@
-"""Follows the applications of one process: each has a query of its own, which is told, stopped and ends by itself.
+"""Follows the applications of one process until they end.
 
-Keeps true: an application that fails or is stopped releases its lock, and leaves the others running.
-            What failed is told at once, again at the end, and by the exit code.
+Keeps true: an application that fails or is stopped releases its lock, and the others continue.
+            A failure is printed at once and again at the end, and the exit code is 1.
+How:        each application has a query of its own, and is reported and stopped alone.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ R = TypeVar("R")
 
 BUSY_POLL_S = 0.02
 STOP_WITHIN_S = 120.0
-# What Spark shows of an error without a message, such as the end of a connection to a process that was killed.
+# Spark's text for an error without a message, such as the end of a connection to a process that was killed.
 _NO_MESSAGE = "(no cause message)"
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|TornBatch)): (.+)$", re.MULTILINE)
 
 
 def reason_of(text: str) -> str:
-    """What stopped a query: the last error in Spark's account of it, which is the one of our code or the user's."""
+    """Why a query failed: the last error in Spark's text, which is the error of our code or of the user's."""
     errors = _ERROR_LINE.findall(text)
     return f"{errors[-1][0]}: {errors[-1][1]}" if errors else text.strip().splitlines()[0]
 
 
 def failure_of(query: Any) -> str:
-    """What stopped a query; where Spark has no message, which error Java had, and what to look for."""
+    """Why a query failed. If Spark has no message: Java's error and the likely cause."""
     reason = reason_of(str(query.exception()))
     if _NO_MESSAGE not in reason:
         return reason
@@ -57,7 +58,7 @@ def failure_of(query: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An App, its checkpoint, and the lock on it, which is held."""
+    """An App, its checkpoint, and the lock on the checkpoint, which this process holds."""
 
     app: App
     checkpoint: Checkpoint
@@ -72,18 +73,18 @@ class Running:
         description = claim.checkpoint.description()
         assert description is not None, "starting wrote it"
         self._state: Path = claim.checkpoint.state_path(description)
-        self._told, self._skipped = -1, 0
+        self._reported, self._skipped = -1, 0
         self._cut: tuple[int, float] | None = None
-        """While it stops: the batch that was the last one when it was asked to, and until when to wait for another."""
+        """While it stops: its last batch at the time of the request, and the deadline for the end of that batch."""
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where it leaves its reports, and where others leave requests."""
+        """The checkpoint, to which reports are written, and in which commands leave requests."""
         return self._claim.checkpoint
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether the application was asked to stop."""
         return self._cut is not None
 
     @property
@@ -92,51 +93,54 @@ class Running:
         return not self._query.isActive
 
     def ask_to_stop(self) -> None:
-        """Let it end after the running batch, as far as that can be waited for: a batch that is cut off runs again."""
+        """Stop the application after its running batch, or after STOP_WITHIN_S.
+
+        An interrupted batch runs again at the next start.
+        """
         if self._cut is None:
             self._say("stopping after this batch")
             self._cut = self._last_batch(), time.monotonic() + STOP_WITHIN_S
 
     def step(self) -> None:
-        """Print the batches that have not been told, and stop if that was asked for and no batch runs."""
-        self._tell()
+        """Print new batches. Stop the query if a stop was requested and no batch runs."""
+        self._report()
         if self.checkpoint.stop_path.exists():
             self.ask_to_stop()
         if self._cut is not None and not self._is_worth_waiting(*self._cut):
             self._query.stop()
 
     def end(self) -> str | None:
-        """Release what it held. Returns why the query failed; None if it was stopped or has caught up."""
-        self._tell()
+        """Release the lock. Returns why the query failed; None if it was stopped or has caught up."""
+        self._report()
         failure = None if self._query.exception() is None else failure_of(self._query)
         if failure is not None:
             self.report_failure(failure)
         self.checkpoint.stop_path.unlink(missing_ok=True)
-        # Java goes on with other applications. The next start of this one must not wait for its end.
+        # Java continues with other applications, so the next start of this application must not wait for Java's end.
         self._claim.lock.note_java(None)
         self.release()
         return failure
 
     def release(self) -> None:
-        """Release its lock."""
+        """Release the application's lock."""
         self._claim.lock.release()
 
     def report_failure(self, reason: str) -> None:
-        """For `felice streams describe`."""
+        """Write the reason of a failure to the checkpoint, for `felice streams describe`."""
         self.checkpoint.report(self.checkpoint.progress() | {"failure": reason})
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         from felice.pipelines.streams.on_spark.progress import report_of, skipped_in
 
         last = None
         for progress in self._query.recentProgress:
-            # A batch without rows has been told, or is none: Spark gives its number to the next one.
-            if progress["batchId"] <= self._told or not progress["numInputRows"]:
+            # Spark also reports triggers without rows. The next batch has the same number.
+            if progress["batchId"] <= self._reported or not progress["numInputRows"]:
                 continue
             self._skipped += skipped_in(progress)
             if report := report_of(progress, self._state, self._skipped):
                 self._say(report.line())
-                self._told, last = report.batch, report
+                self._reported, last = report.batch, report
         if last is not None:
             self.checkpoint.report(last.document())
 
@@ -153,7 +157,7 @@ class Running:
 
 @dataclass(slots=True)
 class Changes:
-    """What reading the file again has changed, by names of applications; `failed` has reasons."""
+    """The changes after the file was read again, by names of applications; `failed` has reasons."""
 
     started: list[str] = field(default_factory=list)
     stopping: list[str] = field(default_factory=list)
@@ -162,7 +166,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How applications are found and started."""
+    """The functions that find and start applications."""
 
     read: Callable[[], list[App]]
     """The Apps that the file defines now."""
@@ -183,15 +187,15 @@ class Applications:
         self._failures: dict[str, str] = {}
 
     def claim(self, apps: list[App]) -> list[Claim]:
-        """Take the locks. The error of an only App is raised, that of one of several is told."""
-        claims = [self._told(app.name, self._steps.claim, app) for app in apps]
+        """Take the locks. With one App an error is raised; with several it is printed, and the other Apps continue."""
+        claims = [self._attempt(app.name, self._steps.claim, app) for app in apps]
         return [claim for claim in claims if claim is not None]
 
     def start(self, claim: Claim) -> bool:
         """Start an application. Returns whether it runs."""
         name = claim.app.name
         try:
-            query = self._told(name, self._steps.start, claim)
+            query = self._attempt(name, self._steps.start, claim)
             if query is not None:
                 self._running[name] = Running(claim, query, partial(self._say, name))
         finally:
@@ -203,7 +207,7 @@ class Applications:
         return name in self._running
 
     def follow(self) -> None:
-        """Until the last query has ended. Raises a `Fault` that names the failed ones."""
+        """Follow the applications until the last query has ended. Raises a `Fault` that names those that failed."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         try:
@@ -218,7 +222,7 @@ class Applications:
             raise Fault(self._all_failures())
 
     def reload(self) -> Changes:
-        """Start the Apps that the file defines and that do not run. Stop those that it no longer defines."""
+        """Read the file again: start its Apps that do not run, and stop Apps that it no longer defines."""
         changes = Changes()
         self._are_many = True
         try:
@@ -264,7 +268,7 @@ class Applications:
             if (failure := one.end()) is not None:
                 self._fail(name, failure)
 
-    def _told(self, name: str, step: Callable[[T], R], given: T) -> R | None:
+    def _attempt(self, name: str, step: Callable[[T], R], given: T) -> R | None:
         try:
             return step(given)
         except Exception as error:

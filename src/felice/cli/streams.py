@@ -1,4 +1,4 @@
-"""Stream applications by their checkpoints: list, describe, stop, reset, and another number of partitions."""
+"""Commands for stream applications, which are found by their checkpoints: list, describe, stop, reset, rescale …"""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ timeout_option = click.option(
 def streams() -> None:
     """List, describe, stop, reload, reset and rescale stream applications.
 
-    They are found by their checkpoints, so the commands need the directory that `felice run` uses.
+    Applications are found by their checkpoints, so run the commands in the directory of `felice run`, or name its
+    checkpoint.
 
     \b
     felice streams list
@@ -113,8 +114,8 @@ def stop_command(application: str, checkpoint: Path | None, timeout: float) -> N
 def reload_command(application: str, checkpoint: Path | None, timeout: float) -> None:
     """Let the process that runs an application read its file again.
 
-    Apps that the file defines and that do not run are started: new ones, and those that failed or were stopped. Apps
-    that the file no longer defines are stopped after their running batch. The others go on as they were started.
+    Apps that the file defines and that do not run are started: new Apps, and those that failed or were stopped. Apps
+    that the file no longer defines are stopped after their running batch. The others run on unchanged.
 
     \b
     felice streams reload wordcount
@@ -148,8 +149,8 @@ def reset_command(
 ) -> None:
     """Remove an application's state and offsets, so that it begins again.
 
-    The application must be stopped. Its checkpoint and its consumer group are removed. What it wrote stays in its
-    topics: it will be written again.
+    The application must be stopped. Its checkpoint and its consumer group are removed. Results that it wrote stay in
+    their topics, and the next run writes them again.
 
     \b
     felice streams reset wordcount --yes
@@ -162,7 +163,7 @@ def reset_command(
         if not yes:
             _confirm(f"Remove the state in {found.path} and the group {application}?")
         _delete_group(admin_client(bootstrap, command_config), application)
-        # Renamed first: a crash must not leave a part of a checkpoint.
+        # Rename the directory first: a crash must not leave a part of a checkpoint.
         aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
         found.path.rename(aside)
         found.start_from(starting)
@@ -188,7 +189,7 @@ def _confirm(question: str) -> None:
 @click.option("--app", "name", help="The App, if the file defines several.")
 @checkpoint_option
 def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: Path | None) -> None:
-    """Deal an application's state out to another number of partitions.
+    """Redistribute an application's state over another number of partitions.
 
     The application must be stopped; FILE is its program. Topics keep their partitions.
 
@@ -208,7 +209,7 @@ def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: P
 
 
 def starting_options(to: str) -> dict[str, str]:
-    """The source's options for a place to begin."""
+    """The options of the source that make it begin at the given place."""
     if to in ("earliest", "latest") or to.startswith("{"):
         return {"startingOffsets": to}
     try:
@@ -249,7 +250,7 @@ def _wait_while(condition: Callable[[], bool], checkpoint: Checkpoint, late: str
 
 
 def _check_owner(checkpoint: Checkpoint, application: str) -> None:
-    """Refuse to remove what is not this application's. What another release wrote may be removed."""
+    """Refuse to remove the checkpoint of another application. A checkpoint of another release may be removed."""
     from felice.pipelines.streams.on_spark.directory import CheckpointError
 
     try:

@@ -115,7 +115,7 @@ def renew_command(hmac: str, period_ms: int, bootstrap: str, command_config: Pat
 @hmac_argument
 @connection_options
 def delete_command(hmac: str, bootstrap: str, command_config: Path | None) -> None:
-    """Delete the token with this HMAC. Connections that are open with it live on until it would have expired.
+    """Delete the token with this HMAC. Open connections that use it stay open until it would have expired.
 
     \b
     felice tokens delete HMAC --command-config admin.properties
