@@ -1,7 +1,7 @@
 """The SASL mechanisms that each listener offers, with the users that may log in.
 
-Keeps true: a login uses the configuration and the SCRAM credentials of its moment. A changed password counts for new
-            logins; connections that are open live on.
+Keeps true: a login uses the configuration and the SCRAM credentials of its moment. A changed password applies to new
+            logins; open connections stay open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators' tools ask by HTTP: metrics, whether the event loop is alive, whether the broker serves.
+"""The HTTP endpoint for operators' tools: metrics, whether the event loop runs, and whether the broker serves.
 
 | path              | answer                                                                                      |
 |-------------------|---------------------------------------------------------------------------------------------|
@@ -73,7 +73,7 @@ class Monitoring:
         _log.info("metrics are served", extra={"host": host, "port": self.port})
 
     def follow(self, sources: Sources) -> None:
-        """From now on the metrics of all components are served."""
+        """Serves the metrics of all components from now on."""
         self._pages.sources = sources
         listeners = sources.listeners
 
@@ -84,7 +84,7 @@ class Monitoring:
         self.watch.count_connections(connections)
 
     async def leave(self) -> None:
-        """The components stop: only the metrics of the process are served from now on."""
+        """Serves only the metrics of the process from now on, because the components stop."""
         sources, self._pages.sources = self._pages.sources, None
         await self._pages.finish()
         if sources is not None:

@@ -1,6 +1,7 @@
-"""Adds partitions to a transaction, or tells whether they were added, as AddPartitionsToTxn asks.
+"""Adds partitions to a transaction, or checks whether they were added, for AddPartitionsToTxn.
 
-All or none: where one topic is unknown or not for clients, it gets its error and the others OPERATION_NOT_ATTEMPTED.
+All partitions are added or none: if a topic is unknown or not allowed, it gets its error, and the others get
+OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory of large requests of all connections together: those that arrive, and those that are not answered yet.
+"""Memory of large requests of all connections together: requests that are arriving, and requests without a reply.
 
 Keeps true: while large requests hold more than `queued.max.request.bytes`, only one connection goes on receiving its
             large request: the one whose request began first. So one request always makes progress.
@@ -56,7 +56,7 @@ class RequestMemory:
         return 0 < self._limit_bytes < self.total_bytes
 
     def change(self, connection: Receiver, change_bytes: int) -> None:
-        """Counts what a connection holds more, or less, than before."""
+        """Adds the change of the bytes that a connection holds; it may be negative."""
         self.total_bytes += change_bytes
         if connection.incomplete_bytes:
             self._incomplete[connection] = None

@@ -31,7 +31,7 @@ from felice.server.services import Services
 
 
 class Acceptor(Protocol):
-    """What a session uses of the listener that accepted it."""
+    """The part of a listener that its sessions use."""
 
     name: str
     loop: asyncio.AbstractEventLoop
@@ -71,7 +71,7 @@ class Session(asyncio.BufferedProtocol):
         self._silent_until_s = 0.0
         self._charged_s = 0.0  # the silence that the newest reply asks for
         self._arrived_s = 0.0
-        # Of the newest reply: when it was made, and where the time of sending it belongs.
+        # The newest reply: when it was made, and the times of its API, to which the time of sending is added.
         self._replied_s = 0.0
         self._replied: RequestTimes | None = None
         self._sending_since_s: float | None = None
@@ -85,7 +85,7 @@ class Session(asyncio.BufferedProtocol):
         self.get_buffer = self._connection.get_buffer  # type: ignore[method-assign]
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
-        # Of handlers that have not answered.
+        # The futures of handlers that have not answered.
         self._answers: dict[asyncio.Future[object] | asyncio.Task[None], None] = {}
         # Between the steps of a turn: the request that was decoded, and the one that was answered at once.
         self._next: Request | None = None
@@ -134,7 +134,10 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def listener_name(self) -> str:
-        """The name of the listener that accepted the connection, which decides the endpoints it is told."""
+        """The name of the listener that accepted the connection.
+
+        Responses name the brokers' endpoints of this listener.
+        """
         return self.listener.name
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -190,7 +193,7 @@ class Session(asyncio.BufferedProtocol):
         if self._transport is not None:
             if not self._reading:
                 # If a TLS client has closed its side while reading was paused, asyncio closes the connection only when
-                # reading goes on.
+                # reading continues.
                 self._transport.resume_reading()
             self._transport.close()
 
@@ -494,7 +497,10 @@ class Session(asyncio.BufferedProtocol):
     # Bytes out
 
     def _flush(self, now_s: float) -> float:
-        """Sends the replies whose turn has come. Takes and returns the time of the monotonic clock."""
+        """Sends the replies that are ready and behind no unanswered request.
+
+        Takes and returns the time of the monotonic clock.
+        """
         connection = self._connection
         self._time_queueing(now_s)
         parts = connection.take_replies()
@@ -508,7 +514,7 @@ class Session(asyncio.BufferedProtocol):
         return now_s
 
     def _time_queueing(self, now_s: float) -> None:
-        """Notes how long the replies waited that may leave now."""
+        """Records the queueing time of the replies that can be sent now."""
         for request in self._connection.unanswered:
             if request.reply is None:
                 return
@@ -520,7 +526,7 @@ class Session(asyncio.BufferedProtocol):
                 times.queueing.append(now_s - replied_s)
 
     def _time_sending(self, has_left: bool, now_s: float) -> None:
-        """Notes how long the newest replies took to leave, or when they began to."""
+        """Records how long the newest replies took to leave; if they have not left, when they began to."""
         begun_s = self._replied_s if self._sending_since_s is None else self._sending_since_s
         if not has_left:
             self._sending_since_s = begun_s

@@ -1,7 +1,7 @@
 """The TLS contexts of a broker's listeners, and their replacement while the broker runs.
 
 Keeps true: a listener opens only with a key, a certificate and a trust store that can be used as configured. A change
-            that cannot be used is refused, and the listener keeps what it has. Open connections live on.
+            that cannot be used is refused, and the listener keeps its configuration. Open connections stay open.
 Leaves:     reading key stores and making contexts to `felice.env`; the handshake to `felice.env.listening`.
 """
 

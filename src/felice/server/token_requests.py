@@ -1,4 +1,4 @@
-"""What the requests about delegation tokens have in common: which connections may make them."""
+"""The check that all requests about delegation tokens share: which connections may send them."""
 
 from __future__ import annotations
 

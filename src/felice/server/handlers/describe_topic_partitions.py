@@ -63,7 +63,7 @@ class _Page:
     def add_if_allowed(self, name: str) -> None:
         """Adds a topic that the request names."""
         if not self._context.access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            # As in Kafka these are on every page, also the names that come after its last topic.
+            # As in Kafka every page has these topics, even those whose names come after its last topic.
             self._denied.append(_denied(name))
         elif not self.is_full:
             self.add(name)
@@ -104,7 +104,7 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _is_valid(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
-    """A cursor points into what was asked: at a topic of the request, unless that asks for all topics."""
+    """Whether the cursor names a topic of the request; in a request for all topics every cursor is valid."""
     is_asked = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
     return is_asked and cursor.partition_index >= 0
 

@@ -1,13 +1,13 @@
 """Fetch (key 1): record batches from some offset on.
 
-Answers at once when there is enough (`min_bytes`), an error to tell, or nothing to wait for;
-else waits until there is enough or `max_wait_ms` is over, also when an incremental request
-names no partition. The first partition that has anything gives at least one whole batch
-however small the limits (KIP-74); later ones share what is left of `max_bytes`.
+The response is sent at once if there are `min_bytes` of records, if a partition has an error, or if the session has no
+partitions. Otherwise it waits for `min_bytes`, at most for `max_wait_ms`; this is also true of an incremental request
+that names no partition. The first partition with records returns at least one whole batch, however small the limits
+are (KIP-74); later partitions share the rest of `max_bytes`.
 
-A follower (`replica_state`) reads to the log's end, from the leader alone, and says with each offset what it has;
-its slices leave by sendfile like a consumer's. A consumer that can be sent elsewhere (version 11 and up) may read
-from any replica, and is sent to one in its rack where `replica.selector.class` says so (KIP-392).
+A follower (`replica_state`) reads to the end of the log, from the leader only. The offset that it requests tells the
+leader what the follower has. A consumer of version 11 or later may read from any replica; with
+`replica.selector.class` it is redirected to a replica in its rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
 
 
 class _Fetch:
-    """One request, read once or, while it waits, again and again where something changed."""
+    """One request. It reads its partitions once and, while it waits, reads each partition again that changes."""
 
     def __init__(self, request: FetchRequest, plan: FetchPlan, context: RequestContext) -> None:
         self._request = request
         self._plan = plan
         self._context = context
-        # What is read, in service order: all of the request, or of its session the active partitions.
+        # The partitions to read, in service order: those of the request, or the active ones of its session.
         self._rows = dict.fromkeys(plan.partitions, _NOT_READ)
         self._served: list[Served] = []
         self._refused: dict[FetchedPartition, ApiError] = {}
         self._size_bytes = 0
         state = request.replica_state
         self._replica_id = state.replica_id if state else request.replica_id
-        # Whether another broker replicates, rather than a consumer reads.
+        # Whether the request comes from another broker, which replicates, and not from a consumer.
         self.is_from_follower = self._replica_id >= 0
         self._replica_epoch = state.replica_epoch if state else -1
         self._read_committed = request.isolation_level == _READ_COMMITTED
@@ -104,7 +104,7 @@ class _Fetch:
             self._max_bytes = min(self._max_bytes, allowed)
 
     def read(self) -> bool:
-        """Reads every partition; returns whether the answer may leave."""
+        """Reads every partition. Returns whether the response can be sent now."""
         if self.is_from_follower and not self._refused:
             self._wake_after_registration()
             self._take_note()
@@ -125,7 +125,7 @@ class _Fetch:
             if asked.topic not in may_read:
                 name = self._name_of(asked.topic)
                 is_unknown_id = not name and not isinstance(asked.topic, str)
-                # An unknown id has an error of its own, which tells nothing about a topic.
+                # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing about a topic.
                 may_read[asked.topic] = is_unknown_id or access.allows(
                     Operation.READ, ResourceType.TOPIC, name
                 )
@@ -133,7 +133,7 @@ class _Fetch:
                 self._refused[asked] = denied
 
     def _wake_after_registration(self) -> None:
-        """What a follower may say of itself depends on its registration."""
+        """Reads all partitions of the session if the follower's registration changed: its fetches may count now."""
         session, services = self._plan.session, self._context.services
         known = services.image.brokers.get(self._replica_id)
         registration = self._replica_epoch, known.epoch if known is not None else None
@@ -143,7 +143,9 @@ class _Fetch:
             session.registration = registration
 
     def _take_note(self) -> None:
-        """What the follower has, before what it gets: watermarks that rise by it are told at once."""
+        """Takes note of the follower's offsets before reading, so that the response has the high watermarks that they
+        raise.
+        """
         if self._plan.session is not None:
             # The follower had everything of its idle partitions at this fetch, too.
             now_ms = int(self._context.services.env.clock.monotonic() * 1000)
@@ -159,7 +161,7 @@ class _Fetch:
                     last_fetched_epoch=asked.last_fetched_epoch,
                 )
             except ApiError as error:
-                # Reading it raises the same, but for a follower that may not tell us anything.
+                # Reading would raise the same error, except for a broker that is no replica of the partition.
                 self._refused[asked] = error
 
     def _read_again(self, partitions: Iterable[FetchedPartition]) -> bool:
@@ -169,7 +171,7 @@ class _Fetch:
         return self._is_enough(is_urgent)
 
     async def _read_with_pauses(self, partitions: Collection[FetchedPartition]) -> bool:
-        """As `_read_again`. Other connections are served while thousands of partitions are read."""
+        """Like `_read_again`, but serves other connections while it reads thousands of partitions."""
         if len(partitions) <= MAX_ITEMS_WITHOUT_PAUSE:
             return self._read_again(partitions)
         is_urgent = False
@@ -181,7 +183,7 @@ class _Fetch:
         return is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
 
     def _read_partition(self, asked: FetchedPartition) -> bool:
-        """Returns whether the client must be told now what was found, however few bytes it is."""
+        """Reads a partition. Returns whether the response must be sent now, however few bytes it has."""
         self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))
         try:
             row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
@@ -189,14 +191,14 @@ class _Fetch:
             row = self._refusal(asked, error)
         self._rows[asked] = row
         self._size_bytes += _size_of(row)
-        return self._must_be_told_now(asked, row)
+        return self._is_urgent(asked, row)
 
-    def _must_be_told_now(self, asked: FetchedPartition, row: PartitionData) -> bool:
+    def _is_urgent(self, asked: FetchedPartition, row: PartitionData) -> bool:
         if row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1:
             return True
         if not self.is_from_follower or asked.sent_high_watermark < 0:
             return False
-        # Consumers may be waiting for it there.
+        # Consumers that read from the follower may be waiting for its high watermark.
         serves_consumers = self._context.services.config.replica_selector_class is not None
         return row.log_start_offset != asked.sent_log_start_offset or (
             serves_consumers and row.high_watermark != asked.sent_high_watermark
@@ -213,7 +215,7 @@ class _Fetch:
         session = self._plan.session
         if session is not None:
             session.reading.on_wake = alarm.wake
-        # Something may have come between the first read and this task's start.
+        # Partitions may have changed between the first read and the start of this task.
         changed: Collection[FetchedPartition] = list(
             self._rows if session is None else session.reading.active
         )
@@ -250,7 +252,7 @@ class _Fetch:
         return response
 
     def _begin_idle(self) -> None:
-        """Stops reading the partitions of which the follower has everything, until something changes."""
+        """Stops reading partitions on which the follower has caught up, until they change."""
         session = self._plan.session
         if session is None or not self.is_from_follower:
             return
@@ -319,7 +321,7 @@ class _Fetch:
         )
 
     def _throttle(self) -> None:
-        """Counts what leaves for followers that are throttled."""
+        """Counts the bytes of throttled replicas against the replication throttle."""
         if not self.is_from_follower or not self._size_bytes:
             return
         services = self._context.services
@@ -406,7 +408,7 @@ class _Fetch:
 
 
 class _Alarm:
-    """Wakes one waiting coroutine: a call that says which partition changed does, or the clock."""
+    """Wakes one waiting coroutine when a partition changes, or at the deadline."""
 
     __slots__ = ("_changed", "_future", "_loop")
 
@@ -424,7 +426,7 @@ class _Alarm:
             self._future.set_result(None)
 
     async def wait_until(self, deadline: float) -> list[FetchedPartition]:
-        """The partitions that changed; none once the deadline has come."""
+        """Waits for changed partitions, and returns them; none at the deadline."""
         if not self._changed:
             self._future = self._loop.create_future()
             timer = self._loop.call_at(deadline, self._resume)

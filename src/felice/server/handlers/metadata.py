@@ -1,7 +1,7 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-A client sees the topics that it may describe. Naming a topic that does not exist may create it. The answer does not
-wait for that: the client receives UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, and asks again until the topic is there.
+A client sees the topics that it may describe. A request that names a missing topic may create it. The response does not
+wait for that: as in Kafka the client gets UNKNOWN_TOPIC_OR_PARTITION, and asks again until the topic exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
-# From this version a topic may be asked for by its id, with name None.
+# From this version on a request may name a topic by its id, with the name None.
 _ASK_BY_ID_FROM = 12
 
 
@@ -104,7 +104,7 @@ def _is_without_name(topic: MetadataRequestTopic) -> bool:
 
 
 def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """Versions that carry ids, but may not be asked with them."""
+    """The response to a request with topic ids in a version that has the field but does not allow its use."""
     rows = [
         MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
@@ -143,7 +143,7 @@ def _create(names: Sequence[str], context: RequestContext) -> int:
 
 
 def _may_be_created(name: str) -> bool:
-    """Internal topics are their coordinator's to create; only that of the groups is built."""
+    """Whether a request may create the topic: the name is valid, and no internal topic other than that of the groups."""
     is_foreign = name in topic_names.INTERNAL_TOPICS and name != topic_names.CONSUMER_OFFSETS
     return not is_foreign and topic_names.fault_of(name) is None
 
@@ -203,7 +203,7 @@ def _partition(partition: PartitionImage, context: RequestContext) -> MetadataRe
     return MetadataResponsePartition(
         error_code=fault,
         partition_index=partition.partition,
-        # One that cannot be reached is not named: the row of its address is missing, too.
+        # A broker that cannot be reached is not named: the response has no address of it, either.
         leader_id=NO_LEADER if fault else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
@@ -252,5 +252,5 @@ def _answer(
 
 
 def reachable(image: ClusterImage, listener: str) -> list[BrokerImage]:
-    """The live brokers that can be reached the way the client came."""
+    """The live brokers with an endpoint on the client's listener."""
     return [broker for broker in image.brokers.values() if listener in broker.endpoints]

@@ -1,8 +1,8 @@
 """Produce (key 0): appends one batch to each of some partitions.
 
-Every partition stands alone: one that fails does not stop the others. acks=1 answers when the
-leader has the batch, acks=-1 when it is committed; acks=0 gets no answer, and where something
-failed its connection is closed, which is the only way to tell.
+Partitions succeed or fail separately. With acks=1 the response is sent when the leader has the batches, with acks=-1
+when they are committed. With acks=0 there is no response; after an error the connection is closed, because nothing else
+could tell the client.
 Small batches are validated on the event loop. Large ones are validated on threads, and each is appended before the
 next is validated. Thousands of batches are appended with pauses. Meanwhile the connection's next requests wait: batches
 of one producer must be appended in their order.
@@ -61,15 +61,15 @@ if TYPE_CHECKING:
 _ADMIN_CLIENT = "__admin_client"
 _ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM, _TOPIC_IDS_FROM = 7, 10, 11, 12, 13
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
-# Plain integers, as every batch is compared with them.
+# Plain integers, because every batch is compared with them.
 _CODEC_BITS, _TRANSACTIONAL_BIT = int(Attributes.CODEC_MASK), int(Attributes.TRANSACTIONAL)
 _NO_DEADLINE_S = 3600.0
-# For so long the compressed batches of one request are validated on the event loop; the others go to threads.
+# The compressed batches of one request are validated on the event loop for this long; threads validate the rest.
 _VALIDATION_ON_LOOP_S = 0.010
 # More are appended with pauses. The first batch of a partition creates files, which takes about half a millisecond.
 MAX_PARTITIONS_WITHOUT_PAUSE = 100
 
-# What makes an old client try again; it might not understand what really happened.
+# An error that makes old clients retry, because they may not know the actual error code.
 _COORDINATOR_TROUBLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -77,7 +77,7 @@ _COORDINATOR_TROUBLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 
-# Errors that Kafka answers without the log's start.
+# Errors for which Kafka's row has no log start offset.
 _WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -92,9 +92,9 @@ _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo
 
 @dataclass(slots=True)
 class _Known:
-    """What was found out about batches before they are appended, by the `id` of their part of the request."""
+    """Results of checks before the append, by the `id` of the batch's part of the request."""
 
-    # Of compressed and large batches.
+    # The results of validation, of compressed and large batches.
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     # Of transactional batches.
     headers: dict[int, BatchHeader] = field(default_factory=dict)
@@ -220,10 +220,9 @@ async def _hold_while_appending(
 def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates compressed batches; returns the batches that would hold the event loop too long.
 
-    Those are the large batches and compressed ones behind them, in a request with many small compressed ones all that
-    follow after some milliseconds. In a request with many uncompressed ones, or many that are stored in another form,
-    all that follow after some megabytes.
-    The log validates the other uncompressed batches when it appends them.
+    Returned are large batches and the compressed batches after them. If small compressed batches have taken some
+    milliseconds, or uncompressed and rebuilt batches have some megabytes, the rest of the request is returned, too. The
+    log validates the other uncompressed batches when it appends them.
     """
     large: list[_LargeBatch] = []
     deadline: float | None = None
@@ -308,7 +307,7 @@ async def _append_in_steps(
     async for answered, name, data in paced(items, context.services.env.clock):
         if (batch := to_validate.pop(id(data), None)) is not None:
             known.verdicts[id(data)] = await _validated(batch, context)
-        # The process may have been suspended meanwhile, and others may lead.
+        # The process may have been suspended meanwhile, and other brokers may lead the partitions now.
         context.services.image_follower.check_session()
         row = _row(name, data, request, context, agreement, known, pending, context.now_ms)
         answered.partition_responses.append(row)
@@ -376,7 +375,7 @@ def _row(
 
 
 def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, context: RequestContext) -> bool:
-    """What depends on the request rather than on the partition; whether the batch is in a transaction."""
+    """Checks that depend on the request and not on the partition. Returns whether the batch is in a transaction."""
     if request.acks not in (-1, 0, 1):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
@@ -405,7 +404,7 @@ def _earlier_fault(topic: str, data: PartitionProduceData, context: RequestConte
 
 
 def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
-    """Empty where nobody knows the topic's id."""
+    """The topic's name; empty for an unknown topic id."""
     return topic.name or context.services.image.topic_names.get(topic.topic_id, "")
 
 
@@ -473,7 +472,7 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 
 def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
-    """KIP-951: a client that came to the wrong broker learns the right one with its refusal."""
+    """Adds the current leaders to the errors of partitions that this broker does not lead (KIP-951)."""
     named: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for row in topic.partition_responses:

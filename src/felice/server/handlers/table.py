@@ -1,4 +1,4 @@
-"""Which handler answers which API: what is in the table is offered to clients, and nothing else."""
+"""The handler of each API. Clients are offered exactly the APIs in this table."""
 
 from __future__ import annotations
 

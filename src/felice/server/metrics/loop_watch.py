@@ -1,7 +1,7 @@
-"""How late the event loop is, how busy its thread is, and how fast connections come.
+"""Measures how late the event loop is, how busy its thread is, and how many connections arrive.
 
-A timer that fires every `TICK_S` measures by how much it is late: by as much every request of that moment waits. It is
-the number that tells of an overloaded broker. The watch runs only while metrics are served.
+A timer fires every `TICK_S` and measures its delay. Every request of that moment waits as long, so the delay is the
+metric that shows an overloaded broker. The watch runs only while metrics are served.
 """
 
 from __future__ import annotations

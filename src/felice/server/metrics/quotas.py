@@ -1,4 +1,4 @@
-"""What clients with quotas use, and how long they had to wait."""
+"""Metrics of clients with quotas: what they use, and how long they had to wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """High watermarks of partitions that have no replica on this broker, for the lag of the groups that it coordinates.
 
-Keeps true: nobody waits for another broker: a page of metrics has what the last answers said, and begins to ask again.
-            So a partition's lag appears on the second page, and is as old as the page before.
+Keeps true: no page of metrics waits for another broker: it has the values of the last responses, and starts the next
+            requests. So a partition's lag appears on the second page, and is as old as the previous page.
             At most `MAX_PARTITIONS` are asked for.
 """
 
@@ -35,7 +35,7 @@ _CONSUMER = -1
 
 
 class RemoteOffsets:
-    """What other brokers last said. Collectors call `get`; the page calls `refresh` when it is complete."""
+    """The last responses of other brokers. Collectors call `get`; the page calls `refresh` when it is complete."""
 
     def __init__(self, watcher: Watcher, peers: Peers) -> None:
         self._watcher = watcher

@@ -1,4 +1,4 @@
-"""What clients have used of their quotas on this broker.
+"""The quotas of clients on this broker, and how much of them each client has used.
 
 Keeps true: changed quotas apply at once, also to connected clients; the recorded use stays.
             Memory is bounded: above `MAX_CLIENTS`, the clients that were idle longest are forgotten.

@@ -1,4 +1,4 @@
-"""Counts a request against the quotas of its client, and says how long the connection is to be silent.
+"""Counts a request against the quotas of its client, and returns how long the connection must be silent.
 
 Keeps true: the reply is sent at once and says how long the client should wait (KIP-219); the broker then does not read
             from the connection during that time. If several quotas are exceeded, the longest wait counts.

@@ -1,4 +1,4 @@
-"""What client metrics resources can select clients by."""
+"""The facts of a client by which client metrics resources can select it."""
 
 from __future__ import annotations
 

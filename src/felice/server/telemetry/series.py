@@ -1,7 +1,7 @@
 """The newest values that clients pushed, as series of Prometheus.
 
 Keeps true: one client has at most `MAX_SERIES_OF_CLIENT` series, and all clients together `MAX_SERIES`. Their texts
-            have limits, too. What is above is counted in `dropped`.
+            have limits, too. `dropped` counts values above these limits.
             A name has one kind, gauge or counter: that of its first series.
 """
 
