@@ -143,7 +143,7 @@ def _create(names: Sequence[str], context: RequestContext) -> int:
 
 
 def _may_be_created(name: str) -> bool:
-    """Whether a request may create the topic: the name is valid, and no internal topic other than that of the groups."""
+    """Whether a request may create the topic: a valid name, and no internal topic except `__consumer_offsets`."""
     is_foreign = name in topic_names.INTERNAL_TOPICS and name != topic_names.CONSUMER_OFFSETS
     return not is_foreign and topic_names.fault_of(name) is None
 
