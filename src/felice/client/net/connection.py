@@ -222,9 +222,10 @@ class Connection(asyncio.BufferedProtocol):
         """Keep the transport. A BufferedProtocol's method."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._security.tls is None:  # the size of a frame says little about that of its TLS records
-            self._low_water = LowWater(transport.get_extra_info("socket"))
-        self._outbox = Outbox(transport)
+        # TLS has sizes and bytes of its own below the frames.
+        sock = transport.get_extra_info("socket") if self._security.tls is None else None
+        self._low_water = LowWater(sock)
+        self._outbox = Outbox(transport, sock)
         # The lowest limit that every transport understands: with 0, asyncio's TLS pauses without a reason. It may pause
         # in this call, while the end of its handshake waits.
         transport.set_write_buffer_limits(high=1, low=0)

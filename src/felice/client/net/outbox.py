@@ -2,16 +2,22 @@
 
 Keeps true:  Bytes leave in the order of `write`. Of the bytes that wait, the transport holds at most one piece.
 How:         asyncio copies what the socket does not take at once (before Python 3.12), and with a producer that is
-             faster than its broker this is most of what it sends. So large parts stay where they are, and go to the
-             transport piece by piece while it has nothing to send.
+             faster than its broker this is most of what it sends. So large parts stay where they are until the socket
+             takes them.
+             The parts go to the socket in one system call while the transport has nothing to send, because around
+             each call the loop's thread waits for the interpreter's lock. The transport gets a small piece of what
+             the socket did not take, and says when there is room again. It gets everything, piece by piece, if it
+             encrypts, or has no socket.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Iterable
-from typing import cast
+from itertools import islice
+from typing import Protocol, cast
 
 from felice.protocol.codec import Part, join_parts
 from felice.protocol.primitives import Buffer, size_of
@@ -19,13 +25,29 @@ from felice.protocol.primitives import Buffer, size_of
 # A larger part is written on its own: one more system call costs less than copying it.
 _LARGE_PART_BYTES = 64 * 1024
 _PIECE_BYTES = 1 << 20
+_SMALL_PIECE_BYTES = 16 * 1024
+# Systems take at least 16 parts at once (IOV_MAX of POSIX).
+_MOST_PARTS = 16
+_can_gather = hasattr(os, "writev")
+
+
+class HasFileno(Protocol):
+    """The socket below a transport."""
+
+    def fileno(self) -> int:
+        """Return its descriptor; -1 if it is closed."""
 
 
 class Outbox:
-    """Call `pause` and `resume` when the transport says so. The owner of a part leaves its bytes unchanged."""
+    """Call `pause` and `resume` when the transport says so. The owner of a part leaves its bytes unchanged.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    `sock` is the transport's socket, if it takes the bytes as they are.
+    """
+
+    def __init__(self, transport: asyncio.Transport, sock: HasFileno | None = None) -> None:
         self._transport = transport
+        self._socket = sock if _can_gather else None
+        self._piece_bytes = _PIECE_BYTES if self._socket is None else _SMALL_PIECE_BYTES
         self._waiting: deque[memoryview] = deque()
         self._is_paused = False
         self._emptied: list[asyncio.Future[None]] = []
@@ -77,9 +99,33 @@ class Outbox:
     def _push(self) -> None:
         waiting = self._waiting
         while waiting and not self._is_paused:
-            part = waiting.popleft()
-            if len(part) > _PIECE_BYTES:
-                waiting.appendleft(part[_PIECE_BYTES:])
-            self._transport.write(part[:_PIECE_BYTES])
+            self._write_to_socket()
+            if waiting:
+                self._transport.write(self._next_piece())
         if self._emptied and not self._is_paused:
             self._report_empty()
+
+    def _next_piece(self) -> memoryview:
+        part, size = self._waiting.popleft(), self._piece_bytes
+        if len(part) > size:
+            self._waiting.appendleft(part[size:])
+        return part[:size]
+
+    def _write_to_socket(self) -> None:
+        """Write what the socket takes at once, if nothing is before it in the transport."""
+        if self._socket is None or self._transport.get_write_buffer_size() or self._transport.is_closing():
+            return
+        try:
+            taken = os.writev(self._socket.fileno(), list(islice(self._waiting, _MOST_PARTS)))
+        except OSError:
+            return  # it has no room, or it is broken: the transport finds out
+        self._forget(taken)
+
+    def _forget(self, taken_bytes: int) -> None:
+        """Drop the bytes that the socket took."""
+        waiting = self._waiting
+        while taken_bytes:
+            part = waiting.popleft()
+            if len(part) > taken_bytes:
+                waiting.appendleft(part[taken_bytes:])
+            taken_bytes = max(0, taken_bytes - len(part))

@@ -255,6 +255,9 @@ class FakeSocket:
     def setsockopt(self, level: int, option: int, value: int) -> None:
         self.values.append(value)
 
+    def fileno(self) -> int:
+        return -1
+
 
 class SocketTransport(RecordingTransport):
     """A transport with a socket, whose connection can be aborted."""
@@ -265,6 +268,12 @@ class SocketTransport(RecordingTransport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.socket if name == "socket" else default
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
 
     def abort(self) -> None: ...
 

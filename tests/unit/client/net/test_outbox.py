@@ -1,7 +1,11 @@
 import asyncio
+import os
+import socket
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,3 +106,87 @@ def test_what_waits_is_forgotten_with_the_connection() -> None:
     transport.ready()
     transport.ready()
     assert transport.sizes == [MOST_WRITTEN]
+
+
+class OwnedOutbox(asyncio.Protocol):
+    """The protocol of a real connection with an outbox."""
+
+    outbox: Outbox
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=1, low=0)
+        self.outbox = Outbox(transport, transport.get_extra_info("socket"))
+
+    def pause_writing(self) -> None:
+        self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        self.outbox.resume()
+
+
+async def connected(send_buffer_bytes: int) -> tuple[OwnedOutbox, asyncio.Transport, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    theirs.setblocking(False)
+    transport, protocol = await asyncio.get_running_loop().create_connection(OwnedOutbox, sock=ours)
+    return protocol, transport, theirs
+
+
+async def read(sock: socket.socket, size: int) -> bytes:
+    loop, found = asyncio.get_running_loop(), bytearray()
+    while len(found) < size:
+        chunk = await loop.sock_recv(sock, 300_000)
+        assert chunk, "the connection ended"
+        found += chunk
+    return bytes(found)
+
+
+@pytest.mark.parametrize("send_buffer_bytes", [5000, 100_000, 4 << 20])
+def test_a_narrow_socket_takes_all_bytes_in_order(send_buffer_bytes: int) -> None:
+    async def run() -> None:
+        protocol, transport, peer = await connected(send_buffer_bytes)
+        requests = [[bytes([n]) * 50, Random(n).randbytes(LARGE * n + n), b"tail"] for n in range(20)]
+        for request in requests:
+            protocol.outbox.write(request)
+            await asyncio.sleep(0)
+        wanted = b"".join(part for request in requests for part in request)
+        assert await read(peer, len(wanted)) == wanted
+        await protocol.outbox.emptied()
+        transport.close()
+        peer.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_is_one_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    writev = os.writev
+
+    def counted(fd: int, parts: list[memoryview]) -> int:
+        calls.append(len(parts))
+        return writev(fd, parts)
+
+    async def run() -> None:
+        protocol, transport, peer = await connected(4 << 20)
+        monkeypatch.setattr(transport, "write", None)
+        protocol.outbox.write([b"head", bytes(LARGE), b"end"])
+        assert len(await read(peer, LARGE + 7)) == LARGE + 7
+        transport.close()
+        peer.close()
+
+    monkeypatch.setattr(os, "writev", counted)
+    asyncio.run(run())
+    assert calls == [3]
+
+
+def test_a_socket_that_is_closed_takes_nothing() -> None:
+    async def run() -> None:
+        protocol, transport, peer = await connected(4 << 20)
+        peer.close()
+        transport.abort()
+        protocol.outbox.write([b"late"])
+        await asyncio.sleep(0)
+        protocol.outbox.write([b"later"])
+
+    asyncio.run(run())
