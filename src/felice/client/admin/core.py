@@ -1,69 +1,54 @@
 """Administration as coroutines: one method per operation, with a result or an error per item.
 
-How:         `retries` repeats requests; the other modules of this package build them and read the responses.
+How:         `group_calls`, `transaction_calls`, `tokens` and `client_metrics` have parts of `Admin`. `retries` repeats
+             requests. The other modules of this package build the requests and read the responses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
 
 from felice.client.admin import (
     acls,
     configs,
     features,
-    groups,
     leadership,
     log_dirs,
     quotas,
     scram,
     topics,
-    transactions,
 )
 from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.client_metrics import ClientMetricsCalls
 from felice.client.admin.enumerations import (
-    ConsumerGroupState,
-    ConsumerGroupType,
     ElectionType,
     authorized_operations,
 )
+from felice.client.admin.group_calls import GroupCalls
 from felice.client.admin.model import (
-    AbortTransactionSpec,
     ApiVersionRange,
     ConfigResource,
-    ConsumerGroupDescription,
     DescribeClusterResult,
     FeatureMetadata,
     FeatureUpdate,
-    FencedProducer,
-    GroupMetadata,
-    ListConsumerGroupsResult,
     NewPartitions,
     NewTopic,
     Node,
     PartitionReassignment,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.admin.tokens import TokenCalls
 from felice.client.admin.topics import Results
+from felice.client.admin.transaction_calls import TransactionCalls
 from felice.client.error import KafkaException
-from felice.client.group.requests import CommittedOffset
-from felice.client.model import ClusterMetadata, Partition, TopicPartition
+from felice.client.model import ClusterMetadata, Partition
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
-K = TypeVar("K")
-T = TypeVar("T")
 
-
-class Admin(TokenCalls, ClientMetricsCalls):
+class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
     # Topics
@@ -361,148 +346,4 @@ class Admin(TokenCalls, ClientMetricsCalls):
         """Start to move replicas to other directories of one broker. Returns None or the error by partition."""
         return await self._retrying(
             lambda: log_dirs.alter_replica_log_dirs(self.cluster, broker, wanted), timeout_s
-        )
-
-    # Groups
-
-    async def list_consumer_groups(
-        self,
-        states: Iterable[ConsumerGroupState] = (),
-        types: Iterable[ConsumerGroupType] = (),
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> ListConsumerGroupsResult:
-        """Return the groups of all brokers, filtered by state and type; an empty filter selects all."""
-        wanted = list(states), list(types)
-        return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
-
-    async def describe_consumer_group(
-        self,
-        group_id: str,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        include_authorized_operations: bool = False,
-    ) -> ConsumerGroupDescription:
-        """Return a group with its members; a group that does not exist has the state Dead."""
-        return await self._retrying(
-            lambda: groups.describe_group(self.cluster, group_id, timeout_s, include_authorized_operations),
-            timeout_s,
-        )
-
-    async def list_groups(
-        self, group_id: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> list[GroupMetadata]:
-        """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given."""
-        listed = await self.list_consumer_groups(timeout_s=timeout_s)
-        names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
-        return [await self._group_metadata(name, timeout_s) for name in names]
-
-    async def _group_metadata(self, group_id: str, timeout_s: float) -> GroupMetadata:
-        return await self._retrying(
-            lambda: groups.group_metadata(self.cluster, group_id, timeout_s), timeout_s
-        )
-
-    async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Delete a group without members, and its offsets."""
-        await self._retrying(lambda: groups.delete_group(self.cluster, group_id, timeout_s), timeout_s)
-
-    async def remove_members(
-        self,
-        group_id: str,
-        members: Iterable[tuple[str, str | None]],
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Results:
-        """Remove members, named by (member id, instance id). Returns None or the error by member."""
-        rows = list(members)
-        return await self._retrying(
-            lambda: groups.remove_members(self.cluster, group_id, rows, timeout_s), timeout_s
-        )
-
-    async def list_consumer_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[Partition] | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        require_stable: bool = False,
-    ) -> list[TopicPartition]:
-        """Return committed offsets; None asks for all that the group has committed."""
-        wanted = None if partitions is None else list(partitions)
-        return await self._retrying(
-            lambda: groups.list_group_offsets(self.cluster, group_id, wanted, timeout_s, require_stable),
-            timeout_s,
-        )
-
-    async def alter_consumer_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[Partition, CommittedOffset],
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> list[TopicPartition]:
-        """Commit offsets for a group without members. Returns the partitions, with errors per partition."""
-        return await self._retrying(
-            lambda: groups.alter_group_offsets(self.cluster, group_id, offsets, timeout_s), timeout_s
-        )
-
-    async def delete_consumer_group_offsets(
-        self, group_id: str, partitions: Iterable[Partition], timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> list[TopicPartition]:
-        """Delete committed offsets. Returns the partitions, with errors per partition."""
-        wanted = list(partitions)
-        return await self._retrying(
-            lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
-        )
-
-    # Transactions
-
-    async def list_transactions(
-        self,
-        states: Iterable[TransactionState] = (),
-        producer_ids: Iterable[int] = (),
-        longer_than_ms: int = -1,
-        pattern: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[int, list[TransactionListing]]:
-        """Return the transactions of each coordinator by node id. A pattern must match the whole transactional id."""
-        wanted = list(states), list(producer_ids), longer_than_ms, pattern
-        return await self._retrying(lambda: transactions.list_transactions(self.cluster, *wanted), timeout_s)
-
-    async def describe_transaction(
-        self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> TransactionDescription:
-        """Return the coordinator's state of a transactional id."""
-        return await self._retrying(
-            lambda: transactions.describe_transaction(self.cluster, transactional_id, timeout_s), timeout_s
-        )
-
-    async def describe_producers(
-        self,
-        partitions: Iterable[Partition],
-        broker_id: int | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Results:
-        """Return `[ProducerState]` or the error by partition, from the leader or from the given broker."""
-        wanted = {partition: partition for partition in partitions}
-        if broker_id is None:
-            return await self._each(
-                wanted, lambda some: transactions.describe_producers(self.cluster, some, None), timeout_s
-            )
-        # A retry does not help against a broker without a replica.
-        return await self._retrying(
-            lambda: transactions.describe_producers(self.cluster, wanted, broker_id), timeout_s
-        )
-
-    async def abort_transaction(
-        self, spec: AbortTransactionSpec, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> None:
-        """Abort one hanging transaction in one partition, which its coordinator will not end."""
-        key = spec.topic_partition.key
-        ask = partial(transactions.abort_transactions, self.cluster)
-        error = (await self._each({key: spec}, ask, timeout_s))[key]
-        if error is not None:
-            raise error
-
-    async def fence_producer(
-        self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> FencedProducer:
-        """Abort the id's transaction and fence its producer; an id that does not exist is created."""
-        return await self._retrying(
-            lambda: transactions.fence_producer(self.cluster, transactional_id, timeout_s), timeout_s
         )

@@ -1,0 +1,102 @@
+"""Consumer groups as coroutines: `GroupCalls`, a part of `Admin`. `groups` builds and reads the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from felice.client.admin import groups
+from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupType
+from felice.client.admin.model import ConsumerGroupDescription, GroupMetadata, ListConsumerGroupsResult
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.admin.topics import Results
+from felice.client.group.requests import CommittedOffset
+from felice.client.model import Partition, TopicPartition
+
+
+class GroupCalls(RetryingCalls):
+    """The part of `Admin` that lists, describes and changes consumer groups."""
+
+    async def list_consumer_groups(
+        self,
+        states: Iterable[ConsumerGroupState] = (),
+        types: Iterable[ConsumerGroupType] = (),
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> ListConsumerGroupsResult:
+        """Return the groups of all brokers, filtered by state and type; an empty filter selects all."""
+        wanted = list(states), list(types)
+        return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
+
+    async def describe_consumer_group(
+        self,
+        group_id: str,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        include_authorized_operations: bool = False,
+    ) -> ConsumerGroupDescription:
+        """Return a group with its members; a group that does not exist has the state Dead."""
+        return await self._retrying(
+            lambda: groups.describe_group(self.cluster, group_id, timeout_s, include_authorized_operations),
+            timeout_s,
+        )
+
+    async def list_groups(
+        self, group_id: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[GroupMetadata]:
+        """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given."""
+        listed = await self.list_consumer_groups(timeout_s=timeout_s)
+        names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
+        return [await self._group_metadata(name, timeout_s) for name in names]
+
+    async def _group_metadata(self, group_id: str, timeout_s: float) -> GroupMetadata:
+        return await self._retrying(
+            lambda: groups.group_metadata(self.cluster, group_id, timeout_s), timeout_s
+        )
+
+    async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Delete a group without members, and its offsets."""
+        await self._retrying(lambda: groups.delete_group(self.cluster, group_id, timeout_s), timeout_s)
+
+    async def remove_members(
+        self,
+        group_id: str,
+        members: Iterable[tuple[str, str | None]],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Results:
+        """Remove members, named by (member id, instance id). Returns None or the error by member."""
+        rows = list(members)
+        return await self._retrying(
+            lambda: groups.remove_members(self.cluster, group_id, rows, timeout_s), timeout_s
+        )
+
+    async def list_consumer_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        require_stable: bool = False,
+    ) -> list[TopicPartition]:
+        """Return committed offsets; None asks for all that the group has committed."""
+        wanted = None if partitions is None else list(partitions)
+        return await self._retrying(
+            lambda: groups.list_group_offsets(self.cluster, group_id, wanted, timeout_s, require_stable),
+            timeout_s,
+        )
+
+    async def alter_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[Partition, CommittedOffset],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TopicPartition]:
+        """Commit offsets for a group without members. Returns the partitions, with errors per partition."""
+        return await self._retrying(
+            lambda: groups.alter_group_offsets(self.cluster, group_id, offsets, timeout_s), timeout_s
+        )
+
+    async def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[Partition], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[TopicPartition]:
+        """Delete committed offsets. Returns the partitions, with errors per partition."""
+        wanted = list(partitions)
+        return await self._retrying(
+            lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
+        )
