@@ -375,6 +375,21 @@ def test_the_sink_creates_a_missing_topic_where_brokers_do(
     assert [bytes(row["value"]) for row in read(subscribe=name).collect()] == [b"v"]
 
 
+@pytest.mark.parametrize("identified", [{}, {"txnAppId": "small-batches", "txnVersion": "1"}])
+def test_the_sink_writes_batches_as_small_as_the_topic_wants(
+    broker: Target,
+    spark: Any,
+    read: Callable[..., Any],
+    write: Callable[..., None],
+    identified: dict[str, str],
+) -> None:
+    name = unique_name("small")
+    create_topic(broker, name, max_message_bytes=5000)
+    rows = spark.range(100).selectExpr("rpad(cast(id as string), 900) as value")
+    write(rows, topic=name, **identified)
+    assert values(read(subscribe=name)) == list(range(100))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -3,6 +3,7 @@
 Keeps true: a row with a partition goes to it. Otherwise the key chooses the partition as in Java's producer (murmur2),
             so the rows of one key stay in order. Rows with neither are spread over the partitions in runs. `flush`
             returns when all rows are acknowledged, or raises. At most about FLUSH_AT_BYTES of rows are held.
+            A batch is not larger than its topic allows, unless it is a single row.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from felice.client.blocking import BlockingClient
-from felice.client.error import KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Partition
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.streams.limits import TopicLimits
 from felice.records.arrow import arrow_to_batches, key_hashes
 
 FLUSH_AT_BYTES = 16 * 1024 * 1024
@@ -39,8 +41,10 @@ class RowError(QueryError, ValueError):
 class Output(Protocol):
     """The destination of rows whose partition is chosen."""
 
-    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
-        """Encodes the rows as record batches for one partition."""
+    def encode(
+        self, partition: Partition, rows: pa.Table, timestamp_ms: int, target_bytes: int
+    ) -> Iterator[bytearray]:
+        """Encodes the rows as record batches for one partition, each of up to `target_bytes` or of one row."""
 
     def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
         """Sends (topic, partition, batch) and waits for the acknowledgements. Raises `KafkaException`."""
@@ -53,14 +57,16 @@ class PlainOutput:
         self._client = client
         self._options = options
 
-    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+    def encode(
+        self, partition: Partition, rows: pa.Table, timestamp_ms: int, target_bytes: int
+    ) -> Iterator[bytearray]:
         """Yields batches without producer id: a task that runs again writes its rows again."""
         return arrow_to_batches(
             rows,
             timestamp_ms=timestamp_ms,
             codec=self._options.codec,
             level=self._options.compression_level,
-            target_bytes=self._options.batch_bytes,
+            target_bytes=target_bytes,
         )
 
     def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
@@ -71,10 +77,17 @@ class PlainOutput:
 class TopicWriter:
     """Collects rows and writes them in large pieces."""
 
-    def __init__(self, options: SinkOptions, client: BlockingClient, output: Output) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        client: BlockingClient,
+        output: Output,
+        limits_of: Callable[[str], TopicLimits] = lambda topic: TopicLimits(),
+    ) -> None:
         self._options = options
         self._client = client
         self._output = output
+        self._limits_of = limits_of
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._partition_counts: dict[str, int] = {}
@@ -99,10 +112,36 @@ class TopicWriter:
             (topic, partition, batch)
             for topic, rows in self._by_topic(pa.Table.from_batches(held).combine_chunks())
             for partition, part in self._by_partition(topic, rows)
-            for batch in self._output.encode((topic, partition), part, now_ms)
+            for batch in self._encode(topic, partition, part, now_ms)
         ]
-        self._output.send(batches)
+        self._send(batches)
         self.rows_written += sum(len(rows) for rows in held)
+
+    def _encode(self, topic: str, partition: int, rows: pa.Table, now_ms: int) -> Iterator[bytearray]:
+        return self._output.encode((topic, partition), rows, now_ms, self._target_bytes(topic))
+
+    def _target_bytes(self, topic: str) -> int:
+        return min(self._options.batch_bytes, self._limits_of(topic).max_message_bytes)
+
+    def _send(self, batches: list[tuple[str, int, bytearray]]) -> None:
+        try:
+            self._output.send(batches)
+        except KafkaException as error:
+            if error.code != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            raise RowError(self._why_too_large(batches)) from None
+
+    def _why_too_large(self, batches: list[tuple[str, int, bytearray]]) -> str:
+        # A batch above its target has one row.
+        for topic, _, batch in batches:
+            if len(batch) > self._target_bytes(topic):
+                return f"a row of {len(batch)} bytes is too large for topic {topic}: its max.message.bytes is lower"
+        # The user may not describe the topic, or its limit was lowered within the last minute.
+        topics = ", ".join(sorted({topic for topic, _, _ in batches}))
+        return (
+            f"batches of {self._options.batch_bytes} bytes are too large for a topic of {topics}: set "
+            "'kafka.batch.size' to less than its max.message.bytes"
+        )
 
     def _by_topic(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         # As in Spark's Kafka sink, the option takes precedence over the column.

@@ -50,7 +50,9 @@ class TransactionalOutput:
         """The topics to which the task has written."""
         return frozenset(topic for topic, _ in self._partitions)
 
-    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+    def encode(
+        self, partition: Partition, rows: pa.Table, timestamp_ms: int, target_bytes: int
+    ) -> Iterator[bytearray]:
         """Yields transactional batches with the next sequence numbers; begins the transaction if needed."""
         producer = self._begun()
         self._rows += len(rows)
@@ -62,7 +64,7 @@ class TransactionalOutput:
             timestamp_ms=timestamp_ms,
             codec=self._options.codec,
             level=self._options.compression_level,
-            target_bytes=self._options.batch_bytes,
+            target_bytes=target_bytes,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=sequence,

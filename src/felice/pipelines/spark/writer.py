@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,6 +29,7 @@ from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, TopicWriter
 from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID
 from felice.pipelines.spark.schema import HEADERS
+from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.spark.transactional import TransactionalOutput
 
 log = logging.getLogger(__name__)
@@ -118,7 +120,7 @@ def _identity_in_stream() -> TaskIdentity:
 def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
     """Writes the rows of a task at least once, without a transaction."""
     client = client_of(options.client)
-    writer = TopicWriter(options, client, PlainOutput(client, options))
+    writer = TopicWriter(options, client, PlainOutput(client, options), partial(topic_limits, options.client))
     _write_all(rows, writer)
     return Written(writer.rows_written)
 
@@ -127,7 +129,7 @@ def write_part(rows: Iterator[pa.RecordBatch], options: SinkOptions, identity: T
     """Writes the rows of a task in a transaction that stays open. Aborts it if writing fails."""
     client = client_of(options.client)
     output = TransactionalOutput(client, options, identity)
-    writer = TopicWriter(options, client, output)
+    writer = TopicWriter(options, client, output, partial(topic_limits, options.client))
     try:
         _write_all(rows, writer)
     except BaseException:

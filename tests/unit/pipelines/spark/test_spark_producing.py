@@ -9,26 +9,30 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from felice.client.error import KafkaException, error_of
+from felice.client.error import KafkaException, error_of, failure
 from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
 from felice.client.produce.partitioners import murmur2_random
 from felice.pipelines.spark import producing
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, RowError, TopicWriter
+from felice.pipelines.streams.limits import TopicLimits
 from felice.records.reader import read_records
 
 UNKNOWN_TOPIC = 3
 INVALID_TOPIC = 17
+MESSAGE_TOO_LARGE = 10
 
 
 class Brokers:
     """Keeps what was produced, by topic and partition."""
 
     def __init__(self) -> None:
-        self.partitions = {"out": 3, "one": 1}
+        self.partitions = {"out": 3, "one": 1, "small": 1}
         self.errors: dict[str, list[int]] = {}
         self.records: dict[tuple[str, int], list[Any]] = {}
         self.requests: list[int] = []
+        self.max_bytes = {"small": 5_000}
+        self.tells_limits = True
 
     def metadata(self, topics: list[str], *, allow_auto_create: bool) -> ClusterMetadata:
         assert allow_auto_create
@@ -43,6 +47,8 @@ class Brokers:
     def produce(self, batches: Iterable[tuple[str, int, Any]], acks: int) -> None:
         self.requests.append(acks)
         for topic, partition, batch in batches:
+            if len(batch) > self.max_bytes.get(topic, 1 << 20):
+                raise failure(MESSAGE_TOO_LARGE, f"{topic}-{partition}")
             self.records.setdefault((topic, partition), []).extend(read_records(batch))
 
 
@@ -59,7 +65,12 @@ def brokers() -> Iterator[Brokers]:
 def write(*batches: dict[str, list[Any]], **given: str) -> int:
     options = SinkOptions.parse({"kafka.bootstrap.servers": "h:1"} | given)
     client: Any = _connected[0]
-    writer = TopicWriter(options, client, PlainOutput(client, options))
+
+    def limits_of(topic: str) -> TopicLimits:
+        known = client.max_bytes if client.tells_limits else {}
+        return TopicLimits(known[topic]) if topic in known else TopicLimits()
+
+    writer = TopicWriter(options, client, PlainOutput(client, options), limits_of)
     for columns in batches:
         writer.add(pa.RecordBatch.from_pydict(columns))
     writer.flush()
@@ -148,6 +159,26 @@ def test_no_more_than_a_bounded_part_is_held(brokers: Brokers, monkeypatch: pyte
     monkeypatch.setattr(producing, "FLUSH_AT_BYTES", 2000)
     assert write(*[{"value": ["x" * 100] * 10}] * 20, topic="one") == 200
     assert len(brokers.requests) >= 10
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batches_are_as_small_as_their_topic_wants(brokers: Brokers, codec: str) -> None:
+    values = [f"{number:0100d}" for number in range(500)]
+    write({"value": values}, topic="small", **{"kafka.compression.type": codec})
+    assert [record.value.decode() for record in brokers.records["small", 0]] == values
+
+
+def test_a_row_that_is_too_large_for_its_topic_is_told_with_its_size(brokers: Brokers) -> None:
+    said = r"a row of 6\d\d\d bytes is too large for topic small: its max.message.bytes is lower"
+    with pytest.raises(RowError, match=said):
+        write({"value": ["x", "x" * 6000, "x"], "topic": ["one", "small", "small"]})
+
+
+def test_a_topic_with_a_limit_that_is_not_known_says_how_to_write_smaller_batches(brokers: Brokers) -> None:
+    brokers.max_bytes["one"], brokers.tells_limits = 5_000, False
+    with pytest.raises(RowError, match="set 'kafka.batch.size' to less than its max.message.bytes"):
+        write({"value": ["x" * 100] * 500}, topic="one")
+    assert write({"value": ["x" * 100] * 500}, topic="one", **{"kafka.batch.size": "4000"}) == 500
 
 
 def test_a_task_without_rows_writes_nothing(brokers: Brokers) -> None:
