@@ -339,21 +339,59 @@ def test_several_apps_of_a_file_run_fail_stop_and_start_each_by_itself(
     assert "ZeroDivisionError" in last and f"{b}: stopping after this batch" in told
 
 
-SKIPPING = """
-from felice.streams import App
+POLICIES = """
+from felice.streams import App, DeadLetters
 
-app = App("{name}", value="json")
-lines = app.stream("{name}-lines", on_bad_record="skip", on_error="skip")
-lines.map_values(lambda key, value: 1 / value).to("{name}-counts")
+def copying(which, lines="{name}-lines", bad="fail", error="fail", refused="fail"):
+    app = App("{name}-" + which, value="json")
+    stream = app.stream(lines, on_bad_record=bad, on_error=error)
+    if error == "skip":
+        stream = stream.map_values(lambda key, value: 1 / value)
+    stream.to("{name}-" + which, on_bad_record=refused)
+    return app
+
+failing = copying("failing")
+skipping = copying("skipping", bad="skip", error="skip")
+dead = copying("dead", bad=DeadLetters("{name}-letters"), refused=DeadLetters("{name}-letters"))
+refused = copying("refused", bad="skip")
+missing = copying("missing", lines="{name}-missign")
 """
+LONG = b'"' + b"x" * 2000 + b'"'
+SMALL_BYTES = 1000
 
 
-def test_skipped_records_are_counted_in_progress_and_description(broker: Target, tmp_path: Path) -> None:
+def test_bad_records_are_answered_as_each_application_says(broker: Target, tmp_path: Path) -> None:
     program = Program(broker, tmp_path)
-    (tmp_path / "program.py").write_text(SKIPPING.format(name=program.name))
-    for value in (b"{", b"0", b"1"):
+    name = program.name
+    for which, limits in (
+        ("failing", {}),
+        ("skipping", {}),
+        ("letters", {}),
+        ("missing", {}),
+        ("dead", {"max_message_bytes": SMALL_BYTES}),
+        ("refused", {"max_message_bytes": SMALL_BYTES}),
+    ):
+        create_topic(broker, f"{name}-{which}", partitions=2, **limits)
+    (tmp_path / "program.py").write_text(POLICIES.format(name=name))
+    for value in (b"{", b"0", b"1", LONG):
         program.send(value)
     code, told = program.run()
-    assert code == 0 and "3 rows" in told and "2 skipped so far" in told, told
-    assert json.loads(program.streams("describe", program.name, "--json").stdout)["skipped"] == 2
-    assert program.counts() == [("k", "1.0")]
+    assert code == 1
+
+    def written(which: str) -> list[str]:
+        return sorted(value for _, value in read_pairs(broker.bootstrap, f"{name}-{which}"))
+
+    def failure(which: str) -> str:
+        return told.partition(f"{name}-{which} has failed: ")[2].partition("\n")[0]
+
+    assert "cannot be read: b'{' is not json" in failure("failing"), told
+    assert failure("failing").endswith(f"(at {name}-lines-0, offset 0)"), told
+    assert f"cannot read {name}-missign: no such topic" in failure("missing"), told
+    assert f"bytes is too large for topic {name}-refused: its max.message.bytes is lower" in failure(
+        "refused"
+    ), told
+    assert [written(which) for which in ("failing", "missing", "refused")] == [[], [], []]
+    assert written("skipping") == ["1.0"] and "3 skipped so far" in told, told
+    assert json.loads(program.streams("describe", f"{name}-skipping", "--json").stdout)["skipped"] == 3
+    assert written("dead") == ["0", "1"]
+    assert written("letters") == sorted(["{", LONG.decode()])

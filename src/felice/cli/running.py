@@ -32,7 +32,7 @@ BUSY_POLL_S = 0.02
 STOP_WITHIN_S = 120.0
 # Spark's text for an error without a message, such as the end of a connection to a process that was killed.
 _NO_MESSAGE = "(no cause message)"
-_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|TornBatch)): (.+)$", re.MULTILINE)
+_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)|DataLoss|TornBatch): (.+)$", re.MULTILINE)
 
 
 def reason_of(text: str) -> str:

@@ -12,6 +12,9 @@ pytest.importorskip("pyspark")
 from felice.cli.faults import Fault
 from felice.cli.run import app_in, apps_in, run
 from felice.cli.running import failure_of, reason_of
+from felice.pipelines.spark.cluster import DataLoss
+from felice.pipelines.spark.commit import CommitError, TornBatch
+from felice.pipelines.spark.mistakes import ClusterError, OptionError, QueryError
 
 ONE = "from felice.streams import App\nfirst = App('first')\nfirst.stream('in').to('out')\n"
 
@@ -74,6 +77,13 @@ def test_the_reason_of_a_failure_is_the_last_error() -> None:
     )
     assert reason_of(text) == "StreamsError: a record of topic 'in' cannot be processed (at in-0, offset 5)"
     assert reason_of("something else\nmore") == "something else"
+
+
+@pytest.mark.parametrize("error", [ClusterError, CommitError, DataLoss, OptionError, QueryError, TornBatch])
+def test_each_error_of_a_query_is_a_reason(error: type[Exception]) -> None:
+    name = f"{error.__module__}.{error.__name__}"
+    text = f"pyspark.errors.exceptions.base.PySparkRuntimeError: [FAILED] because of: Traceback\n{name}: gone"
+    assert reason_of(text) == f"{error.__name__}: gone"
 
 
 class JavaError:
