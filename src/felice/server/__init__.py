@@ -1,4 +1,5 @@
 """The server: connections, requests, and the broker that composes everything below.
 
-`broker` is the composition root, `listener` and `session` move bytes, `handlers` answer.
+`composition` creates the components of a broker, and `broker` starts and stops them. `listener` and `session` move
+bytes, `handlers` answer.
 """

@@ -1,12 +1,12 @@
-"""The composition root: builds one broker from its components, and starts and stops them in order.
+"""One broker: starts and stops its components in order.
 
 Keeps true: clients can reach a port only when the broker is ready. A start that fails reports the reason in one line
             (`StartupError`) and leaves nothing running. A stop finishes the requests in progress, flushes all logs
             and marks the directories clean.
 How:        `start` follows the dependencies: metadata store, log directories, image, components, listeners,
             registration. `lifecycle` has the states between these steps.
-Leaves:     new metadata images to `image_follower`; identity, registration and sessions to `membership`; the
-            controller's duties to `controller`.
+Leaves:     creating the components to `composition`; new metadata images to `image_follower`; identity, registration
+            and sessions to `membership`; the controller's duties to `controller`.
 """
 
 from __future__ import annotations
@@ -15,87 +15,37 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
-from functools import partial
 
 from felice.config import BrokerConfig
 from felice.controller import features
-from felice.controller.acl_changes import AclChanges
-from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
-from felice.controller.leaderships import Leaderships
-from felice.controller.producer_id_blocks import ProducerIdBlocks
-from felice.controller.token_changes import TokenChanges
-from felice.controller.topic_plans import new_topic_id
-from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.env.key_stores import TlsError
 from felice.metadata import ClusterImage
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
-from felice.protocol.frame_memory import FrameMemory
-from felice.replication.partitions import Partitions
-from felice.replication.throttle import ReplicationThrottle
-from felice.server.access.control import AccessControl
-from felice.server.auto_topics import AutoTopics
-from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
-from felice.server.closings import Closings
-from felice.server.connection_limits import ConnectionLimits
-from felice.server.coordinators import Coordinators
-from felice.server.delegation_tokens import DelegationTokens
-from felice.server.fetch_sessions import FetchSessions
-from felice.server.group_lookups import GroupLookups
-from felice.server.handlers.table import OFFERED, Handle, Handlers
+from felice.server.composition import Basis, Parts, compose
+from felice.server.handlers.table import Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
-from felice.server.image_follower import ImageFollower
 from felice.server.inter_broker import InterBrokerSecurity
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
 from felice.server.log_directories import LogDirectories
-from felice.server.logins import Logins
-from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
-from felice.server.metrics.mbeans import Metrics
 from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
-from felice.server.offline_logs import OfflineLogs
-from felice.server.pace import LargeRequests, Wakeups
-from felice.server.producer_ids import ProducerIds
-from felice.server.quotas.client_quotas import ClientQuotas
-from felice.server.replica_moves import ReplicaMoves
-from felice.server.replication_parts import ReplicationParts, make_replication
-from felice.server.request_log import RequestLog
-from felice.server.request_memory import RequestMemory
 from felice.server.services import Services
-from felice.server.session import Session
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
-from felice.server.telemetry.clients import ClientTelemetry
 from felice.server.tls import TlsListeners
-from felice.server.topic_rows import TopicRows
-from felice.server.turns import Turns
 
 _log = logging.getLogger("felice.server")
 
 _DRAIN_TIMEOUT_S = 3.0
 _CONTROLLER_TIMEOUT_S = 3.0
-# Memory of large requests that is kept for reuse: eight produced batches of the usual maximum size of 1 MiB.
-_FRAME_POOL_BYTES = 8 * 1024 * 1024
-_MAPPED_FRAME_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The components that run tasks. They exist from the end of log recovery until the broker ends."""
-
-    replication: ReplicationParts
-    controller: Controller
-    membership: Membership
-    cleaner: Cleaner
-    maintenance: Maintenance
-    services: Services
 
 
 def _guarded(config: BrokerConfig, handlers: Mapping[int, Handle]) -> Mapping[int, Handle]:
@@ -128,12 +78,22 @@ class Broker:
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
-        self._peer_security = InterBrokerSecurity(self.settings, self._tls, env.random, env.clock.now_ms)
         self._store_source = source_of(config, env) if store_source is None else store_source
-        self.monitoring = Monitoring(env, self._config, self.lifecycle)
+        self._basis = Basis(
+            env,
+            self.settings,
+            self.lifecycle,
+            self.directories,
+            self._tls,
+            InterBrokerSecurity(self.settings, self._tls, env.random, env.clock.now_ms),
+            self._store_source,
+            self.handlers,
+            self.listeners,
+        )
+        self.monitoring = Monitoring(env, self._basis.config, self.lifecycle)
         self._store: MetadataStore | None = None
         self._watcher: Watcher | None = None
-        self._parts: _Parts | None = None
+        self._parts: Parts | None = None
         self._starting: asyncio.Future[None] | None = None
         self._start_ended = asyncio.Event()
         self._is_interrupted = False
@@ -175,12 +135,9 @@ class Broker:
         return self._made.membership
 
     @property
-    def _made(self) -> _Parts:
+    def _made(self) -> Parts:
         assert self._parts is not None, "the broker has been started"
         return self._parts
-
-    def _sessions(self) -> list[Session]:
-        return [session for listener in self.listeners for session in listener.sessions]
 
     def port(self, listener: str | None = None) -> int:
         """Returns the port to which a listener (by default the first) is bound."""
@@ -216,7 +173,7 @@ class Broker:
         await self.monitoring.start()
         store, watcher, cluster_id = await self._open_store()
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
-        parts = self._parts = self._compose(store, watcher)
+        parts = self._parts = compose(self._basis, self.broker_id, store, watcher)
         self.lifecycle.enter(State.JOINING)
         await parts.services.logins.start()
         for listener in self.listeners:
@@ -265,7 +222,7 @@ class Broker:
         except TlsError as error:
             raise StartupError(str(error)) from None
 
-    def _serve(self, parts: _Parts) -> None:
+    def _serve(self, parts: Parts) -> None:
         self.lifecycle.enter(State.RUNNING)
         services = parts.services
         services.partitions.set_strays_aside()
@@ -285,110 +242,6 @@ class Broker:
     def _start_coordinators(self) -> None:
         if not self.lifecycle.is_stopping:
             self.services.coordinators.start()
-
-    def _compose(self, store: MetadataStore, watcher: Watcher) -> _Parts:
-        """Creates every component, each after its dependencies."""
-        env, settings, broker_id = self.env, self.settings, self.broker_id
-        lifecycle, directories = self.lifecycle, self.directories
-        replication = make_replication(
-            broker_id, env, settings, store, watcher, directories, self._peer_security
-        )
-        partitions, peers = replication.partitions, replication.peers
-        admin = ClusterAdmin(store, watcher, env.random, self._config)
-        controller = Controller(
-            store, watcher, env.clock, broker_id, self._config, partial(new_topic_id, env.random)
-        )
-        stands_alone = self._store_source.stands_alone
-        auto_topics = AutoTopics(settings, lifecycle, watcher, admin, stands_alone=stands_alone)
-        producer_ids = ProducerIds(ProducerIdBlocks(store, broker_id).allocate)
-        coordinators = Coordinators(
-            broker_id, env, settings, watcher, partitions, peers, auto_topics, producer_ids
-        )
-        quotas = ClientQuotas(env.clock, self._config)
-        quotas.follow(watcher.image)
-        metrics = Metrics(broker_id, OFFERED, store, watcher, directories, replication, controller)
-        image_follower = ImageFollower(
-            broker_id, settings, lifecycle, store, watcher, replication, coordinators, controller, metrics
-        )
-        cleaner, replica_moves = self._compose_directory_work(partitions)
-        tokens = DelegationTokens(settings.static, env, lambda: watcher.image, TokenChanges(store, watcher))
-        connections = ConnectionLimits(self._config, self.listeners)
-        settings.on_change += [
-            self._tls.follow,
-            directories.reconfigure,
-            cleaner.reconfigure,
-            lambda _: connections.close_excess(),
-        ]
-        services = Services(
-            broker_id=broker_id,
-            env=env,
-            settings=settings,
-            lifecycle=lifecycle,
-            watcher=watcher,
-            apis=OFFERED,
-            access=AccessControl(settings.static, lambda: watcher.image.acls),
-            connections=connections,
-            turns=Turns(env.clock, self._config, self._sessions),
-            wakeups=Wakeups(env.clock),
-            large_requests=LargeRequests(env.clock),
-            request_memory=RequestMemory(self.config.queued_max_request_bytes),
-            closings=Closings(env.clock.monotonic),
-            batch_validation=BatchValidation(self._config),
-            frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
-            directories=directories,
-            partitions=partitions,
-            replication_throttle=ReplicationThrottle(),
-            cluster_admin=admin,
-            acl_changes=AclChanges(store, watcher),
-            leaderships=Leaderships(store, watcher),
-            coordinators=coordinators,
-            group_lookups=GroupLookups(env.clock.monotonic),
-            auto_topics=auto_topics,
-            producer_ids=producer_ids,
-            quotas=quotas,
-            request_log=RequestLog(self.config, env.clock.monotonic),
-            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
-            replica_moves=replica_moves,
-            image_follower=image_follower,
-            offline_logs=OfflineLogs(directories, partitions, cleaner, lifecycle, watcher, image_follower),
-            metrics=metrics,
-            topic_rows=TopicRows(),
-            tls=self._tls,
-            logins=Logins(settings, lambda: watcher.image, tokens, env.random),
-            tokens=tokens,
-            telemetry=ClientTelemetry(
-                env.clock, env.random, lambda: watcher.image, self.config.telemetry_max_bytes
-            ),
-        )
-        return self._compose_shells(store, replication, controller, cleaner, services)
-
-    def _compose_directory_work(self, partitions: Partitions) -> tuple[Cleaner, ReplicaMoves]:
-        """Creates the cleaner and the replica moves. Each of them skips the logs on which the other works."""
-        env, settings, directories = self.env, self.settings, self.directories
-        cleaner = Cleaner(
-            env, settings, directories, partitions, lambda topic, number: moves.is_moving(topic, number)
-        )
-        moves = ReplicaMoves(env.clock, settings, directories, partitions, cleaner.is_cleaning)
-        return cleaner, moves
-
-    def _compose_shells(
-        self,
-        store: MetadataStore,
-        replication: ReplicationParts,
-        controller: Controller,
-        cleaner: Cleaner,
-        services: Services,
-    ) -> _Parts:
-        """Creates the components that run on their own: listeners, membership and periodic tasks."""
-        addresses = self.config.parsed_listeners
-        self.listeners.extend(Listener(services, self.handlers, address) for address in addresses)
-        session_timeout_ms = self._store_source.session_timeout_ms
-        membership = Membership(services, store, session_timeout_ms, self.listeners, self._peer_security)
-        maintenance = Maintenance(services, self.listeners)
-        return _Parts(replication, controller, membership, cleaner, maintenance, services)
-
-    def _config(self) -> BrokerConfig:
-        return self.settings.config
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
@@ -444,7 +297,7 @@ class Broker:
         await self._close_store()
         _log.info("broker stopped", extra={"broker": self.broker_id})
 
-    async def _finish_requests(self, parts: _Parts) -> None:
+    async def _finish_requests(self, parts: Parts) -> None:
         for listener in self.listeners:
             await listener.stop_accepting()
         parts.services.coordinators.stop()
@@ -453,14 +306,14 @@ class Broker:
         for listener in self.listeners:
             await listener.drain(_DRAIN_TIMEOUT_S)
 
-    async def _stop_components(self, parts: _Parts) -> None:
+    async def _stop_components(self, parts: Parts) -> None:
         await parts.replication.stop()
         await parts.cleaner.stop()
         await parts.services.replica_moves.stop()
         await parts.maintenance.stop()
         await parts.services.auto_topics.finish()
 
-    async def _close_directories(self, parts: _Parts) -> None:
+    async def _close_directories(self, parts: Parts) -> None:
         parts.services.image_follower.stop()
         await parts.services.image_follower.wait_until_logs_are_made()
         for partition in parts.services.partitions:

@@ -59,7 +59,7 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
             Environment.system(),
             store_source=SharedSource(MemoryEnsemble().connect),
         )
-        monkeypatch.setattr("felice.server.broker.ReplicaMoves", Overtaken)
+        monkeypatch.setattr("felice.server.composition.ReplicaMoves", Overtaken)
         await broker.start()
         try:
             moves = broker.services.replica_moves
