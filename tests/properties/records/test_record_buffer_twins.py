@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
+from felice.records.kernels.plain_record_buffer import Offers, OpenBatches, QueueBounds, RecordBuffer
 
 compiled = pytest.importorskip("felice.records.kernels._kernels", reason="the extension was not built")
 
@@ -167,3 +167,77 @@ def test_threads_that_offer_and_close_lose_and_repeat_nothing() -> None:
     buffers.append((current[0], current[0].record_count))
     assert bounds.record_count == taken == sum(count for _, count in buffers)
     assert all(buffer.record_count == count for buffer, count in buffers)
+
+
+class Name(str):
+    """Text whose comparison may run Python code."""
+
+
+def offers(*, sticks_without_key: bool = True) -> tuple[Any, Any, dict[int, Any]]:
+    """Offers to topic t, whose partitions 0 and 1 have open batches and whose sticky partition is 1."""
+    made, topic, buffers = (
+        compiled.Offers(sticks_without_key),
+        compiled.OpenBatches(),
+        {0: opened(), 1: opened()},
+    )
+    for partition, buffer in buffers.items():
+        topic.add(partition, buffer)
+    topic.sticky = 1
+    made.topics["t"] = topic
+    return made, topic, buffers
+
+
+@pytest.mark.parametrize(("partition", "key", "chosen"), [(0, None, 0), (1, b"k", 1), (-1, None, 1)])
+def test_a_record_goes_to_its_partition_or_to_the_sticky_one(
+    partition: int, key: bytes | None, chosen: int
+) -> None:
+    made, _, buffers = offers()
+    assert made.offer("t", partition, 1, key, b"v", None) == 1
+    assert {number: buffer.record_count for number, buffer in buffers.items()} == {chosen: 1, 1 - chosen: 0}
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "key"),
+    [
+        ("t", -1, b"k"),
+        ("t", 2, None),
+        ("u", 0, None),
+        (Name("t"), 0, None),
+        (None, 0, None),
+        ("t", True, None),
+        ("t", 1 << 70, None),
+        ("t", -(1 << 70), b"k"),
+        ("t", "0", None),
+    ],
+    ids=repr,
+)
+def test_a_record_without_an_open_batch_is_not_taken(topic: Any, partition: Any, key: bytes | None) -> None:
+    made, _, buffers = offers()
+    assert made.offer(topic, partition, 1, key, b"v", None) == 0
+    assert not any(buffer.record_count for buffer in buffers.values())
+
+
+def test_a_record_without_a_key_is_not_taken_if_none_sticks() -> None:
+    made, topic, _ = offers()
+    topic.sticky = -1
+    assert made.offer("t", -1, 1, None, b"v", None) == 0
+    made, _, _ = offers(sticks_without_key=False)
+    assert made.offer("t", -1, 1, None, b"v", None) == 0
+    assert made.offer("t", 1, 1, None, b"v", None) == 1
+
+
+def test_a_batch_that_was_removed_takes_no_record() -> None:
+    made, topic, _ = offers()
+    topic.remove(1)
+    topic.remove(5)
+    assert made.offer("t", -1, 1, None, b"v", None) == 0
+    assert made.offer("t", 0, 1, None, b"v", None) == 1
+
+
+def test_the_plain_offers_refuse_every_record() -> None:
+    made, topic = Offers(True), OpenBatches()
+    topic.add(0, RecordBuffer())
+    topic.sticky = 0
+    made.topics["t"] = topic
+    assert made.offer("t", 0, 1, None, b"v", None) == 0
+    topic.remove(0)

@@ -81,6 +81,7 @@ class Producer:
         settings = parse_settings("p", {**(config or {}), **kwargs})
         self._settings = settings
         self._accumulator = make_accumulator(settings, time.monotonic)
+        self._offer = self._accumulator.offers.offer
         self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
         self._default_report: Report | None = settings["on_delivery"]
         self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
@@ -127,19 +128,16 @@ class Producer:
         Raises `BufferError` if the queue is full (call `poll` and try again), `TypeError` for other types,
         `KafkaException` for a record that is too large, a closed producer, or a missing transaction.
         """
-        if type(value) is not bytes:
-            value = as_bytes(value, "value")
-        if type(key) is not bytes:
-            key = as_bytes(key, "key")
-        wake = self._accumulator.append(
-            topic,
-            partition,
-            timestamp or time.time_ns() // 1_000_000,
-            key,
-            value,
-            None if headers is None else as_headers(headers),
-            callback or on_delivery or self._default_report,
-        )
+        when = timestamp or time.time_ns() // 1_000_000
+        report = callback or on_delivery or self._default_report
+        outcome = 0 if headers is not None else self._offer(topic, partition, when, key, value, report)
+        if outcome == 1:
+            return  # most records: nothing else is done for them
+        if outcome == 2:
+            wake = self._accumulator.close_full(topic)
+        else:
+            content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
+            wake = self._accumulator.append(topic, partition, when, *content, report)
         if wake:
             self._thread.post(self._wake)
 

@@ -5,8 +5,8 @@ Keeps true:  Records of a partition leave in the order in which they were append
              A record counts until its delivery report was served (or the record was dropped). An empty accumulator
              therefore means that every record has its result.
 How:         `append` runs in the caller's thread. Most records go straight into the open batch of their partition: its
-             kernel (`RecordBuffer.offer`) checks all bounds, and no other thread can run meanwhile, so that no lock
-             is needed. All other records, for example the first of a batch, are appended under the lock.
+             kernel (`Offers.offer`) checks all bounds, and no other thread can run meanwhile, so that no lock is
+             needed. All other records, for example the first of a batch, are appended under the lock.
              `append` returns whether the sender must be woken: once per batch, not once per record.
 Leaves:      connections, retries and the meaning of sequences to `sender`.
 """
@@ -29,7 +29,7 @@ from felice.protocol.primitives import Buffer
 from felice.records.batch import HEADER_SIZE
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
-from felice.records.kernels import QueueBounds
+from felice.records.kernels import Offers, OpenBatches, QueueBounds
 
 # Upper bound of a record's size beside its key, value and headers.
 _RECORD_OVERHEAD_BYTES = 36
@@ -73,18 +73,16 @@ def _builder(batch: ProducerBatch) -> BatchBuilder:
 class TopicQueues:
     """The queues of one topic. While `queues` is empty, the topic's partitions are unknown and records are held.
 
-    `open` has the builders that accept records without the lock, by partition. `sticky` is the partition of records
-    without a key, or -1.
+    `open` has the builders that accept records without the lock, and the sticky partition.
     """
 
-    __slots__ = ("held", "name", "open", "queues", "sticky", "sticky_until")
+    __slots__ = ("held", "name", "open", "queues", "sticky_until")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.open: dict[int, BatchBuilder] = {}
+        self.open = OpenBatches()
         self.queues: list[PartitionQueue] = []
         self.held: deque[HeldRecord] = deque()
-        self.sticky = -1
         self.sticky_until = 0.0
 
 
@@ -116,6 +114,7 @@ class Accumulator:
         self._clock = clock
         self._partitioner = partitioner
         self._sticks_without_key = partitioner in STICK_WITHOUT_KEY
+        self.offers = Offers(self._sticks_without_key)
         self._random = random or Random()
         self._codec = Codec(codec)
         self._level = None if level < 0 else level
@@ -146,28 +145,28 @@ class Accumulator:
         Raises `BufferError` if the accumulator is full, `KafkaException` for an invalid timestamp or partition, a
         record larger than message.max.bytes, a closed producer, or a transaction that refuses records.
         """
-        queues = self.topics.get(topic) if type(topic) is str else None
-        if queues is not None and headers is None:
-            if partition >= 0:
-                chosen: int | None = partition
-            elif key is None and self._sticks_without_key:
-                chosen = queues.sticky
-            else:
-                chosen = self._partitioner(key, len(queues.queues)) if queues.queues else None
-                partition = -1 if chosen is None else chosen
-            builder = queues.open.get(queues.sticky if chosen is None else chosen)
-            if builder is not None:
-                outcome = builder.offer(timestamp, key, value, report)
-                if outcome == 1:
-                    return False
-                if outcome == 2:
-                    return self._close_full(queues, builder)
+        if headers is None:
+            chosen = partition
+            if partition < 0 and (key is not None or not self._sticks_without_key):
+                partition, chosen = self._partition_of(topic, key)
+            outcome = self.offers.offer(topic, chosen, timestamp, key, value, report)
+            if outcome:
+                return outcome == 2 and self.close_full(topic)
         return self._append_locked(topic, partition, timestamp, key, value, headers, report)
 
-    def _close_full(self, topic: TopicQueues, builder: BatchBuilder) -> bool:
+    def _partition_of(self, topic: str, key: bytes | None) -> tuple[int, int]:
+        """Ask the partitioner; return its choice (-1 if any partition will do), and the partition to try first."""
+        queues = self.topics.get(topic) if type(topic) is str else None
+        if queues is None or not queues.queues:
+            return -1, -1
+        chosen = self._partitioner(key, len(queues.queues))
+        return (-1, queues.open.sticky) if chosen is None else (chosen, chosen)
+
+    def close_full(self, topic: str) -> bool:
+        """Close the batches that an offer filled; True: the sender must be woken."""
         with self.lock:
-            for queue in topic.queues:
-                if queue.open is not None and queue.open.builder is builder:
+            for queue in self.topics[topic].queues:
+                if queue.open is not None and _builder(queue.open).record_count >= self.limits.batch_records:
                     self._close(queue)
         return True
 
@@ -217,13 +216,19 @@ class Accumulator:
 
     def _hold(self, record: HeldRecord) -> bool:
         topic = record.topic
-        queues = self.topics.setdefault(topic, TopicQueues(topic))
-        queues.held.append(record)
+        self._topic(topic).held.append(record)
         self._bounds.add(1, record.size_bytes)
         if topic in self.unknown_topics:
             return False
         self.unknown_topics.add(topic)
         return True
+
+    def _topic(self, name: str) -> TopicQueues:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueues(name)
+            self.offers.topics[name] = topic.open
+        return topic
 
     def _choose(self, topic: TopicQueues, partition: int, key: bytes | None, now: float) -> PartitionQueue:
         queues = topic.queues
@@ -238,10 +243,10 @@ class Accumulator:
 
     def _stick(self, topic: TopicQueues, now: float) -> int:
         """Choose one partition for a while: this gives fewer and fuller batches than a choice per record (KIP-480)."""
-        if now >= topic.sticky_until or topic.sticky < 0:
-            topic.sticky = self._random.randrange(len(topic.queues))
+        if now >= topic.sticky_until or topic.open.sticky < 0:
+            topic.open.sticky = self._random.randrange(len(topic.queues))
             topic.sticky_until = now + self.limits.sticky_s
-        return topic.sticky
+        return topic.open.sticky
 
     def _append_to(self, queue: PartitionQueue, record: HeldRecord, now: float) -> bool:
         batch = queue.open
@@ -278,14 +283,14 @@ class Accumulator:
             builder.open_for_offers(
                 self._bounds, limits.batch_records, limits.batch_size_bytes, batch.reports
             )
-            self.topics[queue.topic].open[queue.partition] = builder
+            self.topics[queue.topic].open.add(queue.partition, builder)
         queue.open = self._open[queue] = batch
         return batch
 
     def _close(self, queue: PartitionQueue) -> None:
         batch = self._open.pop(queue)
         batch.close()
-        self.topics[queue.topic].open.pop(queue.partition, None)
+        self.topics[queue.topic].open.remove(queue.partition)
         queue.expected_bytes = batch.size_bytes + HEADER_SIZE
         queue.open = None
         queue.ready.append(batch)
@@ -323,7 +328,7 @@ class Accumulator:
 
     def open_topic(self, name: str, partition_count: int, now: float) -> list[tuple[HeldRecord, KafkaError]]:
         """Create the queues of new partitions and append held records; return those that no partition accepts."""
-        topic = self.topics.setdefault(name, TopicQueues(name))
+        topic = self._topic(name)
         for number in range(len(topic.queues), partition_count):
             topic.queues.append(PartitionQueue(name, number))
         self.unknown_topics.discard(name)
@@ -350,7 +355,7 @@ class Accumulator:
             return []
         held, topic.held = topic.held, deque()
         if not topic.queues:
-            del self.topics[name]
+            del self.topics[name], self.offers.topics[name]
         return list(held)
 
     def close_lingering(self, now: float) -> float | None:
@@ -363,9 +368,9 @@ class Accumulator:
                 continue
             moments.append(ready_at)
             topic = self.topics[queue.topic]
-            if topic.sticky == queue.partition and topic.sticky_until <= now:
-                topic.sticky = -1  # the next record without a key chooses another partition
-            elif topic.sticky == queue.partition:
+            if topic.open.sticky == queue.partition and topic.sticky_until <= now:
+                topic.open.sticky = -1  # the next record without a key chooses another partition
+            elif topic.open.sticky == queue.partition:
                 moments.append(topic.sticky_until)
         return min(moments, default=None)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
     from felice.records.kernels.plain_offset_map import OffsetMap
-    from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
+    from felice.records.kernels.plain_record_buffer import Offers, OpenBatches, QueueBounds, RecordBuffer
 
     IMPLEMENTATION: str
 else:
@@ -45,7 +45,9 @@ else:
             raise ModuleNotFoundError("FELICE_PURE asks for plain Python")
         from felice.records.kernels._kernels import (
             ArrowColumns,
+            Offers,
             OffsetMap,
+            OpenBatches,
             QueueBounds,
             RecordBuffer,
             RecordWrapper,
@@ -82,7 +84,7 @@ else:
         )
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
         from felice.records.kernels.plain_offset_map import OffsetMap
-        from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
+        from felice.records.kernels.plain_record_buffer import Offers, OpenBatches, QueueBounds, RecordBuffer
 
         IMPLEMENTATION = "plain"
 
@@ -96,7 +98,9 @@ __all__ = [
     "HeadersBuffers",
     "HeadersColumn",
     "KeptRecords",
+    "Offers",
     "OffsetMap",
+    "OpenBatches",
     "QueueBounds",
     "RecordBuffer",
     "RecordWrapper",

@@ -158,6 +158,10 @@ cdef class RecordBuffer:
         Returns 0 if the record was not added, 1 if it was, 2 if it was and the batch is full. Nothing in here runs
         Python code or gives the GIL away, so it needs no lock against other threads that use this buffer.
         """
+        return self.add_if_plain(timestamp_ms, key, value, report)
+
+    cdef int add_if_plain(self, timestamp_ms, key, value, report) except -1:
+        """Does what `offer` says."""
         cdef Content key_content
         cdef Content value_content
         cdef int overflow = 0
@@ -195,3 +199,53 @@ cdef class RecordBuffer:
         self.data = None
         PyByteArray_Resize(data, self.used)
         return data
+
+
+cdef class OpenBatches:
+    """The open batches of one topic, by partition. `sticky` is the partition of records without a key, or -1."""
+
+    cdef dict buffers
+    cdef public int32_t sticky
+
+    def __init__(self):
+        self.buffers = {}
+        self.sticky = -1
+
+    def add(self, int32_t partition, RecordBuffer buffer not None):
+        """Lets the partition's records go into this buffer."""
+        self.buffers[partition] = buffer
+
+    def remove(self, int32_t partition):
+        """Lets no more records of the partition be added."""
+        self.buffers.pop(partition, None)
+
+
+cdef class Offers:
+    """Adds plain records to the open batches of `topics`, by their names."""
+
+    cdef readonly dict topics
+    cdef bint sticks_without_key
+
+    def __init__(self, bint sticks_without_key):
+        self.topics = {}
+        self.sticks_without_key = sticks_without_key
+
+    def offer(self, topic, partition, timestamp_ms, key, value, report):
+        """Adds a record to an open batch, as `RecordBuffer.offer` does; returns 0 if there is none for it.
+
+        `partition` below 0 stands for the sticky partition, if the record has no key and such records stick to it.
+        Like there, nothing runs Python code or gives the GIL away.
+        """
+        cdef OpenBatches opened
+        cdef RecordBuffer buffer
+        if type(topic) is not str or type(partition) is not int:
+            return 0
+        opened = self.topics.get(topic)
+        if opened is None:
+            return 0
+        if partition < 0:
+            if key is not None or not self.sticks_without_key:
+                return 0
+            partition = opened.sticky
+        buffer = opened.buffers.get(partition)
+        return 0 if buffer is None else buffer.add_if_plain(timestamp_ms, key, value, report)

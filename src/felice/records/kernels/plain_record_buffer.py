@@ -102,3 +102,39 @@ class RecordBuffer:
             raise ValueError("the batch was taken")
         data, self._data = self._data, None
         return data
+
+
+class OpenBatches:
+    """The open batches of one topic, by partition. `sticky` is the partition of records without a key, or -1."""
+
+    __slots__ = ("sticky",)
+
+    def __init__(self) -> None:
+        self.sticky = -1
+
+    def add(self, partition: int, buffer: RecordBuffer) -> None:
+        """Does nothing: every offer is refused."""
+
+    def remove(self, partition: int) -> None:
+        """Does nothing: every offer is refused."""
+
+
+class Offers:
+    """Adds plain records to the open batches of `topics`, by their names."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, sticks_without_key: bool) -> None:
+        self.topics: dict[str, OpenBatches] = {}
+
+    def offer(
+        self,
+        topic: str,
+        partition: int,
+        timestamp_ms: int,
+        key: object,
+        value: object,
+        report: Callable[..., Any] | None,
+    ) -> int:
+        """Returns 0: the record was not added. The caller adds it under its lock."""
+        return 0
