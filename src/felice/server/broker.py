@@ -37,6 +37,7 @@ from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.metrics.sources import Sources
 from felice.server.monitoring import Monitoring
 from felice.server.services import Services
+from felice.server.session import Session
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
@@ -138,6 +139,11 @@ class Broker:
     def _made(self) -> Parts:
         assert self._parts is not None, "the broker has been started"
         return self._parts
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The open connections of all listeners."""
+        return self._basis.sessions()
 
     def port(self, listener: str | None = None) -> int:
         """Returns the port to which a listener (by default the first) is bound."""

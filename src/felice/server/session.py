@@ -12,7 +12,6 @@ How:        `protocol.connection` cuts and decodes requests and orders the repli
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -24,9 +23,9 @@ from felice.server.closings import Closing
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
-from felice.server.metrics.request_times import RequestTimes, Times
+from felice.server.metrics.request_times import ReplyTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
-from felice.server.quotas.throttling import throttled
+from felice.server.quotas.throttling import Silence, throttled
 from felice.server.services import Services
 
 
@@ -67,14 +66,10 @@ class Session(asyncio.BufferedProtocol):
         self._requests = services.metrics.requests
         self._quotas = services.quotas
         self._request_log = services.request_log
-        self._silence: asyncio.TimerHandle | None = None
-        self._silent_until_s = 0.0
+        self._silence = Silence(listener.loop, self.hold, self.release)
         self._charged_s = 0.0  # the silence that the newest reply asks for
         self._arrived_s = 0.0
-        # The newest reply: when it was made, and the times of its API, to which the time of sending is added.
-        self._replied_s = 0.0
-        self._replied: RequestTimes | None = None
-        self._sending_since_s: float | None = None
+        self._reply_times = ReplyTimes(self._requests)
         self._connection = self.connection_type(
             services.config.socket_request_max_bytes,
             services.apis,
@@ -172,16 +167,13 @@ class Session(asyncio.BufferedProtocol):
         self._held_bytes = 0
         if self._outbox is not None:
             self._outbox.close()
-        if self._silence is not None:
-            self._silence.cancel()
+        self._silence.cancel()
         for answer in list(self._answers):
             answer.cancel()
 
     def refuse_after(self, seconds: float, reason: str) -> None:
         """Handles nothing, and closes the connection when the time has passed."""
-        self.hold()
-        self._silence = self.listener.loop.call_later(seconds, lambda: self.abort(reason, Closing.REFUSED))
-        self._silent_until_s = math.inf
+        self._silence.end_with(seconds, lambda: self.abort(reason, Closing.REFUSED))
 
     def begin(self) -> None:
         """Starts reading, once the broker is ready."""
@@ -330,7 +322,7 @@ class Session(asyncio.BufferedProtocol):
         if times[0] + times[1] + times[2] >= self._request_log.threshold_s:
             self._request_log.note(self, request, times)
         self._charged_s = 0.0
-        self._replied, self._replied_s = found, replied_s
+        self._reply_times.newest, self._reply_times.made_s = found, replied_s
 
     def hold(self) -> None:
         """Keeps later requests waiting until `release`, so that work on the current request comes first."""
@@ -468,26 +460,9 @@ class Session(asyncio.BufferedProtocol):
         """Counts the request against the quotas of its client. Returns the answer to send."""
         local_s = request.timing[1]
         answer, self._charged_s = throttled(self._quotas, request, answer, self.principal.name, local_s)
-        if self._charged_s > 0:
-            self._be_silent(self._charged_s)
+        if self._charged_s > 0 and not self._closing:
+            self._silence.extend(self._charged_s)
         return answer
-
-    def _be_silent(self, seconds: float) -> None:
-        """Handles no further request for so long, or until an earlier, longer silence is over."""
-        loop = self.listener.loop
-        until_s = loop.time() + seconds
-        if until_s <= self._silent_until_s or self._closing:
-            return
-        if self._silence is None:
-            self.hold()
-        else:
-            self._silence.cancel()
-        self._silent_until_s = until_s
-        self._silence = loop.call_at(until_s, self._end_silence)
-
-    def _end_silence(self) -> None:
-        self._silence = None
-        self.release()
 
     def _note_awaited(self, request: Request, replied_s: float) -> None:
         queued_s, local_s, handled_s = request.timing
@@ -502,7 +477,7 @@ class Session(asyncio.BufferedProtocol):
         Takes and returns the time of the monotonic clock.
         """
         connection = self._connection
-        self._time_queueing(now_s)
+        self._reply_times.on_sendable(connection.unanswered, now_s)
         parts = connection.take_replies()
         if connection.large_request_bytes != self._held_bytes:
             self._count_request_memory()
@@ -510,34 +485,17 @@ class Session(asyncio.BufferedProtocol):
             return now_s
         has_left = self._outbox.send(parts)
         now_s = self._clock.monotonic()
-        self._time_sending(has_left, now_s)
+        self._reply_times.on_sent(has_left, now_s)
         return now_s
-
-    def _time_queueing(self, now_s: float) -> None:
-        """Records the queueing time of the replies that can be sent now."""
-        for request in self._connection.unanswered:
-            if request.reply is None:
-                return
-            if request.reply:
-                replied_s = request.timing[2]
-                # Most replies are the newest one, whose place is known.
-                newest = self._replied if replied_s == self._replied_s else None
-                times = newest or self._requests.times_of(request.api.key, request.message)
-                times.queueing.append(now_s - replied_s)
-
-    def _time_sending(self, has_left: bool, now_s: float) -> None:
-        """Records how long the newest replies took to leave; if they have not left, when they began to."""
-        begun_s = self._replied_s if self._sending_since_s is None else self._sending_since_s
-        if not has_left:
-            self._sending_since_s = begun_s
-        elif self._replied is not None:
-            self._replied.sending.append(now_s - begun_s)
-            self._sending_since_s = None
 
     def _on_room(self) -> None:
         """A reply was made or has left, so that waiting requests may have room."""
-        if self._sending_since_s is not None and self._outbox is not None and self._outbox.is_empty:
-            self._time_sending(True, self._clock.monotonic())
+        if (
+            self._reply_times.sending_since_s is not None
+            and self._outbox is not None
+            and self._outbox.is_empty
+        ):
+            self._reply_times.on_sent(True, self._clock.monotonic())
         if not self._closing:
             self._wait_or_read()
 

@@ -306,5 +306,5 @@ def test_unsecured_tokens_come_from_a_jaas_text(tmp_path: Path) -> None:
             }
         )
         assert admin.list_topics(timeout=20).brokers
-        assert "User:carol" in [str(session.principal) for session in broker.broker._sessions()]
+        assert "User:carol" in [str(session.principal) for session in broker.broker.sessions]
         admin.close()

@@ -231,7 +231,7 @@ def test_sasl_requests_on_a_plain_listener_are_refused(broker: EmbeddedBroker) -
 
 def test_the_login_gives_the_principal(broker: EmbeddedBroker, wire: Wire) -> None:
     log_in(wire, PlainClient("bob", "bobs-secret"))
-    assert [str(session.principal) for session in broker.broker._sessions()] == ["User:bob"]
+    assert [str(session.principal) for session in broker.broker.sessions] == ["User:bob"]
 
 
 def test_large_requests_are_accepted_after_the_login_only(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_random_bytes_before_a_login_only_close_the_connection(broker: EmbeddedB
             with contextlib.suppress(TimeoutError, ConnectionError, ConnectionClosed):
                 answer = wire.read_frame()
                 assert len(answer) < 400
-    wait_until(lambda: not broker.broker._sessions(), 30)
+    wait_until(lambda: not broker.broker.sessions, 30)
     with connect(broker) as wire:
         log_in(wire, PlainClient("alice", "alices-secret"))
         assert answers(wire)
@@ -314,7 +314,7 @@ def test_a_client_that_does_not_authenticate_again_is_cut_at_its_next_request(tm
         assert log_in(wire, PlainClient("alice", "alices-secret"), 0).error_code == 0
         assert answers(wire)
         time.sleep(3.1)
-        assert len(broker.broker._sessions()) == 1  # an idle connection is not cut
+        assert len(broker.broker.sessions) == 1  # an idle connection is not cut
         wire.send(MetadataRequest(topics=[]))
         assert wire.is_closed_by_peer()
 

@@ -100,7 +100,7 @@ def refuses(port: int, context: ssl.SSLContext) -> bool:
 
 
 def principals(broker: EmbeddedBroker) -> list[str]:
-    return [str(session.principal) for session in broker.broker._sessions()]
+    return [str(session.principal) for session in broker.broker.sessions]
 
 
 def test_a_client_produces_and_consumes_over_tls(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_client_without_a_required_certificate_gets_no_bytes_of_kafka(
     with running(tmp_path, settings(tmp_path, ssl_client_auth="required")) as broker:
         for path in (None, stranger):
             assert refuses(port(broker), client_tls(path))
-        assert not broker.broker._sessions()
+        assert not broker.broker.sessions
         wait_until(lambda: "TLS handshake failed" in caplog.text, 10)
 
 

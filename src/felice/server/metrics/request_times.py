@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from felice.protocol.api import API, Api
+from felice.protocol.connection import Request
 from felice.protocol.error_codes import CountErrors, compile_error_counter
 
 RECENT = 1024
@@ -85,6 +86,43 @@ class RequestMetrics:
     def total(self, api_key: int) -> int:
         """The number of requests of an API since the start."""
         return sum(self.counts[api_key].values())
+
+
+class ReplyTimes:
+    """Measures how long the replies of one connection wait to be sent, and how long sending takes.
+
+    `newest` has the times of the newest reply's API, and `made_s` is when this reply was made. The session sets both.
+    `sending_since_s` is when replies began to leave that have not left completely, None if there are none.
+    """
+
+    __slots__ = ("_requests", "made_s", "newest", "sending_since_s")
+
+    def __init__(self, requests: RequestMetrics) -> None:
+        self._requests = requests
+        self.sending_since_s: float | None = None
+        self.newest: RequestTimes | None = None
+        self.made_s = 0.0
+
+    def on_sendable(self, unanswered: Iterable[Request], now_s: float) -> None:
+        """Records how long those replies waited that can be sent now: the ones behind no unanswered request."""
+        for request in unanswered:
+            if request.reply is None:
+                return
+            if request.reply:
+                replied_s = request.timing[2]
+                # Most replies are the newest one, whose times are known.
+                newest = self.newest if replied_s == self.made_s else None
+                times = newest or self._requests.times_of(request.api.key, request.message)
+                times.queueing.append(now_s - replied_s)
+
+    def on_sent(self, has_left: bool, now_s: float) -> None:
+        """Records how long the newest replies took to leave. If they have not left, remembers when they began to."""
+        begun_s = self.made_s if self.sending_since_s is None else self.sending_since_s
+        if not has_left:
+            self.sending_since_s = begun_s
+        elif self.newest is not None:
+            self.newest.sending.append(now_s - begun_s)
+            self.sending_since_s = None
 
 
 def is_from_follower(message: object) -> bool:

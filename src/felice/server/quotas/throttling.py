@@ -1,4 +1,4 @@
-"""Counts a request against the quotas of its client, and returns how long the connection must be silent.
+"""Counts a request against the quotas of its client, and keeps the connection of a throttled client silent.
 
 Keeps true: the reply is sent at once and says how long the client should wait (KIP-219); the broker then does not read
             from the connection during that time. If several quotas are exceeded, the longest wait counts.
@@ -8,6 +8,9 @@ Keeps true: the reply is sent at once and says how long the client should wait (
 
 from __future__ import annotations
 
+import asyncio
+import math
+from collections.abc import Callable
 from typing import Any
 
 from felice.protocol.api import API
@@ -80,3 +83,45 @@ def size_of(answer: FetchResponse) -> int:
 def _milliseconds(seconds: float) -> int:
     """At least 1: with 0 the client would not wait."""
     return max(1, round(seconds * 1000))
+
+
+class Silence:
+    """The time for which a connection handles no requests. `hold` begins it for the connection, `release` ends it."""
+
+    __slots__ = ("_hold", "_loop", "_release", "_timer", "_until_s")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, hold: Callable[[], None], release: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._hold = hold
+        self._release = release
+        self._timer: asyncio.TimerHandle | None = None
+        self._until_s = 0.0
+
+    def extend(self, seconds: float) -> None:
+        """Makes the connection silent for this time from now on, unless it is silent for longer already."""
+        until_s = self._loop.time() + seconds
+        if until_s <= self._until_s:
+            return
+        if self._timer is None:
+            self._hold()
+        else:
+            self._timer.cancel()
+        self._until_s = until_s
+        self._timer = self._loop.call_at(until_s, self._end)
+
+    def end_with(self, seconds: float, end: Callable[[], None]) -> None:
+        """Makes the connection silent for good, and calls `end` after this time."""
+        self._hold()
+        self._until_s = math.inf
+        self._timer = self._loop.call_later(seconds, end)
+
+    def cancel(self) -> None:
+        """Stops the timer: the connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self) -> None:
+        self._timer = None
+        self._release()
