@@ -2,7 +2,7 @@
 
 `felice.streams` is the public name. Levels, from the bottom: `record`, `formats`, `windows` (values); `stores`;
 `operators` (pure: a record in, records out, state in stores); `topology` (which operator follows which); `task` (runs
-one partition of a sub-topology); `app`, `stream`, `grouped`, `aggregations`, `joining`, `foreign_key`, `processing`
-(the API, which builds topologies; `plan` decides which tables have stores); `driver` (runs an App in this process, for
-tests).
+one partition of a sub-topology); `app`, `stream`, `grouped`, `tables`, `aggregations`, `joining`, `foreign_key`,
+`processing`, `deduplication` (the API, which builds topologies; `plan` decides which tables have stores); `driver`
+(runs an App in this process, for tests).
 """

@@ -171,33 +171,3 @@ def processed(
         node,
         stores=[*names, due],
     )
-
-
-class Deduplicate(Processor):
-    """Drops a record whose key was seen before, until stream time has passed that by more than `within_ms`.
-
-    The time of a key is the stream time at which it arrived, so copies of a late record are dropped like other copies.
-    """
-
-    def __init__(self, store: str, within_ms: int) -> None:
-        self._name, self._within_ms = store, within_ms
-
-    def init(self, context: Context) -> None:
-        """Schedules the removal of old keys."""
-        self._context, self._seen = context, context.store(self._name)
-        context.schedule(max(1, self._within_ms), self._forget)
-
-    def process(self, record: Record) -> Iterable[Record]:
-        """The record itself, or nothing. Records without key are passed."""
-        if record.key is None:
-            return (record,)
-        time = self._context.stream_time
-        row = self._seen.get(record.key)
-        if row is not None and row.timestamp >= time - self._within_ms:
-            return ()
-        self._seen.put(record.key, 1, time)
-        return (record,)
-
-    def _forget(self, time: int) -> None:
-        for key in [key for key, row in self._seen.items() if row.timestamp < time - self._within_ms]:
-            self._seen.put(key, None, time)

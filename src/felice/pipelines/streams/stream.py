@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from felice.pipelines.streams.deduplication import changes_of_each_key, first_of_each_id, first_of_each_key
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
-from felice.pipelines.streams.formats import Format, format_of, pair_of
+from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
 from felice.pipelines.streams.joining import Joined, global_join, stream_join, table_join, tables_join
 from felice.pipelines.streams.operators.aggregate import RegroupTable
-from felice.pipelines.streams.operators.changes import Edges, OnlyChanges
+from felice.pipelines.streams.operators.changes import Edges
 from felice.pipelines.streams.operators.joins import (
     Joiner,
 )
@@ -32,31 +33,24 @@ from felice.pipelines.streams.operators.stateless import (
     SelectKey,
     by,
 )
-from felice.pipelines.streams.operators.suppress import Suppress
 from felice.pipelines.streams.operators.table import (
     Compute,
-    TableMap,
-    TableSource,
     ToStream,
-    VersionedTableSource,
 )
 from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.preview import live, shown
-from felice.pipelines.streams.processing import Deduplicate, KeyValues, Processor, StoreOf, processed
+from felice.pipelines.streams.processing import Processor, StoreOf, processed
 from felice.pipelines.streams.record import Operator
 from felice.pipelines.streams.scope import Scope, check_same_keys
-from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore, Rows
+from felice.pipelines.streams.tables import computed, keep_in_store, suppressed, table_from
 from felice.pipelines.streams.topology import (
     CHOSEN_TOPIC,
-    CLOCKS,
     FAIL,
     Node,
     OnBadRecord,
-    Stores,
     TopicFormats,
     TopologyError,
 )
-from felice.pipelines.streams.versioned import VersionedStore
 from felice.pipelines.streams.windows import JoinWindows
 
 
@@ -252,21 +246,12 @@ class Stream:
         scope, formats = self.scope, (self.key_format, self.value_format)
         store = name or scope.topology.next_name("dedupe")
         if by_id is None:
-            node, id_ = self._placed(), self.key_format
+            node = first_of_each_key(scope, self._placed(), self.key_format, store, within_ms)
         else:
-            # The repartition by id replaces the key, so the key travels beside the value and is restored afterwards.
-            id_of, id_ = by(by_id), scope.key(id_format)
-            wrap = FlatMap(lambda key, value: [(id_of(key, value), (key, value))])
-            node = scope.topology.operator("identify", lambda stores: wrap, self.node)
-            node = scope.repartition(node, store, id_, pair_of(*formats))
-        seen = KeyValues(store, id_, "json", Rows.BY_KEY)
-        node = processed(
-            scope, node, lambda: Deduplicate(store, within_ms), [seen], f"{store}-process", keeps_key=True
-        )
-        if by_id is not None:
-            node = scope.topology.operator("unwrap", lambda stores: FlatMap(lambda _, pair: [pair]), node)
-        is_rekeyed = by_id is not None
-        return Stream(scope, node, *formats, is_rekeyed=is_rekeyed)
+            node = first_of_each_id(
+                scope, self.node, formats, by(by_id), scope.key(id_format), store, within_ms
+            )
+        return Stream(scope, node, *formats, is_rekeyed=by_id is not None)
 
     def dedupe_changes(self, of: KeyValueFunction | str | None = None, *, name: str | None = None) -> Stream:
         """Records whose value differs from the value of the last record of their key.
@@ -275,12 +260,8 @@ class Stream:
         Records without key are left out. `name` is the name of the store, which has the last value of each key.
         """
         compared = (lambda key, value: value) if of is None else by(of)
-        topology, store = self.scope.topology, name or self.scope.topology.next_name("dedupe-changes")
-        placed, key, value = self._placed(), self.key_format, format_of("json")
-        topology.store(store, lambda: KeyValueStore(store, key, value))
-        node = topology.operator(
-            "dedupe-changes", lambda stores: OnlyChanges(stores[store], compared), placed, stores=[store]
-        )
+        store = name or self.scope.topology.next_name("dedupe-changes")
+        node = changes_of_each_key(self.scope, self._placed(), self.key_format, compared, store)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
     def to(
@@ -490,16 +471,8 @@ class Table:
     def _suppressed(
         self, wait_ms: int, max_keys: int | None, name: str | None, *, until_closed: bool
     ) -> Table:
-        topology, formats = self.scope.topology, (self.key_format, self.value_format)
-        store = name or topology.next_name("suppress")
-        topology.store(store, lambda: ChangeBuffer(store, *formats))
-        node = topology.operator(
-            "suppress",
-            lambda stores: Suppress(store, stores[CLOCKS], stores[store], wait_ms, max_keys, until_closed),
-            self.plan.node,
-            stores=[store],
-        )
-        plan = TablePlan(node, [self.plan], closes_after_ms=self.plan.closes_after_ms)
+        formats = self.key_format, self.value_format
+        plan = suppressed(self.scope, self.plan, formats, wait_ms, max_keys, name, until_closed=until_closed)
         return Table(self.scope, plan, *formats)
 
     def live(self, for_s: float = 60, every_s: float = 1) -> None:
@@ -515,22 +488,12 @@ class Table:
     def _computed(
         self, kind: str, compute: Compute, value: Format, name: str | None, *, only_changes: bool
     ) -> Table:
-        topology = self.scope.topology
-        node = topology.operator(
-            kind,
-            lambda stores: TableMap(compute, plan.own_store(stores), plan.sends_old, only_changes),
-            self.plan.node,
-        )
-        plan = TablePlan(node, [self.plan], compute=compute, closes_after_ms=self.plan.closes_after_ms)
-        if only_changes:
-            plan.send_old(force=False)
+        plan = computed(self.scope, self.plan, kind, compute, only_changes=only_changes)
         return self._named(plan, name, value)
 
     def _named(self, plan: TablePlan, name: str | None, value: Format) -> Table:
         if name is not None:
-            key = self.key_format
-            plan.store = self.scope.topology.store(name, lambda: KeyValueStore(name, key, value))
-            plan.node.stores = (*plan.node.stores, name)
+            keep_in_store(self.scope, plan, name, self.key_format, value)
         return Table(self.scope, plan, self.key_format, value)
 
     def _foreign_key_join(
@@ -548,7 +511,7 @@ class Table:
         left, right = (Side(one.plan, one.key_format, one.value_format) for one in (self, other))
 
         def copied(source: Node) -> TablePlan:
-            return table_of(scope, source, self.key_format, self.value_format, f"{base}-left").plan
+            return table_from(scope, source, self.key_format, self.value_format, f"{base}-left")
 
         node = foreign_key_join(scope, base, left, right, key_of, joiner, copied, is_left=is_left)
         return table_of(scope, node, self.key_format, scope.value(value), name)
@@ -565,20 +528,4 @@ def table_of(
     scope: Scope, source: Node, key: Format, value: Format, name: str | None, history_ms: int | None = None
 ) -> Table:
     """The records of a node as a table, versioned if it has a history."""
-
-    def operator(stores: Stores) -> Operator:
-        kind = TableSource if history_ms is None else VersionedTableSource
-        return kind(plan.own_store(stores), plan.sends_old)
-
-    node = scope.topology.operator("table", operator, source)
-
-    def make_store() -> str:
-        store = name or f"{node.name}-store"
-        if history_ms is None:
-            return scope.topology.store(store, lambda: KeyValueStore(store, key, value))
-        return scope.topology.store(store, lambda: VersionedStore(store, key, value, history_ms))
-
-    plan = TablePlan(node, make_store=make_store, history_ms=history_ms)
-    if name is not None or history_ms is not None:
-        plan.lookup_stores()
-    return Table(scope, plan, key, value)
+    return Table(scope, table_from(scope, source, key, value, name, history_ms), key, value)
