@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
@@ -61,7 +60,6 @@ class Felice:
         self._process: subprocess.Popen[str] | None = None
         self.log_dir = self._directory / "data"
         self.bootstrap = ""
-        self.seconds_to_ready = 0.0
 
     @property
     def pid(self) -> int:
@@ -77,14 +75,12 @@ class Felice:
         command = [str(Path(sys.executable).parent / "felice"), "start"]
         command += ["--port", self.bootstrap.rpartition(":")[2] or "0", "--data-dir", str(self.log_dir)]
         command += [word for option in self._options for word in ("-o", option)]
-        begun = time.perf_counter()
         # Compiles the modules first, because every start but a user's first finds them compiled.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(PYCACHE)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        self.seconds_to_ready = time.perf_counter() - begun
         found = re.search(r"([\w.\[\]:]+:\d+)", line.replace("PLAINTEXT://", ""))
         if not found:
             raise RuntimeError(f"felice did not start: {line!r}")

@@ -38,7 +38,6 @@ class Seen(NamedTuple):
     incarnation: int
     leader_epoch: int
     is_leader: bool
-    log_start: int
     log_end: int
     high_watermark: int
     batches: tuple[Batch, ...]

@@ -19,7 +19,7 @@ def seen(
     mark: int = 3,
     batches: tuple[Batch, ...] = (),
 ) -> Seen:
-    return Seen(1.0, "t-0", broker, incarnation, epoch, leads, 0, end, mark, batches)
+    return Seen(1.0, "t-0", broker, incarnation, epoch, leads, end, mark, batches)
 
 
 def anomalies_of(*looks: Seen) -> list[str]:

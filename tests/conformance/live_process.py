@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -100,10 +99,6 @@ class LiveProcess:
         finally:
             if self._process.stdout:
                 self._process.stdout.close()
-
-    def wait_until_alive_for(self, seconds: float) -> None:
-        time.sleep(seconds)
-        assert self.is_alive(), self.stderr()
 
     def __enter__(self) -> "LiveProcess":
         return self

@@ -33,7 +33,7 @@ from felice.records.control import ControlType, EndTransactionMarker
 from felice.records.reader import read_records
 from waiting import wait_until
 
-MAGIC_AT, CRC_AT, ATTRIBUTES_AT, DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
+MAGIC_AT, ATTRIBUTES_AT, DELTA_AT, COUNT_AT = 16, 21, 23, 57
 INT32_MAX = 2**31 - 1
 
 

@@ -77,10 +77,6 @@ def _restarts_producers(plan: Plan) -> bool:
     )
 
 
-def _and(*tests: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
-    return lambda plan: all(test(plan) for test in tests)
-
-
 def _replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: patch.object(target, name, new)
 

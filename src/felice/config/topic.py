@@ -368,11 +368,6 @@ class TopicConfig:
         """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
-    @property
-    def uses_log_append_time(self) -> bool:
-        """Whether the broker's clock sets the timestamps of records."""
-        return self.message_timestamp_type == "LogAppendTime"
-
     @classmethod
     def parse(cls, properties: Mapping[str, str], broker: TopicDefaults | None = None) -> TopicConfig:
         """Returns the effective configuration of a topic with these overrides on this broker. Raises `ConfigError`."""

@@ -193,12 +193,6 @@ def topic_of_id_node(path: str) -> str | None:
     return parts[0] if path.startswith(TOPICS) and len(parts) == 3 and parts[1] == "topic_id" else None
 
 
-def topic_above(path: str) -> str | None:
-    """The path of the topic's node above this path, or None."""
-    parts = path.removeprefix(f"{TOPICS}/").split("/")
-    return topic_path(parts[0]) if path.startswith(f"{TOPICS}/") and len(parts) > 1 else None
-
-
 def state_path(topic: str, partition: int) -> str:
     """The partition's state node; it holds a `StateNode`."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"

@@ -84,7 +84,7 @@ A = TypeVar("A")
 
 
 class Api:
-    """One API. `flexible_from` is None if it has no flexible version."""
+    """One API: its key, name and versions, and the classes of its messages."""
 
     def __init__(
         self, key: int, name: str, versions: str, *, flexible: str = "none", advertised: str | None = None
@@ -94,7 +94,6 @@ class Api:
         self.versions = Versions.parse(versions)
         self.advertised = Versions.parse(advertised or versions)
         flexibles = Versions.parse(flexible)
-        self.flexible_from = flexibles.min if flexibles.min <= flexibles.max else None
         # Precomputed ranges, because every request and response looks them up.
         accepted = self.versions & self.advertised
         self.accepted = range(accepted.min, accepted.max + 1)
@@ -120,10 +119,6 @@ class Api:
         messages = import_module(f"felice.protocol.messages.{module[1:]}")
         found: type[Any] = getattr(messages, self.name + suffix)
         return found
-
-    def accepts(self, version: int) -> bool:
-        """Whether a broker that offers this API accepts requests of this version."""
-        return version in self.accepted
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact types and tagged fields."""

@@ -69,7 +69,6 @@ class Versions:
 
 
 NO_VERSIONS = Versions(0, -1)
-ALL_VERSIONS = Versions(0, _UNBOUNDED)
 
 FIXED_FORMATS = {
     "bool": "?",

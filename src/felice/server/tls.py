@@ -42,7 +42,6 @@ class SecuredListener:
     asks_for_certificates: bool
     rules: tuple[Rule, ...]
     names: CertificateNames
-    keystore_kind: str
     texts: Mapping[str, str]
 
 
@@ -142,7 +141,6 @@ def _make(security: ListenerSecurity, inter_broker: str, texts: Mapping[str, str
         security.client_auth != "none",
         _rules(security, options),
         names,
-        options.ssl_keystore_type,
         texts,
     )
 

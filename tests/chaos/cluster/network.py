@@ -27,7 +27,6 @@ class Loopback:
     """Every node at 127.0.0.1, with ports of its own."""
 
     can_cut = False
-    host_address = "127.0.0.1"
 
     def add(self, name: str) -> str:
         return "127.0.0.1"
@@ -51,7 +50,6 @@ class Namespaces:
     """A namespace and an address for each node; the host can reach all of them."""
 
     can_cut = True
-    host_address = HOST_ADDRESS
 
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}
@@ -102,10 +100,6 @@ class Namespaces:
         if (source, target) in self._cuts:
             self._cuts.remove((source, target))
             _neighbour(source, "del", self.addresses[target])
-
-    def heal_all(self) -> None:
-        for source, target in list(self._cuts):
-            self.heal(source, target)
 
     def close(self) -> None:
         for name in self.addresses:

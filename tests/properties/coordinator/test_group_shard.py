@@ -31,7 +31,7 @@ MAX_SIZE = 3
 LIMITS = f"settings initial_rebalance_delay_ms=3000 max_size={MAX_SIZE}"
 
 
-def play(commands: list[str], check_after: bool = True) -> GroupWorld:
+def play(commands: list[str]) -> GroupWorld:
     world = GroupWorld()
     world.execute(LIMITS)
     generation = 0

@@ -97,7 +97,6 @@ class ClusterObserver:
                 incarnation,
                 partition.leader_epoch,
                 partition.is_leader,
-                log.log_start_offset,
                 log.log_end_offset,
                 mark,
                 batches,

@@ -369,7 +369,7 @@ async def _told_id(store: MemoryStore) -> tuple[UUID | None, list[str]]:
     return text.topic_id, topic_id_nodes[0] or []
 
 
-FIRST_MARK, NEW_MARK = format_uuid(FIRST_ID), format_uuid(NEW_ID)
+FIRST_MARK = format_uuid(FIRST_ID)
 
 
 @pytest.mark.parametrize(
