@@ -27,6 +27,7 @@ from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.reports import dropped_message, reports_of
 from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
+from felice.client.produce.turns import Turns
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 from felice.protocol.primitives import Buffer
 
@@ -82,6 +83,7 @@ class Producer:
         self._settings = settings
         self._accumulator = make_accumulator(settings, time.monotonic)
         self._offer = self._accumulator.offers.offer
+        self._turns = Turns()
         self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
         self._default_report: Report | None = settings["on_delivery"]
         self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
@@ -139,7 +141,11 @@ class Producer:
             content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
             wake = self._accumulator.append(topic, partition, when, *content, report)
         if wake:
-            self._thread.post(self._wake)
+            self._wake_sender()
+
+    def _wake_sender(self) -> None:
+        self._thread.post(self._wake)
+        self._turns.give(self._accumulator.size_bytes)
 
     def produce_batch(
         self,
@@ -219,7 +225,7 @@ class Producer:
         while True:
             try:
                 self._accumulator.append_batch(topic, partition, data, record_count, self._default_report)
-                self._thread.post(self._wake)
+                self._wake_sender()
                 return
             except BufferError:
                 left = deadline - time.monotonic()
