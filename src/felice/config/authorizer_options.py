@@ -61,8 +61,9 @@ class AuthorizerOptions(SecurityOptions):
                 f"only {' or '.join(AUTHORIZERS)} is known",
             )
         for name in self.super_user_names:
-            kind, colon, rest = name.partition(":")
-            if not (kind and colon and rest):
+            kind, _, rest = name.partition(":")
+            # No login gives a principal of another type, so another type would have no effect.
+            if kind != "User" or not rest:
                 raise ConfigError(
                     "super.users", name, "expected principals as User:name, separated by semicolons"
                 )

@@ -225,6 +225,7 @@ def test_every_cleaner_thread_gets_a_mebibyte_of_offset_map() -> None:
         ),
         ({"super.users": "User:a,b;:c"}, "User:name"),
         ({"super.users": "User:"}, "User:name"),
+        ({"super.users": "user:admin"}, "User:name"),
         ({"super.users": "User:admin"}, "without authorizer.class.name every user may do everything"),
     ],
 )
