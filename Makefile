@@ -43,21 +43,27 @@ KILLS  ?= 300
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
 
-# Some tests compute, others wait for sockets and processes. Running both kinds side by side saves a third of the time.
+# Some tests compute, others wait for sockets and processes. The three parts run side by side, which takes half the time.
 COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
+SPARK     := tests/conformance/test_demo.py tests/streams $(sort $(wildcard tests/conformance/test_spark_*.py tests/conformance/test_streams_*.py))
 
-# Both runs write their failures to files, which are printed last.
+# Each part writes its failures to a file, and the files are printed last.
 test: $(VENV)/.dev
 ifeq ($(strip $(ARGS)),)
-	@mkdir -p $(TEST_LOGS); rm -f $(TEST_LOGS)/computing.* $(TEST_LOGS)/waiting.*; \
-	$(PYTEST) $(COMPUTING) --failures-to $(TEST_LOGS)/computing.failures > $(TEST_LOGS)/computing.log 2>&1 & computing=$$!; \
-	trap 'kill $$computing' INT TERM; \
-	$(PYTEST) $(addprefix --ignore=,$(COMPUTING)) --failures-to $(TEST_LOGS)/waiting.failures; waited=$$?; \
-	wait $$computing; computed=$$?; cat $(TEST_LOGS)/computing.log; \
-	[ $$((waited | computed)) = 0 ] && exit 0; \
+	@mkdir -p $(TEST_LOGS); cd $(TEST_LOGS) && rm -f *.failures *.log
+	@run="$(PYTEST) --failures-to $(TEST_LOGS)"; \
+	$$run/computing.failures $(COMPUTING) > $(TEST_LOGS)/computing.log 2>&1 & computing=$$!; \
+	$$run/spark.failures $(SPARK) > $(TEST_LOGS)/spark.log 2>&1 & spark=$$!; \
+	trap 'kill $$computing $$spark' INT TERM; \
+	$$run/others.failures $(addprefix --ignore=,$(COMPUTING) $(SPARK)) || others=$$?; \
+	wait $$computing || computed=$$?; wait $$spark || sparked=$$?; \
+	cat $(TEST_LOGS)/computing.log $(TEST_LOGS)/spark.log; \
+	[ -n "$$others$$computed$$sparked" ] || exit 0; \
 	printf '\nFailed:\n'; \
-	cat $(TEST_LOGS)/computing.failures 2>/dev/null || echo "the run of $(COMPUTING) ended before its last test (exit $$computed)"; \
-	cat $(TEST_LOGS)/waiting.failures 2>/dev/null || echo "the run of the other tests ended before its last test (exit $$waited)"; \
+	for part in computing:$$computed spark:$$sparked others:$$others; do \
+		cat $(TEST_LOGS)/$${part%:*}.failures 2>/dev/null || \
+		echo "the run of the part $${part%:*} ended before its last test (exit $${part#*:})"; \
+	done; \
 	exit 1
 else
 	$(PYTEST) $(ARGS)
@@ -68,7 +74,7 @@ endif
 RETESTS ?= 3
 
 retest: $(VENV)/.dev
-	@cd $(TEST_LOGS) && cat computing.failures waiting.failures > failures || exit 2; \
+	@cd $(TEST_LOGS) && cat computing.failures spark.failures others.failures > failures || exit 2; \
 	if [ ! -s failures ] || grep -qvE '^(FAILED|ERROR) ' failures || [ $$(wc -l < failures) -gt $(RETESTS) ]; then \
 		echo "make retest: expected 1 to $(RETESTS) failed tests in $(TEST_LOGS), found:" >&2; cat failures >&2; exit 2; fi
 	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)

@@ -20,6 +20,7 @@ from felice.cli.kafka_tools.log_dirs import kafka_log_dirs
 from felice.cli.kafka_tools.offsets import kafka_delete_records, kafka_get_offsets
 from felice.cli.kafka_tools.topics import kafka_topics
 from felice.server.embedded import EmbeddedBroker
+from interrupts import heed_interrupts
 
 BIN = Path(sys.executable).parent
 Run = Callable[..., str]
@@ -113,11 +114,6 @@ def test_a_topic_created_by_a_record_is_reported_once(broker: EmbeddedBroker) ->
     )
     assert first.stderr == "warning: there was no topic mistyped; it was created with 1 partition\n"
     assert (first.stdout, second.stdout, second.stderr) == ("", "", "")
-
-
-def heed_interrupts() -> None:
-    """A run of the tests in the background of a script ignores SIGINT, and so would the processes that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_an_interrupted_consumer_ends_like_kafkas(broker: EmbeddedBroker) -> None:

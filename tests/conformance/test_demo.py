@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from interrupts import heed_interrupts
+
 pytest.importorskip("pyspark", reason="needs the demo: pip install 'felice[demo]'")
 pytest.importorskip("altair", reason="needs the demo: pip install 'felice[demo]'")
 
@@ -53,6 +55,7 @@ def test_ctrl_c_while_spark_runs_ends_without_a_traceback_or_files(tmp_path: Pat
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     assert demo.stdout is not None
     for line in demo.stdout:
