@@ -208,8 +208,8 @@ def test_a_whole_cluster_starts_from_the_command_line(tmp_path: Path) -> None:
     ("arguments", "fault"),
     [
         (("--brokers", "0"), "0 is not in the range"),
-        (("--brokers", "3", "-o", "node.id=7"), "node.id is each broker's own"),
-        (("--brokers", "3", "--port", "65534"), "there are not 3 ports from 65534 on"),
+        (("--brokers", "3", "-o", "node.id=7"), "node.id must differ between brokers"),
+        (("--brokers", "3", "--port", "65534"), "3 ports from 65534 on would exceed 65535"),
     ],
 )
 def test_an_impossible_cluster_is_refused_in_one_line(

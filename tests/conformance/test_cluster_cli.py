@@ -127,7 +127,7 @@ def test_a_broker_that_is_down_is_shown_and_fails_the_check(felice: Run, cluster
     cluster.start_broker(3)
     cluster.wait_in_sync()
     assert "error: 3 of 4 brokers are there" in felice("cluster", "--check", "--brokers", "4", code=1)
-    assert "--brokers goes with --check" in felice("cluster", "--brokers", "3", code=1)
+    assert "--brokers needs --check" in felice("cluster", "--brokers", "3", code=1)
     shown = felice("cluster", "--check", "--brokers", "3")
     assert "Offline partitions: none" in shown
     assert "Not led by the preferred replica: 1\n  seen  0\n" in shown
@@ -345,7 +345,9 @@ def test_an_unclean_election_makes_a_live_replica_leader(felice: Run, kafka: Run
 def test_an_impossible_election_is_a_one_line_error(felice: Run, kafka: Run, tmp_path: Path) -> None:
     assert "Topic 'nosuch' does not exist" in felice("elect-leaders", "nosuch", code=1)
     assert "name topics, or give --all" in felice("elect-leaders", code=1)
-    assert "--partition goes with one topic" in felice("elect-leaders", "a", "b", "--partition", "0", code=1)
+    assert "--partition needs exactly one topic" in felice(
+        "elect-leaders", "a", "b", "--partition", "0", code=1
+    )
     broken = tmp_path / "broken.json"
     broken.write_text("{bad")
     way = ("--election-type", "preferred")

@@ -120,7 +120,7 @@ def test_hanging_transactions_are_found_and_aborted(felice: Run, wire: Wire, top
         (("list", "--state", "Sleeping"), "there is no state Sleeping; there are Empty, Ongoing"),
         (("list", "--pattern", "("), "INVALID_REGULAR_EXPRESSION|regular expression"),
         (("describe-producers", "nosuch"), "Topic 'nosuch' does not exist"),
-        (("find-hanging", "--partition", "0"), "--partition goes with one topic"),
+        (("find-hanging", "--partition", "0"), "--partition needs exactly one topic"),
         (("abort", "nosuch", "0", "--start-offset", "5"), "nosuch-0"),
     ],
 )
@@ -236,7 +236,7 @@ def test_versions_are_shown_with_the_brokers_that_offer_them(felice: Run) -> Non
     assert [row["key"] for row in rows] == sorted({row["key"] for row in rows})
     assert "WriteTxnMarkers" in felice("cluster", "api-versions")
     misplaced = felice("cluster", "--json", "api-versions", code=1)
-    assert misplaced == "error: options of api-versions go behind its name\n"
+    assert misplaced == "error: options of api-versions must follow its name\n"
 
 
 def test_kafka_broker_api_versions_prints_what_kafkas_own_prints(

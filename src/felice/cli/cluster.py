@@ -244,10 +244,10 @@ def cluster(
     """
     if context.invoked_subcommand is not None:
         if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
-            raise Fault(f"options of {context.invoked_subcommand} go behind its name")
+            raise Fault(f"options of {context.invoked_subcommand} must follow its name")
         return
     if brokers is not None and not check:
-        raise Fault("--brokers goes with --check")
+        raise Fault("--brokers needs --check")
     status = cluster_status(
         admin_client(bootstrap, command_config), admin_client(bootstrap, command_config, _BRIEF)
     )

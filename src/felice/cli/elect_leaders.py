@@ -66,7 +66,7 @@ def elect_leaders(
     if bool(topics) == everything:
         raise Fault("name topics, or give --all for every partition")
     if partition is not None and len(topics) != 1:
-        raise Fault("--partition goes with one topic")
+        raise Fault("--partition needs exactly one topic")
     admin = admin_client(bootstrap, command_config)
     results = elect(admin, kind, None if everything else _partitions(admin, topics, partition))
     rows = [

@@ -376,5 +376,5 @@ def _check_received(received: Message | None, sent: _Sent, timeout_s: float) -> 
         raise KafkaException(received.error())
     if (received.value(), received.key()) != (sent.value, sent.key):
         raise Fault(
-            "another record was read than the one sent; nothing else may write to the topic meanwhile"
+            "the record that was read is not the one that was sent; nothing else may write to the topic meanwhile"
         )

@@ -137,7 +137,7 @@ def _only_broker(admin: AdminClient) -> int:
     brokers = sorted(admin.list_topics(timeout=30).brokers)
     if len(brokers) > 1:
         raise Fault(
-            f"there are brokers {', '.join(map(str, brokers))}: say with --broker whose replica is meant"
+            f"there are brokers {', '.join(map(str, brokers))}: choose the broker of the replica with --broker"
         )
     return int(brokers[0])
 

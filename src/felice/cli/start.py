@@ -233,7 +233,7 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
 def _shared_options(options: dict[str, str]) -> dict[str, str]:
     """Options for all brokers of a cluster. Raises for an option that must differ between brokers."""
     if fixed := sorted(_EACH_BROKERS_OWN.intersection(options)):
-        raise Fault(f"{fixed[0]} is each broker's own; use --host, --port and --data-dir")
+        raise Fault(f"{fixed[0]} must differ between brokers; use --host, --port and --data-dir")
     _, unknown = BrokerConfig.parse(options)
     _refuse_slips(unknown)
     _warn_of(unknown)

@@ -178,7 +178,7 @@ def _confirm(question: str) -> None:
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise Fault("nobody answered; without a terminal give --yes") from None
+        raise Fault("no answer on standard input; without a terminal, give --yes") from None
     if not is_agreed:
         raise click.Abort
 
@@ -216,7 +216,7 @@ def starting_options(to: str) -> dict[str, str]:
         moment = datetime.fromisoformat(to)
     except ValueError:
         raise Fault(
-            f"--to is {to!r}; it is earliest, latest, a time such as 2026-11-22T10:00:00Z, or JSON"
+            f"--to is {to!r}; it must be earliest, latest, a time such as 2026-11-22T10:00:00Z, or JSON"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -280,7 +280,7 @@ def find_hanging_command(
     felice transactions find-hanging flights --partition 0
     """
     if partition is not None and len(topics) != 1:
-        raise Fault("--partition goes with one topic")
+        raise Fault("--partition needs exactly one topic")
     admin = admin_client(bootstrap, command_config)
     wanted = partitions_to_search(admin, topics, partition, broker)
     hanging = find_hanging(admin, wanted, broker, max_timeout_minutes * 60_000)

@@ -60,7 +60,7 @@ async def restore(
         _log.debug("a topic's id lost a race", extra={"topic": topic, "reason": str(error)})
         return
     _log.warning(
-        "a topic that did not say its id got it",
+        "a topic without an id got its id",
         extra={"topic": topic, "id": topic_id, "instead_of": value.topic_id},
     )
 

@@ -191,9 +191,7 @@ class HostedShard(Generic[S, R]):
                     bytes(stored.key or b""), None if stored.value is None else bytes(stored.value)
                 )
             except MalformedMessage as error:
-                _log.warning(
-                    "%s: record at offset %d is passed over: %s", self.partition, stored.offset, error
-                )
+                _log.warning("%s: record at offset %d is skipped: %s", self.partition, stored.offset, error)
                 continue
             if record is not None:
                 self.shard.replay(record, producer_id)

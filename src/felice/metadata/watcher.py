@@ -270,4 +270,6 @@ def _put(builder: ImageBuilder, path: str, node: Node | None) -> None:
     try:
         builder.put(path, node)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.error("a node of the metadata store means nothing", extra={"path": path, "reason": repr(error)})
+        _log.error(
+            "a node of the metadata store cannot be interpreted", extra={"path": path, "reason": repr(error)}
+        )

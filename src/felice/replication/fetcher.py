@@ -224,7 +224,7 @@ class Fetcher:
 
     def _report_unreachable(self, error: PeerUnavailable) -> None:
         if self._was_reached:
-            _log.warning("a leader is not reached", extra={"broker": self._source, "reason": str(error)})
+            _log.warning("a leader cannot be reached", extra={"broker": self._source, "reason": str(error)})
         self._was_reached = False
 
     def _next_retry_s(self, now_s: float) -> float:
@@ -326,7 +326,7 @@ class Fetcher:
             self._delay(followed, error.message, True)
         except Exception as error:
             # An error in this code must not cost the other partitions their records.
-            _log.exception("a partition's answer could not be taken")
+            _log.exception("the response for a partition could not be processed")
             self._delay(followed, repr(error), True)
 
     def _apply(self, partition: Partition, row: PartitionData) -> None:
@@ -353,7 +353,7 @@ class Fetcher:
         if is_worth_a_line and reason != followed.reported:
             followed.reported = reason
             _log.warning(
-                "a partition is not followed for a while",
+                "a partition is not fetched for a while",
                 extra={
                     "partition": followed.partition.log.name,
                     "leader": self._source,

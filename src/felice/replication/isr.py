@@ -233,10 +233,12 @@ class IsrWriter:
             except BadVersion:
                 continue
             except StoreError as error:
-                _log.warning("a replica is not given up", extra={"path": path, "reason": str(error)})
+                _log.warning(
+                    "a resignation from a replica was not written", extra={"path": path, "reason": str(error)}
+                )
                 await asyncio.sleep(_RETRY_S)
                 continue
-            _log.warning("a replica was given up", extra={"partition": f"{topic}-{number}"})
+            _log.warning("this broker resigned from a replica", extra={"partition": f"{topic}-{number}"})
             return
 
 

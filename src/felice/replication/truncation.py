@@ -57,7 +57,7 @@ def _carry_out(remedy: Remedy, log: Log, high_watermark: int) -> None:
             log.truncate_to(offset)
         case RestartAt(offset):
             _log.warning(
-                "the log begins again where the leader's does",
+                "the log is emptied and begins at the leader's log start",
                 extra={"partition": log.name, "offset": offset, "end": log.log_end_offset},
             )
             log.truncate_fully_and_start_at(offset)
@@ -71,6 +71,6 @@ def _report_truncation(log: Log, offset: int, is_unclean: bool, high_watermark: 
         "high_watermark": high_watermark,
     }
     if is_unclean:
-        _log.warning("records that were committed are cut off: the election was unclean", extra=facts)
+        _log.warning("committed records are removed: the election was unclean", extra=facts)
     else:
-        _log.info("the log is cut where the leader's parted from it", extra=facts)
+        _log.info("the log is truncated where it diverges from the leader's", extra=facts)

@@ -145,7 +145,7 @@ class AutoTopics:
             return wanted
         # No other broker will ever join, so waiting would leave groups without a coordinator for ever.
         _log.warning(
-            "internal topic gets fewer replicas than asked for",
+            "internal topic gets fewer replicas than configured",
             extra={"topic": name, "replicas": alive, "asked": wanted},
         )
         return alive

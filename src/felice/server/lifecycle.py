@@ -68,6 +68,6 @@ class Lifecycle:
     def fail(self, reason: str) -> None:
         """Reports that the broker cannot continue, so that the process that runs it stops it."""
         self.failure = reason
-        _log.error("the broker cannot go on", extra={"reason": reason})
+        _log.error("the broker cannot continue", extra={"reason": reason})
         if self.on_failure is not None:
             self.on_failure()

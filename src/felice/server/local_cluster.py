@@ -58,9 +58,9 @@ class LocalCluster:
         racks: Sequence[str] = (),
     ) -> None:
         if not 1 <= broker_count <= MAX_BROKERS:
-            raise StartupError(f"a cluster of {broker_count} brokers is not possible: 1 to {MAX_BROKERS} are")
+            raise StartupError(f"the number of brokers must be 1 to {MAX_BROKERS}, not {broker_count}")
         if port and port + broker_count > 65_536:
-            raise StartupError(f"there are not {broker_count} ports from {port} on")
+            raise StartupError(f"{broker_count} ports from {port} on would exceed 65535")
         self._directory = Path(data_dir)
         self._host = host
         # The racks of the brokers in the order of their ids. They repeat if there are more brokers than racks.

@@ -306,7 +306,7 @@ class Membership:
         except SessionExpired as error:
             raise StartupError(f"the metadata store has been closed: {error}") from error
         except StoreError as error:
-            _log.warning("the metadata store gives no new session", extra={"reason": str(error)})
+            _log.warning("the metadata store opens no new session", extra={"reason": str(error)})
             return False
         try:
             await self.join()

@@ -164,7 +164,9 @@ class BrokerProcess:
             ) from None
         if not line.startswith(ready_word):
             code = await self._wait_after_failed_start()
-            raise StartupError(f"broker {self.broker_id} did not start (exit code {code}); it said why above")
+            raise StartupError(
+                f"broker {self.broker_id} did not start (exit code {code}); see its output above"
+            )
         self.addresses = line.removeprefix(ready_word).strip()
         self._reading = asyncio.create_task(_drain(self._process.stdout))
 

@@ -86,7 +86,7 @@ class ReplicaMoves:
                     self.begin(topic, partition, str(directory.path))
                 except ApiError as error:
                     _log.warning(
-                        "an interrupted move is not taken up",
+                        "an interrupted move of a replica is not resumed",
                         extra={"partition": f"{topic}-{partition}", "reason": error.message},
                     )
             directory.unfinished_moves.clear()

@@ -140,7 +140,7 @@ def test_reset_asks_and_leaves_what_runs_or_belongs_to_others(place: Path, group
 def test_reset_without_an_answer_names_the_option(place: Path, groups: list[str]) -> None:
     found = checkpoint(place)
     refused = CliRunner().invoke(streams, ["reset", "shop"], input="")
-    assert refused.exit_code == 1 and "without a terminal give --yes" in refused.output
+    assert refused.exit_code == 1 and "without a terminal, give --yes" in refused.output
     assert found.is_used and groups == []
 
 

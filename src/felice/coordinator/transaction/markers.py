@@ -86,7 +86,9 @@ class MarkerSender:
         try:
             response = await self._channel.write_markers(leader, request)
         except ApiError as error:
-            _log.warning("a broker does not take markers", extra={"broker": leader, "reason": str(error)})
+            _log.warning(
+                "a broker does not accept transaction markers", extra={"broker": leader, "reason": str(error)}
+            )
             return set()
         marked = set()
         for topic in (topic for marker in response.markers for topic in marker.topics):

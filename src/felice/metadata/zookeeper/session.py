@@ -217,7 +217,7 @@ class ZooKeeperSession:
             self._connected.set_result(None)
             self._watch_the_clock()
         else:
-            _log.info("ZooKeeper is reached again", extra={"session": f"{self.session_id:#x}"})
+            _log.info("ZooKeeper can be reached again", extra={"session": f"{self.session_id:#x}"})
             self._tell(self.state)
 
     def _on_suspended(self) -> None:
@@ -312,7 +312,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             super().zk_loop()
         except Exception:
-            _log.exception("the connection to ZooKeeper ended by a fault")
+            _log.exception("the connection to ZooKeeper ended with an unexpected error")
         finally:
             self.close()
             self._session.on_thread_end()

@@ -125,9 +125,7 @@ class ClusterView:
     def _expect_all(self, name: str, given: Mapping[Partition, int]) -> None:
         partitions = set(self.partitions())
         if missing := sorted(partitions - given.keys()):
-            raise OptionError(
-                name, f"says nothing of {_listed(missing)}; -1 stands for latest, -2 for earliest"
-            )
+            raise OptionError(name, f"lacks {_listed(missing)}; -1 stands for latest, -2 for earliest")
         if unknown := sorted(given.keys() - partitions):
             raise OptionError(name, f"names {_listed(unknown)}, which this query does not read")
 
@@ -252,7 +250,7 @@ class ClusterView:
                 if not error.error.retriable() or (attempts_left <= 0 and time.monotonic() >= give_up_at):
                     raise
                 attempts_left -= 1
-                log.warning("asking for offsets failed, asking again: %s", error.error.str())
+                log.warning("a request for offsets failed and is repeated: %s", error.error.str())
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
             else:
                 self._answered = True

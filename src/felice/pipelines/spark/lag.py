@@ -67,7 +67,9 @@ class GroupOffsets:
                 self._told = dict(offsets)
         except KafkaException as error:
             self._quiet_until = self._monotonic() + PAUSE_AFTER_FAILURE_S
-            log.warning("the group %s was not told how far the query is: %s", self._group, error.error.str())
+            log.warning(
+                "the offsets of the query were not committed to group %s: %s", self._group, error.error.str()
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ class Announcement:
             try:
                 BlockingCoordinators(client).commit_offsets(group, {self.key: row})
             except KafkaException as error:
-                log.warning("the group %s was not told how far the query is: %s", group, error.error.str())
+                log.warning(
+                    "the offsets of the query were not committed to group %s: %s", group, error.error.str()
+                )
 
 
 def find_marked(coordinators: BlockingCoordinators, prefix: str, mark: str) -> str | None:

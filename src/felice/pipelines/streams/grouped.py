@@ -235,7 +235,7 @@ def cogroup(
     the aggregates of two sessions.
     """
     if isinstance(windows, SessionWindows) != (merger is not None):
-        raise TopologyError("cogroup: a merger is for windows of sessions, and they need one")
+        raise TopologyError("cogroup: session windows need a merger, and no other windows have one")
     inputs = [(stream, Functions(initializer, aggregator, merger)) for stream, aggregator in grouped]
     return aggregated(inputs, _kind_of(windows), name, value)
 

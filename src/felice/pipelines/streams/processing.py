@@ -100,7 +100,7 @@ class Context:
         first after one interval. A function that is late by several intervals is called once.
         """
         if clock not in (STREAM_TIME, WALL_CLOCK):
-            raise TopologyError(f"clock is {clock!r}; it is {STREAM_TIME!r} or {WALL_CLOCK!r}")
+            raise TopologyError(f"clock is {clock!r}; it must be {STREAM_TIME!r} or {WALL_CLOCK!r}")
         if interval_ms < 1:
             raise TopologyError(f"a timer's interval is {interval_ms} ms, but must be at least 1")
         self.schedules.append(Schedule(interval_ms, on_timer, clock))

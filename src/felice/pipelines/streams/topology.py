@@ -61,7 +61,7 @@ class TopicFormats:
     def __post_init__(self) -> None:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
             if given not in (FAIL, SKIP) and not isinstance(given, DeadLetters):
-                raise TopologyError(f"{name} is {given!r}; it is 'fail', 'skip' or DeadLetters(topic)")
+                raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
 
     @property
     def skips(self) -> bool:
@@ -251,7 +251,7 @@ class Topology:
             if group in ordered:
                 return
             if id(group) in below:
-                raise TopologyError("a sub-topology reads what it writes by a repartition")
+                raise TopologyError("a sub-topology reads its own repartition")
             for node in group:
                 if node.source and node.source.is_repartition:
                     place(written[node.source.topic], (*below, id(group)))

@@ -126,7 +126,7 @@ def test_a_start_becomes_offsets(brokers: Brokers, position: Any, offsets: Offse
 
 
 def test_every_partition_must_be_named_and_no_other(brokers: Brokers) -> None:
-    with pytest.raises(OptionError, match="startingOffsets.*says nothing of partition 1 of topic a"):
+    with pytest.raises(OptionError, match="startingOffsets.*lacks partition 1 of topic a"):
         view(brokers).start(AtOffsets({A0: 15}))
     with pytest.raises(OptionError, match="endingOffsetsByTimestamp.*names partition 0 of topic b"):
         view(brokers).end(AtTimestamps({A0: 0, A1: 0, B0: 0}))
