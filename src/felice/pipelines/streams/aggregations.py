@@ -15,8 +15,9 @@ from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.record import Operator
-from felice.pipelines.streams.stores import KeyValueStore, SessionStore, SlidingStore, Store, WindowStore
+from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.topology import CLOCKS, Stores
+from felice.pipelines.streams.window_stores import SessionStore, SlidingStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 Merger = Callable[[Any, Any, Any], Any]

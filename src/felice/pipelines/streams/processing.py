@@ -14,9 +14,10 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
 from felice.pipelines.streams.scope import Scope
-from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows, WindowStore
+from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows
 from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores, TopologyError
+from felice.pipelines.streams.window_stores import WindowStore
 
 OnTimer = Callable[[int], Iterable[Record] | None]
 """Called with the time of its clock; the records that it returns are sent on."""

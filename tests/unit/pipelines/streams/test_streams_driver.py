@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from felice.pipelines.streams.formats import JSON, Format
-from felice.pipelines.streams.stores import WindowStore
+from felice.pipelines.streams.window_stores import WindowStore
 from felice.streams import (
     App,
     DeadLetters,

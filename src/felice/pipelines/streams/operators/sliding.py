@@ -14,7 +14,8 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.operators.windowed import close_windows
 from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
-from felice.pipelines.streams.stores import Clocks, SlidingStore
+from felice.pipelines.streams.stores import Clocks
+from felice.pipelines.streams.window_stores import SlidingStore
 from felice.pipelines.streams.windows import SlidingWindows
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
 from felice.pipelines.streams.record import Change, Group, Record, Window, Windowed
-from felice.pipelines.streams.stores import Clocks, SessionStore, WindowStore
+from felice.pipelines.streams.stores import Clocks
+from felice.pipelines.streams.window_stores import SessionStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, TimeWindows
 
 NO_HEADERS = ()
