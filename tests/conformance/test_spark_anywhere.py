@@ -5,7 +5,6 @@ workers.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -37,10 +36,6 @@ pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'felic
 ROWS = 200
 START_S = 300
 pytestmark = pytest.mark.timeout(1200)
-
-needs_connect = pytest.mark.skipif(
-    importlib.util.find_spec("grpc") is None, reason="needs Spark Connect: pip install 'pyspark[connect]'"
-)
 
 
 class Copy:
@@ -98,7 +93,6 @@ class Copy:
         return sum(end.offset for end in ends.values())
 
 
-@needs_connect
 def test_spark_connect(broker: Target, tmp_path: Path) -> None:
     Copy("sc://local[2]", broker, tmp_path).run()
 
