@@ -193,17 +193,17 @@ def scratch_topic(bootstrap: str, command_config: Path | None) -> Iterator[str]:
     "--throughput",
     type=ByteRate(),
     required=True,
-    help="What the topic must carry, such as 200MB/s or 200MiB/s.",
+    help="Throughput that the topic must carry, such as 200MB/s or 200MiB/s.",
 )
 @click.option(
     "--producer-rate",
     type=ByteRate(),
-    help="What one producer writes to one partition; measured if not given.",
+    help="Rate at which one producer writes to one partition; measured if not given.",
 )
 @click.option(
     "--consumer-rate",
     type=ByteRate(),
-    help="What one consumer reads and processes of one partition; measured if not given.",
+    help="Rate at which one consumer reads and processes one partition; measured if not given.",
 )
 @click.option(
     "--record-size",

@@ -108,7 +108,7 @@ def upgrade_command(
 @levels_argument
 @connection_options
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses metadata.")
 def downgrade_command(
     levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool, unsafe: bool
 ) -> None:

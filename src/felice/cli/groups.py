@@ -414,7 +414,13 @@ def describe_command(name: str, bootstrap: str, command_config: Path | None, as_
 @groups.command("reset-offsets")
 @click.argument("name")
 @connection_options
-@click.option("--topic", "names", multiple=True, metavar="NAME[:0,1]", help="May be repeated.")
+@click.option(
+    "--topic",
+    "names",
+    multiple=True,
+    metavar="NAME[:0,1]",
+    help="Topic, or some of its partitions; may be repeated.",
+)
 @click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
 @reset_choices
 @json_option

@@ -101,10 +101,16 @@ def plain_faults() -> Iterator[None]:
     help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1), help="Tasks of each part with state; the first start fixes it."
+    "--partitions",
+    type=click.IntRange(1),
+    help="Tasks of each sub-topology with state; the first start fixes the number.",
 )
 @click.option(
-    "--trigger-ms", type=click.IntRange(0), default=0, show_default=True, help="Least time between batches."
+    "--trigger-ms",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Least time between the starts of two batches.",
 )
 @click.option(
     "--max-records",

@@ -75,7 +75,7 @@ log_format_option = click.option(
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="object broker option; may be repeated.",
+    help="A broker option; may be repeated.",
 )
 @log_format_option
 @click.option(

@@ -33,7 +33,11 @@ checkpoint_option = click.option(
 )
 
 timeout_option = click.option(
-    "--timeout", type=click.FloatRange(0), default=180.0, show_default=True, help="Seconds to wait for it."
+    "--timeout",
+    type=click.FloatRange(0),
+    default=180.0,
+    show_default=True,
+    help="Seconds to wait for the application.",
 )
 
 

@@ -22,7 +22,10 @@ NO_PERIOD = -1
 
 hmac_argument = click.argument("hmac")
 period_option = click.option(
-    "--period-ms", type=int, default=NO_PERIOD, help="From now on, in milliseconds.  [default: the broker's]"
+    "--period-ms",
+    type=int,
+    default=NO_PERIOD,
+    help="Milliseconds from now until it expires.  [default: the broker's]",
 )
 
 
@@ -37,10 +40,21 @@ def tokens() -> None:
 
 
 @tokens.command("create")
-@click.option("--owner", metavar="TYPE:NAME", help="Whose token.  [default: the user that logs in]")
-@click.option("--renewer", "renewers", multiple=True, metavar="TYPE:NAME", help="May renew it; repeatable.")
 @click.option(
-    "--max-lifetime-ms", type=int, default=NO_PERIOD, help="In milliseconds.  [default: the broker's]"
+    "--owner", metavar="TYPE:NAME", help="Principal that owns the token.  [default: the user that logs in]"
+)
+@click.option(
+    "--renewer",
+    "renewers",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Principal that may renew the token; may be repeated.",
+)
+@click.option(
+    "--max-lifetime-ms",
+    type=int,
+    default=NO_PERIOD,
+    help="Milliseconds until it expires for good.  [default: the broker's]",
 )
 @json_option
 @connection_options

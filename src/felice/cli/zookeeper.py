@@ -173,7 +173,10 @@ def _status_row(server: str) -> dict[str, object]:
 @click.argument("path", default="/")
 @connect_option
 @click.option(
-    "--digest", metavar="USER:PASSWORD", envvar="FELICE_ZOOKEEPER_DIGEST", help="Digest authentication."
+    "--digest",
+    metavar="USER:PASSWORD",
+    envvar="FELICE_ZOOKEEPER_DIGEST",
+    help="Login with ZooKeeper's scheme digest.",
 )
 @click.option("-r", "--recursive", is_flag=True, help="Include all descendants, with full paths.")
 @json_option
@@ -198,7 +201,10 @@ def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bo
 @click.argument("path")
 @connect_option
 @click.option(
-    "--digest", metavar="USER:PASSWORD", envvar="FELICE_ZOOKEEPER_DIGEST", help="Digest authentication."
+    "--digest",
+    metavar="USER:PASSWORD",
+    envvar="FELICE_ZOOKEEPER_DIGEST",
+    help="Login with ZooKeeper's scheme digest.",
 )
 @json_option
 def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:

@@ -206,7 +206,7 @@ def _compute(starting: Future[StreamingQuery], steps: Steps, outcome: Outcome) -
         with steps.step("spark", "start Spark and the query"):
             query = starting.result()
         with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
-            _follow(query, flights, step, interrupts)
+            follow(query, flights, step, interrupts)
         outcome.consumed["flights"] = step.rows
 
 
@@ -222,7 +222,7 @@ def _start_spark(place: Path) -> SparkSession:
         raise
 
 
-def _follow(query: StreamingQuery, rows: int, step: Step, interrupts: HeldInterrupts) -> None:
+def follow(query: StreamingQuery, rows: int, step: Step, interrupts: HeldInterrupts) -> None:
     """Waits until the query has processed so many rows, and stops it. Raises `QueryFailed` if it failed."""
     try:
         while query.isActive and step.rows < rows:

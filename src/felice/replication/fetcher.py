@@ -407,7 +407,7 @@ class Fetcher:
             session_id=plan.session_id,
             session_epoch=plan.epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=_forgotten(plan.forgotten),
+            forgotten_topics_data=forgotten_topics(plan.forgotten),
         )
 
 
@@ -422,7 +422,8 @@ def _asked(partition: int, position: FetchPosition, max_bytes: int) -> FetchPart
     )
 
 
-def _forgotten(keys: Sequence[_Key]) -> list[ForgottenTopic]:
+def forgotten_topics(keys: Sequence[_Key]) -> list[ForgottenTopic]:
+    """The partitions that the leader should drop from the session, by topic."""
     topics: dict[UUID, ForgottenTopic] = {}
     for topic_id, partition in keys:
         topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(

@@ -21,7 +21,7 @@ from felice.demo.check import check_count
 from felice.demo.command import demo
 from felice.demo.dataset import load_dataset
 from felice.demo.interrupts import HeldInterrupts
-from felice.demo.main import Outcome, QueryFailed, _follow
+from felice.demo.main import Outcome, QueryFailed, follow
 from felice.demo.report import delays_by, hours_by_airline, print_checks, print_delays, save_chart
 from felice.demo.steps import Step, Steps
 from felice.demo.topics import SOURCES, records_of, windows_of
@@ -316,6 +316,6 @@ class FailedQuery:
 def test_a_failed_query_is_reported_with_sparks_text() -> None:
     query = FailedQuery()
     with HeldInterrupts() as interrupts, pytest.raises(QueryFailed) as raised:
-        _follow(query, 3, Step("query"), interrupts)  # type: ignore[arg-type]
+        follow(query, 3, Step("query"), interrupts)  # type: ignore[arg-type]
     assert str(raised.value) == "disk full"
     assert query.stopped

@@ -35,7 +35,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from felice.replication.fetcher import Fetchers, _forgotten
+from felice.replication.fetcher import Fetchers, forgotten_topics
 from felice.replication.partitions import Partitions
 from felice.replication.peers import PeerUnavailable
 
@@ -497,7 +497,7 @@ def test_an_image_that_changes_nothing_leaves_a_waiting_partition_waiting(tmp_pa
 
 def test_forgotten_partitions_are_named_by_topic() -> None:
     other = UUID(int=9)
-    found = _forgotten([(ID, 0), (other, 1), (ID, 2)])
+    found = forgotten_topics([(ID, 0), (other, 1), (ID, 2)])
     assert [(row.topic_id, row.partitions) for row in found] == [(ID, [0, 2]), (other, [1])]
 
 

@@ -63,7 +63,7 @@ def upgrade_command(where: tuple[str, Path | None], texts: tuple[str, ...], dry_
 @kafka_features.command("downgrade")
 @feature_option
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses metadata.")
 @click.pass_obj
 def downgrade_command(
     where: tuple[str, Path | None], texts: tuple[str, ...], dry_run: bool, unsafe: bool
@@ -79,7 +79,7 @@ def downgrade_command(
 @kafka_features.command("disable")
 @click.option("--feature", "names", multiple=True, required=True, metavar="FEATURE", help="May be repeated.")
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses metadata.")
 @click.pass_obj
 def disable_command(
     where: tuple[str, Path | None], names: tuple[str, ...], dry_run: bool, unsafe: bool

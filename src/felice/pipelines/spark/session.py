@@ -34,7 +34,9 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     # A session that runs already keeps its settings.
     is_new = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(name)
-    builder = builder.remote(_remote(master)) if master.startswith(CONNECT) else builder.master(master)
+    builder = (
+        builder.remote(connect_address(master)) if master.startswith(CONNECT) else builder.master(master)
+    )
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -46,7 +48,7 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     return spark
 
 
-def _remote(master: str) -> str:
+def connect_address(master: str) -> str:
     """The address for Spark Connect. `sc://local[2]` becomes `local[2]`: Spark then starts a server on this machine."""
     rest = master.removeprefix(CONNECT)
     return rest if rest.startswith("local") and not rest.startswith("localhost") else master

@@ -36,6 +36,6 @@ def test_a_session_keeps_the_java_and_python_the_user_chose(monkeypatch: pytest.
     ],
 )
 def test_a_connect_server_may_be_one_that_is_started_here(master: str, remote: str) -> None:
-    from felice.pipelines.spark.session import _remote
+    from felice.pipelines.spark.session import connect_address
 
-    assert _remote(master) == remote
+    assert connect_address(master) == remote
