@@ -25,7 +25,9 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = DEFAULT_LIMIT) -> None:
         self.disk = disk
         self._limit = limit
-        self._files: OrderedDict[Path, File] = OrderedDict()
+        self._files: dict[Path, File] = {}
+        # By the file, not its path: `Path` computes its hash in Python, and each append would call it once more.
+        self._least_recent_first: OrderedDict[File, Path] = OrderedDict()
         # Lets a closing partition drop its files without a search through those of all partitions.
         self._by_directory: dict[Path, set[Path]] = {}
         self._lock = Lock()
@@ -35,13 +37,14 @@ class OpenFiles:
         with self._lock:
             file = self._files.get(path)
             if file is not None:
-                self._files.move_to_end(path)
+                self._least_recent_first.move_to_end(file)
                 return file
             file = self.disk.open(path, create=create)
             self._files[path] = file
+            self._least_recent_first[file] = path
             self._by_directory.setdefault(path.parent, set()).add(path)
             if len(self._files) > self._limit:
-                self._drop(next(iter(self._files)))
+                self._drop(next(iter(self._least_recent_first.values())))
             return file
 
     def size(self, path: Path) -> int | None:
@@ -61,10 +64,10 @@ class OpenFiles:
         """Drops all files in `directory`."""
         with self._lock:
             for path in self._by_directory.pop(directory, ()):
-                del self._files[path]
+                del self._least_recent_first[self._files.pop(path)]
 
     def _drop(self, path: Path) -> None:
-        del self._files[path]
+        del self._least_recent_first[self._files.pop(path)]
         siblings = self._by_directory[path.parent]
         siblings.discard(path)
         if not siblings:

@@ -192,3 +192,26 @@ def test_few_files_stay_open_and_an_evicted_one_can_still_be_read(tmp_path: Path
     assert len(files) == 2
     assert first.pread(10, 0) == b"still here"
     assert files.get(tmp_path / "0") is not first
+
+
+def test_the_file_that_was_not_used_for_longest_is_evicted(tmp_path: Path) -> None:
+    files = OpenFiles(SystemDisk(), limit=2)
+    first = files.get(tmp_path / "0", create=True)
+    second = files.get(tmp_path / "1", create=True)
+    assert files.get(tmp_path / "0") is first
+    files.get(tmp_path / "2", create=True)
+    assert files.get(tmp_path / "0") is first
+    assert files.get(tmp_path / "1") is not second
+
+
+def test_forgotten_files_make_room(tmp_path: Path) -> None:
+    files = OpenFiles(SystemDisk(), limit=2)
+    kept = files.get(tmp_path / "0", create=True)
+    (tmp_path / "sub").mkdir()
+    files.get(tmp_path / "sub" / "1", create=True)
+    files.forget_under(tmp_path / "sub")
+    files.get(tmp_path / "2", create=True)
+    files.forget(tmp_path / "2")
+    files.get(tmp_path / "3", create=True)
+    assert files.get(tmp_path / "0") is kept
+    assert len(files) == 2
