@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from felice.pipelines.spark.offsets import Offsets, Partition
@@ -72,13 +72,20 @@ class Batch:
 
 
 def plan_batch(
-    start: Offsets, end: Offsets, earliest_of_new: Offsets, recreated: Collection[str] = ()
+    start: Offsets,
+    end: Offsets,
+    earliest_of_new: Offsets,
+    recreated: Collection[str] = (),
+    reads: Callable[[str], bool] = lambda topic: True,
 ) -> Batch:
     """The ranges between two checkpoints. `earliest_of_new` has the start of partitions that are only in `end`.
 
-    Topics that were `recreated` are read from their beginning: `start` was in topics that are gone.
+    Topics that were `recreated` are read from their beginning: `start` was in topics that are gone. `reads` says
+    whether the query reads a topic.
     """
-    losses = [_gone(key) for key in sorted(start.keys() - end.keys())]
+    gone = sorted(start.keys() - end.keys())
+    losses = [_another_query(topic) for topic in sorted({topic for topic, _ in gone if not reads(topic)})]
+    losses += [_gone(key) for key in gone if reads(key[0])]
     losses += [recreation_loss(topic) for topic in sorted(recreated) if any(key[0] == topic for key in start)]
     start = {key: offset for key, offset in start.items() if key[0] not in recreated}
     ranges: list[OffsetRange] = []
@@ -100,6 +107,13 @@ def recreation_loss(topic: str) -> str:
 
 def _gone(key: Partition) -> str:
     return f"{_name(key)} is gone; what it still held is lost to this query"
+
+
+def _another_query(topic: str) -> str:
+    return (
+        f"the checkpoint is of a query that reads topic {topic}, and this query does not; give each query a checkpoint "
+        "of its own"
+    )
 
 
 def _name(key: Partition) -> str:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from felice.client.blocking import BlockingClient
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Partition
-from felice.pipelines.spark.mistakes import QueryError
+from felice.pipelines.spark.mistakes import ClusterError, QueryError
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.streams.limits import TopicLimits
 from felice.records.arrow import arrow_to_batches, key_hashes
@@ -204,7 +204,8 @@ class TopicWriter:
             if (
                 described.error is not None and not described.error.retriable()
             ) or time.monotonic() > deadline:
-                raise KafkaException(described.error)
+                why = described.error.str() if described.error is not None else "it has no partitions"
+                raise ClusterError(f"topic {topic} cannot be written: {why}")
             time.sleep(TOPIC_WAIT_S)
 
 

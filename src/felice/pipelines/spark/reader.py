@@ -187,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         again = frozenset(view.recreated)
         self._read_again_until = until if again else None
         new = {key for key in until if key not in begin or key[0] in again}
-        batch = plan_batch(begin, until, view.earliest(new), again)
+        batch = plan_batch(begin, until, view.earliest(new), again, self._options.subscription.matches)
         report_losses(batch.losses, self._options.fail_on_data_loss)
         tasks = _tasks(batch.ranges, self._options, self._cores)
         if tasks and self._options.group_id is None and not self._told_group().is_known:

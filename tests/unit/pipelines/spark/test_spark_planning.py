@@ -152,6 +152,12 @@ def test_a_partition_that_is_gone_is_a_loss() -> None:
     assert "partition 0 of topic b is gone" in batch.losses[0]
 
 
+def test_a_checkpoint_of_another_query_is_told_as_such() -> None:
+    batch = plan_batch({A0: 5, A1: 5, B0: 5}, {B0: 6}, {}, reads={"b"}.__contains__)
+    (loss,) = batch.losses
+    assert loss.startswith("the checkpoint is of a query that reads topic a, and this query does not")
+
+
 def test_an_offset_that_went_back_is_a_loss() -> None:
     batch = plan_batch({A0: 9}, {A0: 4}, {})
     assert batch.ranges == ()

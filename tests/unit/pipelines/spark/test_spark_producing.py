@@ -9,10 +9,11 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from felice.client.error import KafkaException, error_of, failure
+from felice.client.error import error_of, failure
 from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
 from felice.client.produce.partitioners import murmur2_random
 from felice.pipelines.spark import producing
+from felice.pipelines.spark.mistakes import ClusterError
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, RowError, TopicWriter
 from felice.pipelines.streams.limits import TopicLimits
@@ -193,5 +194,5 @@ def test_a_topic_being_created_is_waited_for(brokers: Brokers) -> None:
 
 def test_a_topic_that_cannot_be_is_not_waited_for(brokers: Brokers) -> None:
     brokers.errors["one"] = [INVALID_TOPIC]
-    with pytest.raises(KafkaException):
+    with pytest.raises(ClusterError, match="topic one cannot be written: .*not valid"):
         write({"value": ["x"]}, topic="one")
