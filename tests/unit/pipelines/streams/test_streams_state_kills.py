@@ -80,6 +80,9 @@ class KillableFile:
         KILLER.step("write")
         self._file.write(data[len(data) // 2 :])
 
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+
     def flush(self) -> None:
         self._file.flush()
 

@@ -10,7 +10,8 @@ How:        `stage.address` computes part and place of the source's rows. Then e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +31,16 @@ from felice.pipelines.streams.topology import TopologyError
 EARLIEST = {"startingOffsets": "earliest"}
 MAX_RECORDS = 200_000
 """A task holds its part of a batch in memory. With fewer records, the fixed costs of a batch count more."""
+FOR_STATE = "FELICE_STREAMS_STATE"
+"""Set in the environment of workers that hold state."""
+WORKER_MEMORY = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "1048576",
+}
+"""With this environment, Python workers give memory back after a batch; each would keep that of its largest batch."""
 SPARK_CONFIG = {
+    **{f"spark.executorEnv.{name}": value for name, value in WORKER_MEMORY.items()},
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
@@ -121,12 +131,28 @@ def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
     for part in app.topology.parts():
         if part.is_placed:
             placed = rows.repartitionById(plan.places, "place")
-            rows = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
+            with workers_for_state(source.sparkSession):
+                rows = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
     if app.topology.skips:
         skipped = functions.sum(functions.expr(f"if(part = {SKIPPED}, seq, 0)")).alias("skipped")
         rows = rows.observe(METRICS, skipped)
     results = rows.where(f"part = {OUT}")
     return results.selectExpr("topic", "key", "value", "timestamp_millis(timestamp) as timestamp", "headers")
+
+
+@contextmanager
+def workers_for_state(spark: SparkSession) -> Iterator[None]:
+    """Functions that are defined within run in Python processes of their own: only these hold state.
+
+    Spark keeps idle Python processes in a queue for each environment, and a task takes the first. In one queue with
+    those of the source and the sink, each process came to run each task, and held a copy of the whole state.
+    """
+    environment = spark.sparkContext.environment
+    environment[FOR_STATE] = "1"
+    try:
+        yield
+    finally:
+        del environment[FOR_STATE]
 
 
 def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | None = None) -> Description:

@@ -19,7 +19,7 @@ import secrets
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import lz4.frame
 from crc32c import crc32c
@@ -157,11 +157,12 @@ class StateFiles:
     def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         identity = secrets.randbits(63) + 1
         rows = sum(len(store.rows) for store in stores.values())
-        rest = _ABOUT.pack(identity, rows, _stream_time(stores))
-        rest += lz4.frame.compress(_pickled(changes))
         aside = self._directory / f".{name}.{identity:x}"
         with aside.open("wb") as file:
-            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, crc32c(rest)) + rest)
+            file.write(bytes(_HEADER.size))
+            checksum = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
+            file.seek(0)
+            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, checksum))
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self._directory / name)
@@ -194,13 +195,39 @@ class StateFiles:
                 path.unlink(missing_ok=True)
 
 
-def _pickled(changes: Changes) -> bytes:
-    """A pickle without references between its values: few values are shared, and searching for them takes long."""
-    data = io.BytesIO()
-    pickler = pickle.Pickler(data, protocol=5)
+class _Compressed:
+    """Compresses what is written to it, piece by piece: a base is never in memory as a whole."""
+
+    def __init__(self, file: BinaryIO, checksum: int) -> None:
+        self._file, self._compressor = file, lz4.frame.LZ4FrameCompressor()
+        self.checksum = checksum
+        self._put(self._compressor.begin())
+
+    def write(self, data: bytes) -> None:
+        """The next piece."""
+        self._put(self._compressor.compress(data))
+
+    def end(self) -> None:
+        """Write what is left."""
+        self._put(self._compressor.flush())
+
+    def _put(self, data: bytes) -> None:
+        self.checksum = crc32c(data, self.checksum)
+        self._file.write(data)
+
+
+def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> int:
+    """Write what follows the header; returns its checksum.
+
+    A pickle without references between its values: few values are shared, and to look for them takes long.
+    """
+    file.write(about)
+    compressed = _Compressed(file, crc32c(about))
+    pickler = pickle.Pickler(compressed, protocol=5)
     pickler.fast = True
     pickler.dump(changes)
-    return data.getvalue()
+    compressed.end()
+    return compressed.checksum
 
 
 def _all_rows(stores: Mapping[str, Store]) -> Changes:
