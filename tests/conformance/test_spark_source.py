@@ -55,7 +55,7 @@ def stream(spark: Any, broker: Target) -> Callable[..., Any]:
 def write(broker: Target) -> Callable[..., None]:
     def save(frame: Any, **options: Any) -> None:
         target = frame.write.format("felice").options(
-            **{"kafka.bootstrap.servers": broker.bootstrap}, **options
+            **{"kafka.bootstrap.servers": broker.bootstrap} | options
         )
         target.mode("append").save()
 
@@ -362,7 +362,7 @@ def test_a_checkpoint_of_a_query_over_another_topic_is_refused(
     batches: list[Any] = []
     run_now(stream(subscribe=other, startingOffsets="earliest"), tmp_path, batches)
     batches.clear()
-    with pytest.raises(Exception, match=other):
+    with pytest.raises(Exception, match=f"checkpoint is of a query that reads topic {other}"):
         run_now(stream(subscribe=topic, startingOffsets="earliest"), tmp_path, batches)
     assert batches == []
 
@@ -432,6 +432,16 @@ def test_options_that_a_stream_refuses_are_reported_before_sparks_errors(
         ("cast(id as string) as value", {}, "no column 'topic'"),
         ("cast(id as string) as value", {"topics": "a"}, "did you mean topic"),
         ("cast(id as string) as value, 99 as partition", {"topic": None}, "partition 99 of topic"),
+        (
+            "cast(id as string) as value",
+            {"topic": "no topic"},
+            "topic no topic cannot be written: .*not valid",
+        ),
+        (
+            "cast(id as string) as value",
+            {"topic": "a", "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.delivery.timeout.ms": "500"},
+            "no broker answers: 127.0.0.1:1",
+        ),
     ],
 )
 def test_a_wrong_writer_option_is_named(
