@@ -14,6 +14,7 @@ from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
 from felice.dataclass import dataclass
+from felice.env.interrupts import HeldInterrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,6 +199,7 @@ def _run(apps: list[App], settings: Settings) -> None:
 
     are_many = len(apps) > 1
     sessions: list[SparkSession] = []
+    interrupts = HeldInterrupts()
 
     def claim(app: App) -> Claim:
         is_only = [app.name] == [one.name for one in apps]
@@ -208,7 +210,7 @@ def _run(apps: list[App], settings: Settings) -> None:
         read=lambda: apps_in(settings.file, settings.only),
         claim=claim,
         start=lambda claim: _start(claim, sessions[0], settings),
-        wait=lambda: _wait(sessions[0]),
+        wait=lambda: _wait(sessions[0], interrupts),
     )
     running = Applications(steps, are_many=are_many)
     if claims := running.claim(apps):
@@ -216,7 +218,8 @@ def _run(apps: list[App], settings: Settings) -> None:
         sessions.append(_session(settings.file.stem if are_many else apps[0].name, settings.master))
     for one in claims:
         running.start(one)
-    running.follow()
+    with interrupts:
+        running.follow()
 
 
 def _session(name: str, master: str) -> SparkSession:
@@ -235,10 +238,11 @@ def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQu
     return start(claim.app, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
 
 
-def _wait(spark: SparkSession) -> None:
-    """Wait until a query ends, at most for `POLL_S`."""
+def _wait(spark: SparkSession, interrupts: HeldInterrupts) -> None:
+    """Wait until a query ends, at most for `POLL_S`. Raises KeyboardInterrupt."""
     from pyspark.errors import StreamingQueryException
 
+    interrupts.check()
     try:
         has_ended = spark.streams.awaitAnyTermination(POLL_S)  # type: ignore[arg-type]
     except StreamingQueryException:

@@ -29,7 +29,6 @@ from rich.console import Console
 from felice.dataclass import dataclass
 from felice.demo.check import Check, check_count, check_windows, expected_windows
 from felice.demo.dataset import Dataset, load_dataset
-from felice.demo.interrupts import HeldInterrupts
 from felice.demo.query import start_query
 from felice.demo.report import print_checks, print_delays, save_chart
 from felice.demo.steps import Step, Steps
@@ -45,6 +44,7 @@ from felice.demo.topics import (
     create_topics,
     produce,
 )
+from felice.env.interrupts import HeldInterrupts
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
 from felice.server.embedded import EmbeddedBroker

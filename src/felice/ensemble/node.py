@@ -5,6 +5,7 @@ The server does not outlive the process that started it: a second, small process
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -136,9 +137,11 @@ class Node:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Pauses the process until `resume`. Its connections stay open."""
+        """Pauses the process until `resume`; returns when it has stopped. Its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # The threads that run on other cores stop a moment later.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Continues a paused process."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,11 @@ from felice.demo import main, report
 from felice.demo.check import check_count
 from felice.demo.command import demo
 from felice.demo.dataset import load_dataset
-from felice.demo.interrupts import HeldInterrupts
 from felice.demo.main import Outcome, QueryFailed, follow
 from felice.demo.report import delays_by, hours_by_airline, print_checks, print_delays, save_chart
 from felice.demo.steps import Step, Steps
 from felice.demo.topics import SOURCES, records_of, windows_of
+from felice.env.interrupts import HeldInterrupts
 from felice.env.java import JavaNotFound
 
 WINDOWS = pd.DataFrame(
@@ -248,33 +247,6 @@ def test_dir_without_keep_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     code, output = run_demo(monkeypatch, "--dir", str(tmp_path / "kept"))
     assert code == 2
     assert "only --keep keeps anything there" in output
-
-
-def test_an_interrupt_waits_for_the_call_that_runs() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    calls = []
-    with pytest.raises(KeyboardInterrupt), HeldInterrupts() as interrupts:
-        interrupts.check()
-        signal.raise_signal(signal.SIGINT)
-        calls.append("finished")
-        interrupts.check()
-        calls.append("not reached")
-    assert calls == ["finished"]
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_an_interrupt_without_a_check_is_raised_at_the_end() -> None:
-    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_second_interrupt_does_not_wait() -> None:
-    calls = []
-    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        calls.append("not reached")
-    assert calls == []
 
 
 def test_a_chart_with_an_unknown_extension_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

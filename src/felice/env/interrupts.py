@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM while Spark runs: noted at once, and raised between calls to Java.
+
+Keeps true: the first signal does not interrupt a call to Java. py4j would print its own traceback, and would take the
+            response of the interrupted call for that of the next one, so that a clean stop failed.
+            A second signal interrupts at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+_HELD = (signal.SIGINT, signal.SIGTERM)
+
+
+class HeldInterrupts:
+    """A context manager that holds Ctrl-C and SIGTERM back until `check`, or until the end of its block."""
+
+    def __init__(self) -> None:
+        self._came = self._is_raised = False
+        self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def __enter__(self) -> HeldInterrupts:
+        if _in_main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in _HELD}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if kind is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal came; once only, so that its receiver can stop in an orderly way."""
+        if self._came and not self._is_raised:
+            self._is_raised = True
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._came:
+            raise KeyboardInterrupt
+        self._came = True
+
+
+def _in_main_thread() -> bool:
+    # Only the main thread gets signals and may set their handlers.
+    return threading.current_thread() is threading.main_thread()
