@@ -80,7 +80,7 @@ class Outbox:
 
     async def emptied(self) -> None:
         """Return when nothing waits: all bytes were taken by the socket, or the connection has ended."""
-        if self._waiting or self._is_paused:
+        if self._waiting or self._is_paused or self._transport.is_closing():
             future = asyncio.get_running_loop().create_future()
             self._emptied.append(future)
             await future
@@ -98,11 +98,12 @@ class Outbox:
 
     def _push(self) -> None:
         waiting = self._waiting
-        while waiting and not self._is_paused:
+        # A transport that closes loses what it is given, and asyncio logs a warning for each piece. `drop` comes soon.
+        while waiting and not self._is_paused and not self._transport.is_closing():
             self._write_to_socket()
             if waiting:
                 self._transport.write(self._next_piece())
-        if self._emptied and not self._is_paused:
+        if not waiting and not self._is_paused and not self._transport.is_closing():
             self._report_empty()
 
     def _next_piece(self) -> memoryview:
@@ -113,7 +114,7 @@ class Outbox:
 
     def _write_to_socket(self) -> None:
         """Write what the socket takes at once, if nothing is before it in the transport."""
-        if self._socket is None or self._transport.get_write_buffer_size() or self._transport.is_closing():
+        if self._socket is None or self._transport.get_write_buffer_size():
             return
         try:
             taken = os.writev(self._socket.fileno(), list(islice(self._waiting, _MOST_PARTS)))

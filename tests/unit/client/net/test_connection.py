@@ -217,6 +217,9 @@ class RecordingTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.pieces.append(data)
 
+    def is_closing(self) -> bool:
+        return False
+
 
 def test_large_batches_are_written_without_a_copy_in_the_order_of_the_request() -> None:
     batches = [

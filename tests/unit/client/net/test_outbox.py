@@ -51,6 +51,9 @@ class NarrowTransport(asyncio.Transport):
             self._is_pausing = False
             self.outbox.resume()
 
+    def is_closing(self) -> bool:
+        return False
+
     @property
     def waits(self) -> bool:
         return self._is_pausing
@@ -190,3 +193,23 @@ def test_a_socket_that_is_closed_takes_nothing() -> None:
         protocol.outbox.write([b"later"])
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [1, 4 << 20])
+def test_a_broken_connection_loses_one_piece_in_silence_and_sends_nothing(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        protocol, transport, peer = await connected(4 << 20)
+        peer.close()
+        protocol.outbox.write([bytes(size)])
+        assert transport.is_closing()
+        emptied = asyncio.ensure_future(protocol.outbox.emptied())
+        await asyncio.sleep(0)
+        protocol.outbox.resume()
+        assert not emptied.done()
+        protocol.outbox.drop()
+        await emptied
+
+    asyncio.run(run())
+    assert caplog.messages == []  # asyncio writes a warning for each further piece
