@@ -1,7 +1,9 @@
 """OffsetFetch (key 9): committed offsets of one group, or from version 8 of several.
 
 A partition without a committed offset has offset -1 and no error. Version 1 has no error of the response: each
-partition has the error of the group.
+partition has the error of the group. Versions 2 to 7 have both. Kafka's response has only its own error then, and no
+partitions: aiokafka 0.14 (version 3) does not read that error, takes each partition for one without an offset, and so
+begins again at the first record while a coordinator moves.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _MANY_GROUPS_SINCE = 8
-_GROUP_ERROR_SINCE = 2
 
 
 def handle(
@@ -41,7 +42,7 @@ def handle(
     def build(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if context.version >= _MANY_GROUPS_SINCE:
             return OffsetFetchResponse(groups=found)
-        return _as_single(request, found[0], context.version)
+        return _as_single(request, found[0])
 
     def answer(
         answers: list[OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]],
@@ -79,11 +80,10 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _as_single(
-    request: OffsetFetchRequest, found: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
-    if found.error_code != ErrorCode.NONE and version < _GROUP_ERROR_SINCE:
-        return OffsetFetchResponse(topics=_error_in_each_partition(request, found.error_code))
+def _as_single(request: OffsetFetchRequest, found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    if found.error_code != ErrorCode.NONE:
+        topics = _error_in_each_partition(request, found.error_code)
+        return OffsetFetchResponse(topics=topics, error_code=found.error_code)
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
