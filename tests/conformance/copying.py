@@ -77,7 +77,7 @@ class Plan:
         names = ["kill"] * self.kills + ["stop"] * self.stops + ["broker"] * self.broker_kills
         dice.shuffle(names)
         # Some are aborted and some done twice, so that there are never fewer than this.
-        most = max(1, self.records // self.transaction_size * 3 // 4 // len(names))
+        most = max(1, self.records // self.transaction_size // 2 // len(names))
         return [(name, dice.randint(1, most)) for name in names]
 
 

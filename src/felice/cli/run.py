@@ -210,7 +210,8 @@ def _run(apps: list[App], settings: Settings) -> None:
         read=lambda: apps_in(settings.file, settings.only),
         claim=claim,
         start=lambda claim: _start(claim, sessions[0], settings),
-        wait=lambda: _wait(sessions[0], interrupts),
+        wait=lambda: _wait(sessions[0]),
+        is_interrupted=interrupts.came,
     )
     running = Applications(steps, are_many=are_many)
     if claims := running.claim(apps):
@@ -238,11 +239,10 @@ def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQu
     return start(claim.app, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
 
 
-def _wait(spark: SparkSession, interrupts: HeldInterrupts) -> None:
-    """Wait until a query ends, at most for `POLL_S`. Raises KeyboardInterrupt."""
+def _wait(spark: SparkSession) -> None:
+    """Wait until a query ends, at most for `POLL_S`."""
     from pyspark.errors import StreamingQueryException
 
-    interrupts.check()
     try:
         has_ended = spark.streams.awaitAnyTermination(POLL_S)  # type: ignore[arg-type]
     except StreamingQueryException:

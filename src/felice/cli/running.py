@@ -176,6 +176,8 @@ class Steps:
     """Starts the query of an App."""
     wait: Callable[[], None]
     """Returns after a while, or when a query ends."""
+    is_interrupted: Callable[[], bool]
+    """Whether Ctrl-C or SIGTERM came. A second one raises KeyboardInterrupt, which ends all applications at once."""
 
 
 class Applications:
@@ -246,18 +248,15 @@ class Applications:
             changes.failed[app.name] = self._failures[app.name]
 
     def _follow_once(self) -> None:
-        try:
-            for name, one in list(self._running.items()):
-                self._step(name, one)
-            if any(one.is_stopping for one in self._running.values()):
-                time.sleep(BUSY_POLL_S)
-            elif self._running:
-                self._steps.wait()
-        except KeyboardInterrupt:
-            if all(one.is_stopping for one in self._running.values()):
-                raise
+        if self._steps.is_interrupted():
             for one in self._running.values():
                 one.ask_to_stop()
+        for name, one in list(self._running.items()):
+            self._step(name, one)
+        if any(one.is_stopping for one in self._running.values()):
+            time.sleep(BUSY_POLL_S)
+        elif self._running:
+            self._steps.wait()
 
     def _step(self, name: str, one: Running) -> None:
         one.step()

@@ -16,10 +16,10 @@ _HELD = (signal.SIGINT, signal.SIGTERM)
 
 
 class HeldInterrupts:
-    """A context manager that holds Ctrl-C and SIGTERM back until `check`, or until the end of its block."""
+    """A context manager that holds Ctrl-C and SIGTERM back until `check` or `came`, or until the end of its block."""
 
     def __init__(self) -> None:
-        self._came = self._is_raised = False
+        self._came = self._is_told = False
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> HeldInterrupts:
@@ -36,10 +36,14 @@ class HeldInterrupts:
             self.check()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal came; once only, so that its receiver can stop in an orderly way."""
-        if self._came and not self._is_raised:
-            self._is_raised = True
+        """Raise KeyboardInterrupt if a signal came and `came` has not told so."""
+        if self._came and not self._is_told:
             raise KeyboardInterrupt
+
+    def came(self) -> bool:
+        """Whether a signal came. The caller stops in its own way then: the end of the block raises nothing."""
+        self._is_told = self._came
+        return self._came
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._came:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,10 @@ class Process:
         self.queries: dict[str, list[Query]] = {}
         self.refused: set[str] = set()
         self.events: list[Callable[[], object]] = []
+        self.is_interrupted = False
         self.applications = Applications(
-            Steps(lambda: self.defined, self.claim, self.start, self.wait), are_many=len(names) > 1
+            Steps(lambda: self.defined, self.claim, self.start, self.wait, lambda: self.is_interrupted),
+            are_many=len(names) > 1,
         )
 
     def checkpoint(self, name: str) -> Checkpoint:
@@ -79,6 +82,9 @@ class Process:
 
     def wait(self) -> None:
         self.events.pop(0)()
+
+    def interrupt(self) -> None:
+        self.is_interrupted = True
 
     def run(self, *events: Callable[[], object]) -> None:
         self.events = list(events)
@@ -177,7 +183,7 @@ def test_a_file_that_cannot_be_read_again_stops_nothing(tmp_path: Path) -> None:
         raise SyntaxError("invalid syntax")
 
     def ask() -> None:
-        process.applications._steps = Steps(broken, process.claim, process.start, process.wait)
+        process.applications._steps = replace(process.applications._steps, read=broken)
         process.checkpoint("a").reload_path.touch()
 
     def check() -> None:
@@ -188,26 +194,41 @@ def test_a_file_that_cannot_be_read_again_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_stops_all_after_their_batches_and_a_second_one_at_once(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
     process = Process(tmp_path, "a", "b")
-    process.run(interrupt)
+    process.run(process.interrupt)
     assert not any(query.isActive for (query,) in process.queries.values())
 
+    def interrupt_again() -> None:
+        raise KeyboardInterrupt
+
     process = Process(tmp_path, "c")
-    process.events = [interrupt]
     for claim in process.applications.claim(process.defined):
         process.applications.start(claim)
     query = process.queries["c"][0]
     query.status = {"isTriggerActive": True}
+    process.interrupt()
     process.applications._follow_once()
     assert query.isActive
-    query.stop = interrupt  # type: ignore[method-assign]
+    query.stop = interrupt_again  # type: ignore[method-assign]
     query.lastProgress = {"batchId": 4}
     with pytest.raises(KeyboardInterrupt):
         process.applications.follow()
     assert not is_running(process.checkpoint("c"))
+
+
+def test_an_interrupt_stops_all_while_one_is_stopping(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b")
+    for claim in process.applications.claim(process.defined):
+        process.applications.start(claim)
+    (a,), (b,) = process.queries["a"], process.queries["b"]
+    a.status = {"isTriggerActive": True}
+    process.checkpoint("a").stop_path.touch()
+    process.applications._follow_once()
+    process.interrupt()
+    process.applications._follow_once()
+    assert a.isActive and not b.isActive
+    a.stop()
+    process.applications.follow()
 
 
 def test_the_end_of_java_is_the_failure_of_all(tmp_path: Path) -> None:
@@ -255,7 +276,7 @@ def test_skipped_records_are_counted_since_the_start(
         skip()
         return query
 
-    process.applications._steps = Steps(lambda: process.defined, process.claim, start, process.wait)
+    process.applications._steps = replace(process.applications._steps, start=start)
     process.run(look)
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("batch")]
     assert [line.rpartition(", ")[2] for line in told] == [

@@ -132,9 +132,9 @@ class TopicWriter:
             raise RowError(self._why_too_large(batches)) from None
 
     def _why_too_large(self, batches: list[tuple[str, int, bytearray]]) -> str:
-        # A batch above its target has one row.
+        # A batch above its topic's limit has one row: only such a batch is larger than its target.
         for topic, _, batch in batches:
-            if len(batch) > self._target_bytes(topic):
+            if len(batch) > self._limits_of(topic).max_message_bytes:
                 return f"a row of {len(batch)} bytes is too large for topic {topic}: its max.message.bytes is lower"
         # The user may not describe the topic, or its limit was lowered within the last minute.
         topics = ", ".join(sorted({topic for topic, _, _ in batches}))

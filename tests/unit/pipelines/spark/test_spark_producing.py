@@ -175,6 +175,11 @@ def test_a_row_that_is_too_large_for_its_topic_is_told_with_its_size(brokers: Br
         write({"value": ["x", "x" * 6000, "x"], "topic": ["one", "small", "small"]})
 
 
+def test_a_row_above_the_batch_size_is_not_blamed_for_that_of_another_topic(brokers: Brokers) -> None:
+    with pytest.raises(RowError, match=r"a row of 6\d\d\d bytes is too large for topic small"):
+        write({"value": ["x" * 3000, "x" * 6000], "topic": ["one", "small"]}, **{"kafka.batch.size": "1000"})
+
+
 def test_a_topic_with_a_limit_that_is_not_known_says_how_to_write_smaller_batches(brokers: Brokers) -> None:
     brokers.max_bytes["one"], brokers.tells_limits = 5_000, False
     with pytest.raises(RowError, match="set 'kafka.batch.size' to less than its max.message.bytes"):
