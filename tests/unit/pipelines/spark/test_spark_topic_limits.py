@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from felice.client.blocking import BlockingConfig
 from felice.pipelines.spark import topic_limits as asking
+from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
 from felice.server.embedded import EmbeddedBroker
@@ -22,15 +23,23 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
         yield running
 
 
+@pytest.fixture
+def config(broker: EmbeddedBroker) -> Iterator[BlockingConfig]:
+    found = BlockingConfig(broker.bootstrap)
+    yield found
+    # A worker's process keeps its client until it ends; the process of the tests goes on.
+    client_of(found).close()
+    client_of.cache_clear()
+
+
 def create(broker: EmbeddedBroker, name: str, config: dict[str, Any]) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
 
 
 def test_limits_are_those_of_the_topic_and_are_asked_again_after_a_while(
-    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedBroker, config: BlockingConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = BlockingConfig(broker.bootstrap)
     # A topic that does not exist yet has the defaults, until they are asked for again.
     assert topic_limits(config, "small") == TopicLimits()
     create(
