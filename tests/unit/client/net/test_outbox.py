@@ -2,6 +2,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -181,6 +182,27 @@ def test_a_request_is_one_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "writev", counted)
     asyncio.run(run())
     assert calls == [3]
+
+
+def test_the_socket_gets_nothing_while_the_transport_has_a_byte_to_send() -> None:
+    """asyncio pauses its protocol above a byte only, and the order would change."""
+
+    async def run() -> None:
+        protocol, transport, peer = await connected(5000)
+        sock = transport.get_extra_info("socket")
+        sent = 0
+        with suppress(BlockingIOError):
+            while True:
+                sent += os.write(sock.fileno(), bytes(1000))
+        transport.write(b"1")
+        assert transport.get_write_buffer_size() == 1
+        assert await read(peer, sent) == bytes(sent)
+        protocol.outbox.write([b"2"])
+        assert await read(peer, 2) == b"12"
+        transport.close()
+        peer.close()
+
+    asyncio.run(run())
 
 
 def test_a_socket_that_is_closed_takes_nothing() -> None:
