@@ -17,6 +17,9 @@ class Wire(asyncio.Transport):
 
     def write(self, data: Any) -> None: ...
     def abort(self) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
