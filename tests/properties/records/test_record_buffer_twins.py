@@ -19,6 +19,15 @@ HEADERS = st.just(()) | st.lists(st.tuples(st.text(max_size=5), OPTIONAL_BYTES),
 RECORDS = st.lists(st.tuples(TIMES, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS), max_size=30)
 
 
+def offer(buffer: Any, *record: Any) -> int:
+    """Offers a record to the partition whose open batch this buffer is."""
+    batches, made = compiled.OpenBatches(), compiled.Offers(False)
+    batches.add(0, buffer)
+    made.topics["t"] = batches
+    outcome: int = made.offer("t", 0, *record)
+    return outcome
+
+
 def outcomes(buffer: Any, records: list[Any]) -> list[Any]:
     """What `append` returns or raises, and the counts, after each record."""
     found: list[Any] = []
@@ -63,7 +72,7 @@ def test_offers_stay_within_all_bounds(
     for timestamp, key, value, is_reported in records:
         report = object() if is_reported else None
         before = buffer.size_bytes, bounds.record_count, bounds.size_bytes, len(reports)
-        outcome = buffer.offer(timestamp, key, value, report)
+        outcome = offer(buffer, timestamp, key, value, report)
         if outcome == 0:
             assert (buffer.size_bytes, bounds.record_count, bounds.size_bytes, len(reports)) == before
             continue
@@ -101,29 +110,29 @@ def opened(**changes: int) -> Any:
 )
 def test_an_unusual_record_is_not_taken(record: Any) -> None:
     buffer = opened()
-    assert buffer.offer(*record, None) == 0
+    assert offer(buffer, *record, None) == 0
     assert buffer.record_count == 0
 
 
 def test_a_record_is_taken_while_every_bound_allows_it() -> None:
-    assert opened().offer(1, b"k", b"v", None) == 1
-    assert opened(most_records=1).offer(1, b"k", b"v", None) == 2
-    assert opened(most_bytes=61 + 36 + 1).offer(1, b"k", b"v", None) == 0
-    assert opened(most_bytes=61 + 36 + 2).offer(1, b"k", b"v", None) == 1
-    assert opened(queue_bytes=37).offer(1, b"k", b"v", None) == 0
-    assert opened(queue_bytes=38).offer(1, b"k", b"v", None) == 1
-    assert opened(queue_records=0).offer(1, b"k", b"v", None) == 1  # 0: no bound
+    assert offer(opened(), 1, b"k", b"v", None) == 1
+    assert offer(opened(most_records=1), 1, b"k", b"v", None) == 2
+    assert offer(opened(most_bytes=61 + 36 + 1), 1, b"k", b"v", None) == 0
+    assert offer(opened(most_bytes=61 + 36 + 2), 1, b"k", b"v", None) == 1
+    assert offer(opened(queue_bytes=37), 1, b"k", b"v", None) == 0
+    assert offer(opened(queue_bytes=38), 1, b"k", b"v", None) == 1
+    assert offer(opened(queue_records=0), 1, b"k", b"v", None) == 1  # 0: no bound
 
 
 def test_a_buffer_takes_no_offers_before_it_is_opened_and_after_it_is_closed() -> None:
     buffer = compiled.RecordBuffer()
-    assert buffer.offer(1, None, b"v", None) == 0
+    assert offer(buffer, 1, None, b"v", None) == 0
     buffer = opened()
     buffer.close_for_offers()
-    assert buffer.offer(1, None, b"v", None) == 0
+    assert offer(buffer, 1, None, b"v", None) == 0
     buffer = opened()
     buffer.take()
-    assert buffer.offer(1, None, b"v", None) == 0
+    assert offer(buffer, 1, None, b"v", None) == 0
 
 
 @pytest.mark.parametrize("kind", [QueueBounds, compiled.QueueBounds])
@@ -159,7 +168,7 @@ def test_threads_that_offer_and_close_lose_and_repeat_nothing() -> None:
     closer.start()
     taken = 0
     for number in range(100_000):
-        while not current[0].offer(number, None, b"v", None):
+        while not offer(current[0], number, None, b"v", None):
             pass
         taken += 1
     done.set()

@@ -493,7 +493,14 @@ def test_the_topics_node_is_read_with_a_state_that_is_not_the_known_one() -> Non
     _watched(scenario)
 
 
-def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image() -> None:
+Changes = list[SetData]
+DuringTheRead = Callable[[MemoryEnsemble, WatchedReads, Changes], Awaitable[object]]
+
+
+def _first_image_of_a_reassignment(apply: DuringTheRead) -> tuple[int, tuple[int, ...]]:
+    """The leader and the replicas in the first image after one transaction that gives a partition other replicas, and
+    a leader that its topic's old node does not list. `apply` writes it while an older change of the state is read.
+    """
     seen: list[tuple[int, tuple[int, ...]]] = []
 
     async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
@@ -502,39 +509,26 @@ def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image
         watcher._on_image = lambda old, new: seen.extend(
             (partition.leader, partition.replicas) for partition in new.topics["t"].partitions[:1]
         )
-        # One transaction of a reassignment: a leader that the old node does not list.
-        store.before_answer = lambda: store.multi(
-            [SetData(topic, layout.encode_topic(node)), SetData(state, _led_by(2))]
-        )
+        changes = [SetData(topic, layout.encode_topic(node)), SetData(state, _led_by(2))]
+        store.before_answer = lambda: apply(ensemble, store, changes)
         await store.set(state, _led_by(-1))
         assert await watcher.catch_up(60)
 
     _watched(scenario)
-    assert seen[0] == (2, (1, 2))
+    return seen[0]
+
+
+def test_a_topics_node_that_changes_while_its_state_is_read_is_in_the_same_image() -> None:
+    assert _first_image_of_a_reassignment(lambda _, store, changes: store.multi(changes)) == (2, (1, 2))
 
 
 def test_a_topics_node_whose_event_was_lost_while_its_state_is_read_is_in_the_same_image() -> None:
-    seen: list[tuple[int, tuple[int, ...]]] = []
+    async def lose_the_events(ensemble: MemoryEnsemble, store: WatchedReads, changes: Changes) -> None:
+        ensemble.suspend(store.session_id)
+        ensemble.write(ensemble.tree.plan(changes, 0)[0])
+        ensemble.resume(store.session_id)
 
-    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
-        node = TopicNode(UUID(int=1), dict.fromkeys(range(3), (1, 2)), {}, {})
-        state, topic = layout.state_path("t", 0), layout.topic_path("t")
-        watcher._on_image = lambda old, new: seen.extend(
-            (partition.leader, partition.replicas) for partition in new.topics["t"].partitions[:1]
-        )
-
-        async def lose_the_events() -> None:
-            ensemble.suspend(store.session_id)
-            change = [SetData(topic, layout.encode_topic(node)), SetData(state, _led_by(2))]
-            ensemble.write(ensemble.tree.plan(change, 0)[0])
-            ensemble.resume(store.session_id)
-
-        store.before_answer = lose_the_events
-        await store.set(state, _led_by(-1))
-        assert await watcher.catch_up(60)
-
-    _watched(scenario)
-    assert seen[0] == (2, (1, 2))
+    assert _first_image_of_a_reassignment(lose_the_events) == (2, (1, 2))
 
 
 @pytest.mark.parametrize("name", ["partitions", "topic_id"])

@@ -141,7 +141,7 @@ cdef class RecordBuffer:
     def open_for_offers(
         self, QueueBounds bounds not None, int32_t most_records, Py_ssize_t most_bytes, list reports not None
     ):
-        """Lets `offer` add records within these bounds, until `close_for_offers`."""
+        """Lets `Offers` add records within these bounds, until `close_for_offers`."""
         self.bounds = bounds
         self.most_records = most_records
         self.most_bytes = most_bytes
@@ -152,16 +152,12 @@ cdef class RecordBuffer:
         """Later offers are refused."""
         self.is_open = False
 
-    def offer(self, timestamp_ms, key, value, report):
+    cdef int offer(self, timestamp_ms, key, value, report) except -1:
         """Adds a record and its report if both are plain and all bounds allow it; otherwise changes nothing.
 
         Returns 0 if the record was not added, 1 if it was, 2 if it was and the batch is full. Nothing in here runs
         Python code or gives the GIL away, so it needs no lock against other threads that use this buffer.
         """
-        return self.add_if_plain(timestamp_ms, key, value, report)
-
-    cdef int add_if_plain(self, timestamp_ms, key, value, report) except -1:
-        """Does what `offer` says."""
         cdef Content key_content
         cdef Content value_content
         cdef int overflow = 0
@@ -231,10 +227,11 @@ cdef class Offers:
         self.sticks_without_key = sticks_without_key
 
     def offer(self, topic, partition, timestamp_ms, key, value, report):
-        """Adds a record to an open batch, as `RecordBuffer.offer` does; returns 0 if there is none for it.
+        """Adds a record and its report to an open batch if both are plain and all its bounds allow it.
 
-        `partition` below 0 stands for the sticky partition, if the record has no key and such records stick to it.
-        Like there, nothing runs Python code or gives the GIL away.
+        Returns 0 if the record was not added, 1 if it was, 2 if it was and the batch is full. `partition` below 0
+        stands for the sticky partition, if the record has no key and such records stick to it. Nothing in here runs
+        Python code or gives the GIL away, so it needs no lock against other threads that use these batches.
         """
         cdef OpenBatches opened
         cdef RecordBuffer buffer
@@ -248,4 +245,4 @@ cdef class Offers:
                 return 0
             partition = opened.sticky
         buffer = opened.buffers.get(partition)
-        return 0 if buffer is None else buffer.add_if_plain(timestamp_ms, key, value, report)
+        return 0 if buffer is None else buffer.offer(timestamp_ms, key, value, report)

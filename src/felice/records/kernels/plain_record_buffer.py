@@ -86,16 +86,6 @@ class RecordBuffer:
     def close_for_offers(self) -> None:
         """Does nothing: every offer is refused."""
 
-    def offer(
-        self,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        report: Callable[..., Any] | None,
-    ) -> int:
-        """Returns 0: the record was not added. The caller adds it with `append`, under its lock."""
-        return 0
-
     def take(self) -> bytearray:
         """Returns the batch with room for its header. The buffer is of no use afterwards."""
         if self._data is None:
