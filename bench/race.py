@@ -25,7 +25,7 @@ def race(messages: int, message_bytes: int) -> Callable[[Any], Figures]:
         found = (_through_go if system.name in ("redis", "nats", "rabbitmq") else _through_librdkafka)(
             system, messages, message_bytes
         )
-        return {f"{way} messages/s": messages / seconds for way, seconds in found.items()}
+        return {f"{way} messages/s": rate for way, rate in found.items()}
 
     return run
 
@@ -34,7 +34,7 @@ def _through_librdkafka(system: Any, messages: int, message_bytes: int) -> dict[
     with scratch_topic(system.bootstrap) as topic:
         sent = rdkafka.produce(system.bootstrap, topic, messages, message_bytes, "acks=1")
         received = rdkafka.consume(system.bootstrap, topic, messages, PARTITIONS)
-    return {"in": float(str(sent["seconds"])), "out": float(str(received["seconds"]))}
+    return {"in": rdkafka.rate(sent), "out": rdkafka.rate(received)}
 
 
 def _through_go(system: Any, messages: int, message_bytes: int) -> dict[str, float]:
@@ -48,4 +48,4 @@ def _go(system: Any, way: str, name: str, messages: int, message_bytes: int) -> 
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise RuntimeError(f"the race of {system.name} failed: {done.stderr[-500:]}")
-    return float(json.loads(done.stdout)["seconds"])
+    return messages / float(json.loads(done.stdout)["seconds"])

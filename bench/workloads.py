@@ -50,7 +50,7 @@ def _with_cpu(system: System, megabytes: float, load: Callable[[], dict[str, Any
     found = load()
     used_s = cpu_seconds(system.pid) - before
     return {
-        f"{what} records/s": found["records"] / found["seconds"],
+        f"{what} records/s": rdkafka.rate(found),
         f"{what} broker cpu s/GB": used_s / (megabytes / 1000),
         f"{what} client cpu s/GB": found["cpu_s"] / (megabytes / 1000),
     }
