@@ -1,9 +1,10 @@
 """OffsetFetch (key 9): committed offsets of one group, or from version 8 of several.
 
-A partition without a committed offset has offset -1 and no error. Version 1 has no error of the response: each
-partition has the error of the group. Versions 2 to 7 have both. Kafka's response has only its own error then, and no
-partitions: aiokafka 0.14 (version 3) does not read that error, takes each partition for one without an offset, and so
-begins again at the first record while a coordinator moves.
+A partition without a committed offset has offset -1 and no error. If the whole group has an error, the response of
+version 1 has no field for it: each partition has it. In versions 2 to 7 the response and each requested partition have
+it. Kafka's response has no partitions then. aiokafka 0.14 (version 3) does not read the error of the response: without
+partitions it finds no committed offsets, and resets its positions (`auto_offset_reset`) if it asks while a coordinator
+moves. A request for all partitions names none, and from version 8 on only the group has the error, as in Kafka.
 """
 
 from __future__ import annotations
