@@ -139,8 +139,8 @@ def run(
     """Run the stream applications that a Python file defines, on Spark.
 
     Each App runs separately: if one fails or is stopped, the others continue. Ctrl-C or SIGTERM stops all of them after
-    their running batches. With the same checkpoint, an application later continues where it stopped. If an application
-    fails, the reason is printed, and the exit code is 1 in the end.
+    their running batches, and a second one ends them at once. With the same checkpoint, an application later continues
+    where it stopped. If an application fails, the reason is printed, and the exit code is 1 in the end.
 
     \b
     felice run wordcount.py --until-caught-up
