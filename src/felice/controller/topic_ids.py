@@ -57,10 +57,13 @@ async def restore(
     try:
         await write_guarded(store, epoch_version, operations)
     except (*LOST_RACE, NotEmpty) as error:
-        _log.debug("a topic's id lost a race", extra={"topic": topic, "reason": str(error)})
+        _log.debug(
+            "a topic's id was not written: another writer was first",
+            extra={"topic": topic, "reason": str(error)},
+        )
         return
     _log.warning(
-        "a topic without an id got its id",
+        "the topic id in a topic's node was missing or wrong, and was written again",
         extra={"topic": topic, "id": topic_id, "instead_of": value.topic_id},
     )
 

@@ -139,7 +139,7 @@ async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decisio
             adopted = [await identity.adopt(store, *topic) for topic in unmarked.items()]
             return all(adopted) and await _write_bound(store, epoch_version, batch)
     except LOST_RACE as error:
-        _log.debug("a decision lost a race", extra={"reason": str(error)})
+        _log.debug("a decision was not written: another writer was first", extra={"reason": str(error)})
         return False
     return True
 

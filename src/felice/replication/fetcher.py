@@ -353,7 +353,7 @@ class Fetcher:
         if is_worth_a_line and reason != followed.reported:
             followed.reported = reason
             _log.warning(
-                "a partition is not fetched for a while",
+                "a partition could not be fetched from its leader, and is fetched again after a pause",
                 extra={
                     "partition": followed.partition.log.name,
                     "leader": self._source,

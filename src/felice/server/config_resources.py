@@ -145,7 +145,7 @@ async def _prepare_tls(
 def _warn_of(names: Sequence[str], broker: str) -> None:
     for name in names:
         extra = {"option": name, "broker": broker or "all", "did_you_mean": nearest(name) or "-"}
-        _log.warning("an option was set that has no effect", extra=extra)
+        _log.warning("a configuration option that has no effect was set", extra=extra)
 
 
 def unsupported(resource_type: int) -> ApiError:

@@ -118,7 +118,7 @@ def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCapture
 
     with caplog.at_level(logging.DEBUG, "felice.controller"):
         run(scenario)
-    assert "lost a race" not in caplog.text
+    assert "another writer was first" not in caplog.text
 
 
 def test_an_election_whose_answer_was_lost_is_noticed() -> None:

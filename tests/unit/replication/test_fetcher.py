@@ -123,6 +123,6 @@ def test_a_failure_that_repeats_is_logged_once(tmp_path: Path, caplog: pytest.Lo
         directory.close()
 
     asyncio.run(scenario())
-    lines = [vars(record)["reason"] for record in caplog.records if "not fetched" in record.message]
+    lines = [vars(record)["reason"] for record in caplog.records if "could not be fetched" in record.message]
     # Of each of the three partitions once before the response without errors, and once after it.
     assert lines == ["TOPIC_AUTHORIZATION_FAILED"] * 6
