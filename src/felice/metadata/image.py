@@ -206,7 +206,10 @@ class ImageBuilder:
                 self._changes["features_epoch"] = node.version if node else -1
 
     def end_topics(self) -> None:
-        """Call it when all nodes of the topics so far were put. Doing all topics in `build` takes long in one turn."""
+        """Completes the topics whose nodes were put so far. Call it after each group of topics.
+
+        Otherwise `build` completes all topics of the cluster, and holds the event loop for long.
+        """
         for name, partitions in self._partitions.items():
             topic = replace(self._writable_topics()[name], partitions=tuple(partitions))
             known = self._known.get(name)

@@ -4,9 +4,9 @@ Keeps true (asserted by one contract suite over every store):
   C1  a write that names a version happens only if the node still has it;
       `multi` happens as a whole or not at all.
   A write is durable and visible to this session's reads when its call returns.
-  Watch events arrive in the order of the writes, when the write can already be
-  read, and all events of a transaction before a read of this session shows a part of it.
-  They name a path and carry no data: the watcher reads the current node.
+  Watch events arrive in the order of the writes. When an event arrives, its write can already be
+  read. No read of this session shows a part of a transaction before all events of the transaction
+  have arrived. Events name a path and carry no data: the watcher reads the current node.
   Where events were lost with a connection, one `MISSED` stands for all of them.
   Ephemeral nodes are deleted when their session ends, and `EXPIRED` is reported at the
   latest when the session must have ended by this process's own clock.

@@ -163,15 +163,15 @@ class Watcher:
         await _put_all(builder, await self._read([path for path in paths if not image_paths.topic_of(path)]))
 
     async def _read_topics(self, builder: ImageBuilder, paths: Iterable[str]) -> None:
-        """Reads nodes of topics, and those topics' own nodes as far as necessary."""
+        """Reads these nodes of topics. Also reads each topic's own node, unless it certainly did not change."""
         for number, group in enumerate(_by_topics(paths)):
             if number:
                 await asyncio.sleep(0)
             nodes = await self._read(
                 [path for topic, below in group.items() for path in below if path != topic]
             )
-            # A topic's node comes last: if it still exists, the states read before belong to its topic.
-            # (`ImageBuilder` recognises states of a topic recreated meanwhile by their age.)
+            # A topic's node is read after its states. If the topic was deleted and created again in between, the node
+            # is the new topic's, and `ImageBuilder` drops the states, because they are older than the node.
             nodes |= await self._read(
                 [topic for topic in group if self._is_to_read(topic, group[topic], nodes)]
             )
@@ -179,17 +179,18 @@ class Watcher:
             builder.end_topics()
 
     def _is_to_read(self, topic: str, below: Sequence[str], nodes: Mapping[str, Node | None]) -> bool:
-        """Whether a topic's node may differ from the image. It grows with its partitions, and states change often.
+        """Whether a topic's node must be read, because it may differ from the image.
 
-        States of the image whose nodes still exist belong to the image's topic: a topic is deleted after its states.
-        Events arrive before the data that they announce: if the topic's node changed before the states were read, it
-        is marked by now, unless its event was lost.
+        It is large in a topic with many partitions, so it is not read each time that a state changes. A state node that
+        the image knows belongs to the image's topic, because a topic's node is deleted after its state nodes. If the
+        topic's node changed before the states were read, its event has arrived and has marked its path; if the event
+        was lost, everything will be read again.
         """
         is_announced = topic in self._marked or self._is_to_reload
         return is_announced or any(not self._is_own(path, nodes.get(path)) for path in below)
 
     def _is_own(self, path: str, node: Node | None) -> bool:
-        """Whether this is a state node that the image knows."""
+        """Whether this is a state node that the image knows: it was not deleted and created again."""
         key = image_paths.partition_of(path)
         known = self.image.partition(*key) if key is not None else None
         return node is not None and known is not None and known.state_created_zxid == node.created_zxid

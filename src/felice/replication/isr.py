@@ -5,10 +5,11 @@ Keeps true: C1 every write is a compare-and-set on the node's version, which is 
             another topic of the same name could have a node of the same version.
             A replica joins only while its broker is registered as it was when it fetched (KIP-903).
             A proposal whose outcome is unknown stays open until the node shows it.
-How:        proposals made while a transaction is under way share the next one. If it fails, each is written alone, so
-            that no proposal depends on another one, and later proposals wait for none of them. After a version
-            conflict the next image brings the winner's state, and the leader decides again. A request that the store
-            does not answer is repeated while the proposal matters.
+How:        one shared transaction is under way at a time, and the proposals that are made meanwhile share the next one.
+            If a transaction fails, each of its proposals gets a transaction of its own, while later proposals share the
+            next one: so none waits for a proposal that the store refuses. After a version conflict the next image
+            shows the winner's state, and the leader decides again. A request that the store does not answer is
+            repeated as long as the partition still awaits its proposal.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ class IsrWriter:
         except Exception:
             # A fault of one partition must not keep the outcomes of the same transaction from the others.
             _log.exception(
-                "a change of the in-sync set was not followed", extra={"partition": proposed.partition.name}
+                "the outcome of a change of the in-sync set could not be applied to the partition",
+                extra={"partition": proposed.partition.name},
             )
 
     def _count(self, proposal: IsrProposal, outcome: int | WriteOutcome) -> None:

@@ -59,7 +59,8 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
 
     All loops under way share `_WORK_S` seconds of each pass of the event loop.
     """
-    # Kept here: a loop of `paced` may be collected together with its event loop, which the dictionary has lost then.
+    # Not looked up again in `finally`: if this generator is garbage-collected together with its event loop, the
+    # dictionary has no entry for that event loop any more.
     under_way = _under_way.setdefault(asyncio.get_running_loop(), _UnderWay())
     under_way.count += 1
     try:

@@ -472,9 +472,9 @@ class Session(asyncio.BufferedProtocol):
     # Bytes out
 
     def _flush(self, now_s: float) -> float:
-        """Sends the replies that are ready and behind no unanswered request.
+        """Sends the replies that are ready, up to the first request that has no reply yet.
 
-        Takes and returns the time of the monotonic clock.
+        `now_s` is the time of the monotonic clock. Returns it, or the time after the sending if something was sent.
         """
         connection = self._connection
         self._reply_times.on_sendable(connection.unanswered, now_s)

@@ -222,12 +222,12 @@ class Connection(asyncio.BufferedProtocol):
         """Keep the transport. A BufferedProtocol's method."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # TLS has sizes and bytes of its own below the frames.
+        # With TLS the socket carries encrypted bytes: frames cannot be written to it, and their size there is unknown.
         sock = transport.get_extra_info("socket") if self._security.tls is None else None
         self._low_water = LowWater(sock)
         self._outbox = Outbox(transport, sock)
-        # The lowest limit that every transport understands: with 0, asyncio's TLS pauses without a reason. It may pause
-        # in this call, while the end of its handshake waits.
+        # The transport calls `pause_writing` as soon as it holds more than this one byte. With a limit of 0, asyncio's
+        # TLS would pause without a reason. It may pause in this call, if the last bytes of its handshake still wait.
         transport.set_write_buffer_limits(high=1, low=0)
 
     def connection_lost(self, exc: Exception | None) -> None:

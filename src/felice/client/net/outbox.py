@@ -1,13 +1,13 @@
 """The requests of one connection on their way to its transport.
 
 Keeps true:  Bytes leave in the order of `write`. Of the bytes that wait, the transport holds at most one piece.
-How:         asyncio copies what the socket does not take at once (before Python 3.12), and with a producer that is
-             faster than its broker this is most of what it sends. So large parts stay where they are until the socket
-             takes them.
-             The parts go to the socket in one system call while the transport has nothing to send, because around
-             each call the loop's thread waits for the interpreter's lock. The transport gets a small piece of what
-             the socket did not take, and says when there is room again. It gets everything, piece by piece, if it
-             encrypts, or has no socket.
+How:         Before Python 3.12 a transport of asyncio copies the bytes that its socket does not take at once. If a
+             producer is faster than its broker, these are most of the bytes. Therefore large parts wait here, without
+             a copy, until the socket takes them.
+             While the transport has nothing to send, all waiting parts go to the socket in one system call: the loop's
+             thread waits for the interpreter's lock after each call, so one call is faster than several. The
+             transport gets a small piece of the bytes that the socket did not take, and calls `resume` when the socket
+             has room again. A transport that encrypts, or has no socket, gets all bytes, piece by piece.
 """
 
 from __future__ import annotations

@@ -397,7 +397,8 @@ class Accumulator:
     def release_batch(self, batch: ProducerBatch, *, acknowledged: bool) -> None:
         """Uncount a batch whose delivery reports were made. If it was acknowledged, its memory is used again."""
         self.release(batch.record_count, batch.size_bytes)
-        # An earlier request might still wait in another connection. Compressed bytes are too few for a next batch.
+        # If the batch was sent more than once, an earlier request with it may still wait in another connection. The
+        # memory of a compressed batch is too small for a new one.
         if acknowledged and batch.attempts == 1 and self._codec is Codec.NONE:
             self._spares.put(batch.data)
             batch.data = b""

@@ -16,7 +16,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 
 class SpareBuffers:
-    """The caller has the accumulator's lock."""
+    """Buffers of delivered batches, for new batches. The caller must hold the accumulator's lock."""
 
     __slots__ = ("_buffers", "kept_bytes")
 

@@ -1,10 +1,11 @@
 """Pauses that a producing thread makes for the event loop's thread.
 
-Keeps true:  A thread pauses only while many bytes wait to be sent, for a fifth of a millisecond after each millisecond
-             of work at most.
-Why:         The interpreter takes its lock from a thread that computes only every 5 ms (`sys.getswitchinterval`), and
-             the loop's thread needs it again after each system call. A program that did nothing but produce would
-             queue some megabytes for each megabyte that is sent, in fresh memory, and wait for the rest at its end.
+Keeps true:  A thread pauses only while at least `_BACKLOG_BYTES` wait to be sent. A pause takes 0.2 ms, and at least
+             1 ms of work lies between two pauses.
+Why:         A thread that computes gives the interpreter's lock to a waiting thread only after 5 ms
+             (`sys.getswitchinterval`), and the event loop's thread needs the lock again after each system call. Without
+             pauses, a program that only produces queues several megabytes in fresh memory for each megabyte that is
+             sent, and waits at its end until the queued records are sent.
 """
 
 from __future__ import annotations

@@ -132,11 +132,12 @@ class TopicWriter:
             raise RowError(self._why_too_large(batches)) from None
 
     def _why_too_large(self, batches: list[tuple[str, int, bytearray]]) -> str:
-        # A batch above its topic's limit has one row: only such a batch is larger than its target.
+        # Only a batch with a single row is larger than its target, so a batch above its topic's limit has one row.
         for topic, _, batch in batches:
             if len(batch) > self._limits_of(topic).max_message_bytes:
                 return f"a row of {len(batch)} bytes is too large for topic {topic}: its max.message.bytes is lower"
-        # The user may not describe the topic, or its limit was lowered within the last minute.
+        # The topic's limit is lower than the one known here: the user lacks DescribeConfigs of the topic, so Kafka's
+        # default was taken, or the limit was lowered within the last minute.
         topics = ", ".join(sorted({topic for topic, _, _ in batches}))
         return (
             f"batches of {self._options.batch_bytes} bytes are too large for a topic of {topics}: set "

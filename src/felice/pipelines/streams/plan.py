@@ -52,8 +52,8 @@ class TablePlan:
         return self.history_ms
 
     def latest(self, topology: Topology) -> Node:
-        """The node that passes only changes that are not older than their rows: joins and aggregations of tables read
-        it.
+        """The node that joins and aggregations of tables read. For a versioned table it drops the changes that are
+        older than the key's row.
         """
         if self.versions_ms is None:
             return self.node

@@ -26,11 +26,11 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What happens to a record that cannot be read, processed or written: it goes to this topic.
+    """Sends records that cannot be read, processed or written to a topic.
 
-    A record that cannot be read is sent unchanged. A record for which a function fails is sent once, as the
-    sub-topology read it, with headers that name its topic and the error. A record that cannot be written has these
-    headers, too; a key or value that the format cannot encode is sent as text.
+    A record that cannot be read is sent unchanged. If a function fails for a record, the record is sent once, as the
+    sub-topology read it, with headers that name its topic and the error. A record that cannot be written is sent with
+    these headers, too; a key or value that the format cannot encode is sent as text.
     """
 
     topic: str

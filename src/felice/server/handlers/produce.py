@@ -66,7 +66,8 @@ _CODEC_BITS, _TRANSACTIONAL_BIT = int(Attributes.CODEC_MASK), int(Attributes.TRA
 _NO_DEADLINE_S = 3600.0
 # The compressed batches of one request are validated on the event loop for this long; threads validate the rest.
 _VALIDATION_ON_LOOP_S = 0.010
-# More are appended with pauses. The first batch of a partition creates files, which takes about half a millisecond.
+# The batches of requests with more partitions are appended with pauses: the first batch of a partition creates files,
+# which takes about half a millisecond.
 MAX_PARTITIONS_WITHOUT_PAUSE = 100
 
 # An error that makes old clients retry, because they may not know the actual error code.
@@ -77,7 +78,7 @@ _COORDINATOR_TROUBLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 
-# Errors for which Kafka's row has no log start offset.
+# With these errors, the partition's row of Kafka's response has no log start offset (-1).
 _WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.MESSAGE_TOO_LARGE,

@@ -91,8 +91,9 @@ class RequestMetrics:
 class ReplyTimes:
     """Measures how long the replies of one connection wait to be sent, and how long sending takes.
 
-    `newest` has the times of the newest reply's API, and `made_s` is when this reply was made. The session sets both.
-    `sending_since_s` is when replies began to leave that have not left completely, None if there are none.
+    The session sets `newest`, the times of the newest reply's API, and `made_s`, when that reply was made.
+    `sending_since_s` is when the replies that are still being sent began to leave; None if all replies have left.
+    `made_s` and `sending_since_s` are times of the monotonic clock.
     """
 
     __slots__ = ("_requests", "made_s", "newest", "sending_since_s")
@@ -104,7 +105,7 @@ class ReplyTimes:
         self.made_s = 0.0
 
     def on_sendable(self, unanswered: Iterable[Request], now_s: float) -> None:
-        """Records how long those replies waited that can be sent now: the ones behind no unanswered request."""
+        """Records how long each reply waited that can be sent now: those before the first request without a reply."""
         for request in unanswered:
             if request.reply is None:
                 return
@@ -116,7 +117,7 @@ class ReplyTimes:
                 times.queueing.append(now_s - replied_s)
 
     def on_sent(self, has_left: bool, now_s: float) -> None:
-        """Records how long the newest replies took to leave. If they have not left, remembers when they began to."""
+        """Records how long the newest replies took to leave; if they have not left, notes when they began to leave."""
         begun_s = self.made_s if self.sending_since_s is None else self.sending_since_s
         if not has_left:
             self.sending_since_s = begun_s

@@ -57,7 +57,8 @@ def runs_of_partitions(batch: pa.RecordBatch) -> list[pa.RecordBatch] | None:
 def never_null(lists: pa.ListArray) -> pa.ListArray:
     """The column of lists, with empty lists in place of nulls.
 
-    To count the bytes of rows for Python, Spark walks through all nulls since the last list, at each row.
+    Spark counts the bytes that it sends to Python after each row. For a column of lists, each count walks through all
+    nulls since the last list, so the time grows with the square of the number of nulls.
     """
     return pa.ListArray.from_arrays(lists.offsets, lists.values)
 

@@ -38,7 +38,9 @@ WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
-"""With this environment, Python workers give memory back after a batch; each would keep that of its largest batch."""
+"""In this environment a Python worker gives memory back to the system after each batch. Otherwise it would keep as much
+as its largest batch needed.
+"""
 SPARK_CONFIG = {
     **{f"spark.executorEnv.{name}": value for name, value in WORKER_MEMORY.items()},
     "spark.ui.enabled": "false",
@@ -142,10 +144,11 @@ def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
 
 @contextmanager
 def workers_for_state(spark: SparkSession) -> Iterator[None]:
-    """Functions that are defined within run in Python processes of their own: only these hold state.
+    """Functions of Spark that are defined in this block run in Python workers of their own, and only these hold state.
 
-    Spark keeps idle Python processes in a queue for each environment, and a task takes the first. In one queue with
-    those of the source and the sink, each process came to run each task, and held a copy of the whole state.
+    Spark keeps idle workers in one queue for each set of environment variables, and gives a task the first worker of
+    its queue. With one queue for source, sink and stages, each worker came to run each task, and held a copy of the
+    whole state.
     """
     environment = spark.sparkContext.environment
     environment[FOR_STATE] = "1"

@@ -312,10 +312,11 @@ def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 @contextmanager
 def garbage_left() -> Iterator[None]:
-    """Switches Python's search for cycles off: a batch creates many small objects and no cycles, and the search took a
-    quarter of the time.
+    """Switches Python's garbage collector for cycles off in this block.
 
-    Objects that exist at the end are also left out of later searches, until the next full search.
+    A batch creates many small objects and no cycles, and the collector took a quarter of the time. Objects that exist
+    at the end of the block are left out of later collections, until every `BATCHES_PER_SEARCH` batches a full
+    collection includes them.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -331,7 +332,7 @@ def garbage_left() -> Iterator[None]:
 
 
 BATCHES_PER_SEARCH = 200
-"""Functions of the application may make cycles."""
+"""After so many batches the cycles are collected that functions of the application may have made."""
 _batches = count(1)
 
 

@@ -115,9 +115,10 @@ class JoinedTable:
 
 @dataclass(slots=True)
 class HoldBack:
-    """Holds records of a stream until stream time has passed them by `grace_ms`.
+    """Holds each record of a stream until stream time is `grace_ms` later than the record's timestamp.
 
-    A record that is older than that passes at once. So the join with a versioned table finds rows that arrive late.
+    Rows of a versioned table that arrive late have arrived by then, and the join finds them. A record that is already
+    older when it arrives passes at once.
     """
 
     name: str

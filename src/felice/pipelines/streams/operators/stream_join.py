@@ -19,9 +19,10 @@ SIDES = 2
 class StreamStreamJoin:
     """One side of the join. `joiner` takes the left value first, on both sides.
 
-    A result has the later one of both timestamps. If `sends_alone` is true, a record of this side without a partner is
-    sent with None once no partner can come any more: when stream time, of both sides, has passed its window and the
-    grace period. `unjoined` is None in an inner join.
+    The timestamp of a result is the later one of its two records. If `sends_alone` is true, a record of this side
+    without a partner is joined with None once no partner can come any more: when stream time, which both sides share,
+    has passed the end of the record's window and the grace period. `unjoined` holds the records that have no partner
+    yet; it is None in an inner join.
     """
 
     name: str

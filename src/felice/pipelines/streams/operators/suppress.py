@@ -11,10 +11,10 @@ from felice.pipelines.streams.stores import ChangeBuffer, Clocks
 
 @dataclass(slots=True)
 class Suppress:
-    """Sends a change when stream time has passed its time by `wait_ms`, or earlier if more than `max_keys` are held.
+    """Holds the newest change of each key until stream time is `wait_ms` later than the key's first held change.
 
-    The time of a change is the time of the first held change of its key. With `until_closed` it is the end of the key's
-    window; deletions are then not sent, because no row was sent before.
+    With `until_closed` the wait begins at the end of the key's window instead, and deletions are dropped, because no
+    row was sent before them. While changes of more than `max_keys` keys are held, the oldest is sent at once.
     """
 
     name: str
