@@ -159,8 +159,14 @@ class BrokerOptions(CoordinatorOptions):
         "The send buffer of a connection's socket; -1: the operating system decides.",
         minimum=-1,
     )
+    # Kafka's default is 50, because a thread of its own accepts there. The event loop accepts between requests, and the
+    # system lets a client that finds the queue full try again only a second later.
     socket_listen_backlog_size: int = option(
-        "socket.listen.backlog.size", Kind.INT, 50, "Connections that may wait to be accepted.", minimum=1
+        "socket.listen.backlog.size",
+        Kind.INT,
+        1024,
+        "Connections that may wait to be accepted. Linux uses `net.core.somaxconn` if that is less.",
+        minimum=1,
     )
     queued_max_requests: int = option(
         "queued.max.requests",
