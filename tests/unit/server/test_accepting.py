@@ -25,7 +25,7 @@ def _connect(port: int, opened: ExitStack) -> socket.socket:
 
 
 def test_hundreds_of_clients_connect_while_the_event_loop_does_other_work(tmp_path: Path) -> None:
-    """The system would let a client that finds the queue full try again a second later, and then after longer pauses."""
+    """The system would let a client that finds the queue full try again a second later, then after longer pauses."""
     system_limit = int(_SYSTEM_LIMIT.read_text()) if _SYSTEM_LIMIT.exists() else 128
     expected = min(_CLIENTS, system_limit)
 
