@@ -278,8 +278,6 @@ def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
     led: list[UUID | None] = []
     lead = Partition._lead
     first_id = broker.broker.image.topics["a"].topic_id
-    fill(disk, home_of(broker, full))
-    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
     loop = broker.run(running_loop())
     deleting: list[Future[None]] = []
 
@@ -294,14 +292,17 @@ def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
         wait_until(
             lambda: asyncio.run_coroutine_threadsafe(store.exists("/brokers/topics/a"), loop).result() is None
         )
+        disk.heal()
 
     def spy(partition: Partition, image: PartitionImage) -> None:
         led.append(partition.log.topic_id)
         lead(partition, image)
 
+    # No retry can have begun before that and end after the disk has room again.
     slowed(monkeypatch, delete_the_topic)
     monkeypatch.setattr(Partition, "_lead", spy)
-    disk.heal()
+    fill(disk, home_of(broker, full))
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
     wait_until(lambda: deleting and deleting[0].done())
     deleting[0].result()
     assert create(wire, "a") == 0
