@@ -47,11 +47,12 @@ async def _store_with(partitions: int) -> MemoryStore:
     return store
 
 
+@pytest.mark.parametrize("are_deleted", [False, True])
 @pytest.mark.parametrize(("changed", "transactions"), [(0, 1), (1, 2), (20, 2), (40, 1)])
-def test_decisions_that_another_controller_made_cost_no_transaction_each(
-    changed: int, transactions: int
+def test_decisions_about_states_that_another_controller_changed_cost_no_transaction_each(
+    changed: int, transactions: int, are_deleted: bool
 ) -> None:
-    """Two controllers decide the same when many brokers stop at once."""
+    """Two controllers decide the same when many brokers stop at once, or one has deleted states of a topic."""
 
     async def scenario() -> None:
         store = await _store_with(40)
@@ -59,13 +60,19 @@ def test_decisions_that_another_controller_made_cost_no_transaction_each(
             StateChange("t", TOPIC_ID, number, StateNode(2, 1, 1, (2,)), 0) for number in range(40)
         ]
         for number in range(changed):
-            await store.set(layout.state_path("t", number), layout.encode_state(StateNode(2, 1, 1, (2,))))
+            path = layout.state_path("t", number)
+            if are_deleted:
+                await store.delete(path)
+            else:
+                await store.set(path, layout.encode_state(StateNode(2, 1, 1, (2,))))
         counting = CountingStore(store)
         lost = await write_decisions(counting, 0, decisions)  # type: ignore[arg-type]
         assert lost == decisions[:changed]
         assert counting.transactions == transactions
-        for number in range(40):
-            assert (await store.get(layout.state_path("t", number))).version == 1
+        nodes = await store.get_many([layout.state_path("t", number) for number in range(40)])
+        versions = [None if node is None else node.version for node in nodes]
+        gone: list[int | None] = [None] * changed if are_deleted else []
+        assert versions == gone + [1] * (40 - len(gone))
 
     asyncio.run(scenario())
 
