@@ -216,6 +216,14 @@ class ImageBuilder:
             self._writable_topics()[name] = known if known is not None and topic == known else topic
         self._partitions.clear()
 
+    def gained(self, topic: str) -> range:
+        """The partitions that the topic has gained, after `end_topics`; none for a topic that was not known before."""
+        topics = self._image.topics if self._topics is None else self._topics
+        known, current = self._known.get(topic), topics.get(topic)
+        if known is None or current is None:
+            return range(0)
+        return range(len(known.partitions), len(current.partitions))
+
     def build(self) -> ClusterImage:
         """The new image; the old one itself if nothing changed."""
         if self._topics is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from felice.metadata import image_paths, layout
 from felice.metadata.image import ClusterImage, ImageBuilder
@@ -167,16 +167,20 @@ class Watcher:
         for number, group in enumerate(_by_topics(paths)):
             if number:
                 await asyncio.sleep(0)
-            nodes = await self._read(
-                [path for topic, below in group.items() for path in below if path != topic]
-            )
-            # A topic's node is read after its states. If the topic was deleted and created again in between, the node
-            # is the new topic's, and `ImageBuilder` drops the states, because they are older than the node.
-            nodes |= await self._read(
-                [topic for topic in group if self._is_to_read(topic, group[topic], nodes)]
-            )
-            await _put_all(builder, nodes)
-            builder.end_topics()
+            read: set[str] = set()
+            while group:
+                read.update(await self._read_group(builder, group))
+                group = _gained(builder, group, read)
+
+    async def _read_group(self, builder: ImageBuilder, group: Mapping[str, Sequence[str]]) -> Iterable[str]:
+        """Reads nodes by topic, as `_by_topics` groups them; returns the paths that were read."""
+        nodes = await self._read([path for topic, below in group.items() for path in below if path != topic])
+        # A topic's node is read after its states. If the topic was deleted and created again in between, the node
+        # is the new topic's, and `ImageBuilder` drops the states, because they are older than the node.
+        nodes |= await self._read([topic for topic in group if self._is_to_read(topic, group[topic], nodes)])
+        await _put_all(builder, nodes)
+        builder.end_topics()
+        return nodes
 
     def _is_to_read(self, topic: str, below: Sequence[str], nodes: Mapping[str, Node | None]) -> bool:
         """Whether a topic's node must be read, because it may differ from the image.
@@ -235,6 +239,21 @@ def _report_faults(old: ClusterImage, image: ClusterImage) -> None:
                 "the node of a topic in the metadata store is not as it should be",
                 extra={"topic": topic, "reason": reason},
             )
+
+
+def _gained(builder: ImageBuilder, topics: Iterable[str], read: Container[str]) -> dict[str, list[str]]:
+    """The unread states of partitions that the topics' nodes have gained, by the paths of the topics.
+
+    No event tells of them if they are older than the change of the topic's node: an operator may have restored a node
+    that had lost partitions.
+    """
+    states = {
+        topic: [layout.state_path(name, partition) for partition in builder.gained(name)]
+        for topic in topics
+        for name in (topic.rpartition("/")[2],)
+    }
+    unread = {topic: [path for path in paths if path not in read] for topic, paths in states.items()}
+    return {topic: paths for topic, paths in unread.items() if paths}
 
 
 def _by_topics(paths: Iterable[str]) -> Iterator[dict[str, list[str]]]:

@@ -493,6 +493,64 @@ def test_the_topics_node_is_read_with_a_state_that_is_not_the_known_one() -> Non
     _watched(scenario)
 
 
+async def _shrink(store: WatchedReads) -> bytes:
+    """A tool writes a node of one partition for the topic `t`. Returns the node as it was."""
+    node: Node = await store.get(layout.topic_path("t"))
+    shrunk = TopicNode(UUID(int=1), {0: (1,)}, {}, {})
+    await store.set(layout.topic_path("t"), layout.encode_topic(shrunk))
+    return node.data
+
+
+def test_states_of_partitions_that_an_operator_restored_are_read_with_the_topics_node() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        whole = await _shrink(store)
+        started_later = Watcher(store, lambda old, new: None)  # type: ignore[arg-type]
+        await started_later.start()
+        assert len(started_later.image.topics["t"].partitions) == 1
+        await store.set(layout.topic_path("t"), whole)
+        assert await started_later.catch_up(60)
+        assert [one.leader for one in started_later.image.topics["t"].partitions] == [1, 1, 1]
+        await started_later.stop()
+
+    _watched(scenario)
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_the_states_of_restored_partitions_are_not_those_of_another_topic_of_the_name(reads: int) -> None:
+    """The topic is deleted and recreated while the node, or then the states of the gained partitions, are read."""
+    shown: set[tuple[UUID, int]] = set()
+
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        whole = await _shrink(store)
+        started_later = Watcher(
+            store,  # type: ignore[arg-type]
+            lambda old, new: shown.update(
+                (topic.topic_id, one.leader) for topic in new.topics.values() for one in topic.partitions
+            ),
+        )
+        await started_later.start()
+
+        async def replace_the_topic() -> None:
+            nonlocal reads
+            reads -= 1
+            if reads:
+                store.before_answer = replace_the_topic
+                return
+            created = [one.path for one in _states("t", 3) if isinstance(one, Create)]
+            led_by_2 = [SetData(layout.state_path("t", number), _led_by(2)) for number in range(3)]
+            writer = ensemble.connect()
+            await writer.multi([*map(Delete, reversed(created)), *_states("t", 3, number=2), *led_by_2])
+
+        store.before_answer = replace_the_topic
+        await store.set(layout.topic_path("t"), whole)
+        assert await started_later.catch_up(60)
+        await started_later.stop()
+
+    _watched(scenario)
+    assert shown >= {(UUID(int=1), 1), (UUID(int=2), 2)}
+    assert not shown & {(UUID(int=1), 2), (UUID(int=2), 1)}
+
+
 Changes = list[SetData]
 DuringTheRead = Callable[[MemoryEnsemble, WatchedReads, Changes], Awaitable[object]]
 
