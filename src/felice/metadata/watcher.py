@@ -58,6 +58,8 @@ class Watcher:
         self._refreshing: asyncio.Task[None] | None = None
         self._stop_watching: Callable[[], None] | None = None
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
+        # Faults of topics' nodes that were logged, by topic name.
+        self._reported: dict[str, str] = {}
 
     async def start(self) -> None:
         """Reads the whole store; the image is complete when this returns."""
@@ -218,8 +220,8 @@ class Watcher:
 
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
+        self._report_faults()
         if image is not old:
-            _report_faults(old, image)
             self._tell(old, image)
         for condition, future in self._waiting:
             if not future.done() and condition(image):
@@ -231,14 +233,24 @@ class Watcher:
         except Exception:
             _log.exception("a change of the cluster was not followed")
 
-
-def _report_faults(old: ClusterImage, image: ClusterImage) -> None:
-    for topic, reason in image.topic_faults.items():
-        if old.topic_faults.get(topic) != reason:
-            _log.error(
-                "the node of a topic in the metadata store is not as it should be",
-                extra={"topic": topic, "reason": reason},
-            )
+    def _report_faults(self) -> None:
+        """Logs each fault once, unless other nodes of its topic have changed since they were read: a topic whose
+        deletion begins between two reads has no partitions, and no fault.
+        """
+        faults = self.image.topic_faults
+        self._reported = {
+            topic: reason for topic, reason in self._reported.items() if faults.get(topic) == reason
+        }
+        if self._is_to_reload:
+            return
+        changed = set(map(image_paths.topic_of, self._marked))
+        for topic, reason in faults.items():
+            if topic not in self._reported and layout.topic_path(topic) not in changed:
+                self._reported[topic] = reason
+                _log.error(
+                    "the node of a topic in the metadata store is not as it should be",
+                    extra={"topic": topic, "reason": reason},
+                )
 
 
 def _gained(builder: ImageBuilder, topics: Iterable[str], read: Container[str]) -> dict[str, list[str]]:

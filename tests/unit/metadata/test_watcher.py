@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -549,6 +550,41 @@ def test_the_states_of_restored_partitions_are_not_those_of_another_topic_of_the
     _watched(scenario)
     assert shown >= {(UUID(int=1), 1), (UUID(int=2), 2)}
     assert not shown & {(UUID(int=1), 2), (UUID(int=2), 1)}
+
+
+def test_a_deletion_that_begins_while_its_topics_node_is_read_is_not_reported_as_a_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        node: Node = await store.get(layout.topic_path("t"))
+        store.before_answer = lambda: store.multi(
+            deletion.begun(replace(watcher.image.topics["t"], version=node.version + 1))
+        )
+        await store.set(layout.topic_path("t"), node.data)
+        assert await watcher.catch_up(60)
+        assert watcher.image.pending_deletions == {"t": UUID(int=1)}
+
+    _watched(scenario)
+    assert not caplog.records
+
+
+def test_a_fault_is_reported_once_even_if_its_topic_changed_while_it_was_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        path = layout.topic_path("t")
+        for repair in range(2):
+            whole: Node = await store.get(path)
+            store.before_answer = lambda: store.set(layout.state_path("t", 0), _led_by(-1))
+            await store.set(path, b"{")
+            assert await watcher.catch_up(60)
+            await store.set(layout.state_path("t", 1), _led_by(-1))
+            await _reconnect(ensemble, store, watcher)
+            assert [record.levelname for record in caplog.records] == ["ERROR"] * (repair + 1)
+            await store.set(path, whole.data)
+            assert await watcher.catch_up(60)
+
+    _watched(scenario)
 
 
 Changes = list[SetData]
