@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Never, Self, TypeVar
 
 from felice.config import BROKER_OPTIONS, BrokerConfig
-from felice.env import Environment
+from felice.env import Environment, event_loop
 from felice.server.broker import Broker
 from felice.server.handlers.table import Handle
 from felice.server.local_cluster import LocalCluster, known_config, local_settings
@@ -80,7 +80,7 @@ class ServerThread(ABC):
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            event_loop.run(self._serve())
         except BaseException as error:  # the caller's thread raises it
             self._failure = error
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig
-from felice.env import Environment
+from felice.env import Environment, event_loop
 from felice.env.descriptors import raise_limit
 from felice.env.malloc import keep_freed_memory
 from felice.env.service_manager import ServiceManager
@@ -36,7 +36,7 @@ def run(
         return [broker]
 
     manager = ServiceManager()
-    asyncio.run(
+    event_loop.run(
         _serve(start, broker.stop, lambda: on_ready(broker) if on_ready is not None else None, manager)
     )
 
@@ -48,7 +48,7 @@ def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
         await cluster.start()
         return list(cluster.brokers.values())
 
-    asyncio.run(_serve(start, cluster.stop, on_ready, ServiceManager()))
+    event_loop.run(_serve(start, cluster.stop, on_ready, ServiceManager()))
 
 
 def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
         await group.start()
         return []
 
-    asyncio.run(_serve(start, group.stop, on_ready, ServiceManager()))
+    event_loop.run(_serve(start, group.stop, on_ready, ServiceManager()))
 
 
 async def _serve(
