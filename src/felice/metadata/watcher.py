@@ -241,7 +241,7 @@ class Watcher:
         self._reported = {
             topic: reason for topic, reason in self._reported.items() if faults.get(topic) == reason
         }
-        if self._is_to_reload:
+        if not faults or self._is_to_reload:
             return
         changed = set(map(image_paths.topic_of, self._marked))
         for topic, reason in faults.items():
