@@ -24,10 +24,12 @@ class ByTime:
 
     def add(self, time: int, key: Any) -> None:
         """Note a key."""
-        if time not in self._keys:
-            self._keys[time] = set()
-            insort(self._times, time)
-        self._keys[time].add(key)
+        keys = self._keys.get(time)
+        if keys is not None:
+            keys.add(key)
+            return
+        self._keys[time] = {key}
+        insort(self._times, time)
 
     def discard(self, time: int, key: Any) -> None:
         """Forget a key. Its time stays until it is taken."""
@@ -57,15 +59,23 @@ class ByTime:
 
 
 class ExpiringStore(Store):
-    """A store that removes rows when their time has passed.
+    """A store that removes rows `retention_ms` after their time.
 
     Its changes contain that time instead of each removed row, so a file of changes does not grow with removed rows.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
         super().__init__(name)
+        self.newest = f"{name} newest"
+        """The clock of the newest time, from which the retention is measured, as by Kafka's store."""
+        self._key, self._value, self._retention_ms = key, value, retention_ms
         self._by_time = ByTime()
         self._gone_before: int | None = None
+
+    def packed(self, keys: list[Any]) -> list[Any]:
+        """The packed form of each key; None of none."""
+        pack = self._key.pack
+        return [None if key is None else pack(key) for key in keys]
 
     def take_changes(self) -> list[Row]:
         """The time before which rows were removed, with None as its key; then the rows that changed."""
@@ -87,7 +97,8 @@ class ExpiringStore(Store):
 
     def _expire_before(self, time: int) -> None:
         gone = self._remove_before(time)
-        if gone:
+        # Once rows are gone, each later time is noted: so it does not matter how often this is called.
+        if gone or self._gone_before is not None:
             self._gone_before = time
             self._changed.difference_update(gone)
 
@@ -102,11 +113,8 @@ class WindowStore(ExpiringStore):
     """Values by key and start of a window, kept for `retention_ms` after their start."""
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
-        super().__init__(name)
-        self.newest = f"{name} newest"
-        """The clock of the newest start, from which the retention is measured, as by Kafka's store."""
-        self._key, self._value = key, value
-        self._size_ms, self._retention_ms = size_ms, retention_ms
+        super().__init__(name, key, value, retention_ms)
+        self._size_ms = size_ms
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
@@ -131,11 +139,6 @@ class WindowStore(ExpiringStore):
         """Set the value of a key in a window; None deletes it."""
         row = None if value is None else (self._value.pack(value), timestamp)
         self._set((self._key.pack(key), start), row)
-
-    def packed(self, keys: list[Any]) -> list[Any]:
-        """The packed form of each key; None of none."""
-        pack = self._key.pack
-        return [None if key is None else pack(key) for key in keys]
 
     def updater(
         self,
@@ -225,26 +228,31 @@ class SlidingStore(IndexedStore, WindowStore):
         return [(start, row) for start, row in rows if row is not None]
 
 
-class SessionStore(IndexedStore, ExpiringStore):
+class SessionStore(ExpiringStore):
     """Sessions by key, start and end, kept for `retention_ms` after their end."""
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
-        super().__init__(name)
-        self.newest = f"{name} newest"
-        """The clock of the newest end, from which the retention is measured, as by Kafka's store."""
-        self._key, self._value = key, value
-        self._retention_ms = retention_ms
+        super().__init__(name, key, value, retention_ms)
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
 
-    def _added(self, key: Any) -> None:
+    def _apply(self, key: Any, row: Any) -> None:
         packed, start, end = key
-        insort(self._of_key.setdefault(packed, []), (end, start))
-        self._by_time.add(end, key)
+        if row is None:
+            if self.rows.pop(key, None) is not None:
+                self._by_time.discard(end, key)
+                self._forget(packed, start, end)
+            return
+        if key not in self.rows:
+            sessions = self._of_key.get(packed)
+            if sessions is None:
+                self._of_key[packed] = [(end, start)]
+            else:
+                insort(sessions, (end, start))
+            self._by_time.add(end, key)
+        self.rows[key] = row
 
-    def _removed(self, key: Any) -> None:
-        packed, start, end = key
-        self._by_time.discard(end, key)
+    def _forget(self, packed: Any, start: int, end: int) -> None:
         sessions = self._of_key[packed]
         if len(sessions) == 1:
             del self._of_key[packed]
@@ -255,28 +263,27 @@ class SessionStore(IndexedStore, ExpiringStore):
         """That of the row's key."""
         return self._key.placed_by(self._key.unpack(row_key[0]))
 
-    def find(self, key: Any, earliest_end: int, latest_start: int, time: int) -> list[tuple[Windowed, Any]]:
-        """The sessions of a key that overlap a span and are within retention, by end and then start."""
-        packed = self._key.pack(key)
+    def around(self, packed: Any, earliest_end: int, latest_start: int, newest: int) -> list[Window]:
+        """The sessions of a packed key that overlap a span and are within retention, by end and then start."""
         sessions = self._of_key.get(packed)
         if sessions is None:
             return []
-        least_end = max(earliest_end, time - self._retention_ms + 1)
-        return [
-            (Windowed(key, Window(start, end)), self._value.unpack(self.rows[packed, start, end]))
-            for end, start in sessions[bisect_left(sessions, (least_end, NEVER)) :]
-            if start <= latest_start
-        ]
+        least_end = max(earliest_end, newest - self._retention_ms + 1)
+        found = sessions[bisect_left(sessions, (least_end, NEVER)) :]
+        return [Window(start, end) for end, start in found if start <= latest_start]
+
+    def value(self, packed: Any, session: Window) -> Any:
+        """The value of a session of a packed key, which exists."""
+        return self._value.unpack(self.rows[packed, *session])
 
     def get(self, key: Windowed) -> Timestamped | None:
         """The value of one session."""
         value = self.rows.get((self._key.pack(key.key), *key.window))
         return None if value is None else Timestamped(self._value.unpack(value), key.window.end)
 
-    def put(self, key: Windowed, value: Any) -> None:
-        """Set a session's value; None removes the session."""
-        row = None if value is None else self._value.pack(value)
-        self._set((self._key.pack(key.key), *key.window), row)
+    def put(self, packed: Any, session: Window, value: Any) -> None:
+        """Set the value of a session of a packed key; None removes the session."""
+        self._set((packed, *session), None if value is None else self._value.pack(value))
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All sessions, by end."""
@@ -295,5 +302,5 @@ class SessionStore(IndexedStore, ExpiringStore):
 
     def expire(self, time: int) -> None:
         """Remove sessions whose retention has passed at this stream time."""
-        # `find` no longer returns a session that ended exactly then, but the session is not closed yet.
+        # `around` no longer returns a session that ended exactly then, but the session is not closed yet.
         self._expire_before(time - self._retention_ms)

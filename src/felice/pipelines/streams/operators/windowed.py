@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, value_of
+from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.record import Change, Group, Record, Window, Windowed
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SessionStore, WindowStore
@@ -129,46 +129,66 @@ class SessionAggregate:
 
     def process(self, record: Record) -> Iterable[Record]:
         """Deletions of the sessions that are merged, then the session that they become."""
-        key, timestamp = record.key, record.timestamp
-        if key is None:
+        if record.key is None:
             return ()
-        time = self.clocks.advance(self.name, timestamp)
-        gap_ms = self.windows.gap_ms
-        closed_until = time - self.windows.grace_ms - gap_ms
-        found = self.store.find(
-            key, timestamp - gap_ms, timestamp + gap_ms, self.clocks.get(self.store.newest)
-        )
-        start = end = timestamp
-        for (_, window), _ in found:
-            start, end = min(start, window.start), max(end, window.end)
-        changes: Iterable[Record] = ()
-        if end >= closed_until:
-            changes = self._merge(record, Windowed(key, Window(start, end)), found)
-        if self.on_close:
-            changes = list(self._close(closed_until))
-        self.store.expire(self.clocks.get(self.store.newest))
+        time = self.clocks.advance(self.name, record.timestamp)
+        (packed,) = self.store.packed([record.key])
+        changes, newest = self._changes(packed, record, time, self.clocks.get(self.store.newest))
+        self.clocks.advance(self.store.newest, newest)
+        self.store.expire(newest)
         return changes
 
-    def _merge(self, record: Record, merged: Windowed, found: list[tuple[Windowed, Any]]) -> list[Record]:
+    def process_all(self, group: Group) -> Group:
+        """The changes of the sessions of each record in turn."""
+        made: list[Record] = []
+        numbers = []
+        time, newest = self.clocks.get(self.name), self.clocks.get(self.store.newest)
+        packed_keys = self.store.packed(group.keys)
+        for number, packed, record in zip(group.numbers, packed_keys, group.records(), strict=True):
+            if packed is None:
+                continue
+            time = max(time, record.timestamp)
+            changes, newest = self._changes(packed, record, time, newest)
+            made += changes
+            numbers += [number] * len(changes)
+        self.clocks.advance(self.name, time)
+        self.clocks.advance(self.store.newest, newest)
+        # Once is enough: a session whose retention has passed is not found any more.
+        self.store.expire(newest)
+        return replace(Group.of(made), numbers=numbers)
+
+    def _changes(self, packed: Any, record: Record, time: int, newest: int) -> tuple[list[Record], int]:
+        """The results of a record, and the time of the newest end after it."""
+        timestamp, gap_ms = record.timestamp, self.windows.gap_ms
+        closed_until = time - self.windows.grace_ms - gap_ms
+        found = self.store.around(packed, timestamp - gap_ms, timestamp + gap_ms, newest)
+        start = end = timestamp
+        for one in found:
+            start, end = min(start, one.start), max(end, one.end)
+        changes: list[Record] = []
+        if end >= closed_until:
+            changes = self._merge(packed, record, Window(start, end), found)
+            newest = max(newest, end)
+        return list(self._close(closed_until)) if self.on_close else changes, newest
+
+    def _merge(self, packed: Any, record: Record, merged: Window, found: list[Window]) -> list[Record]:
         key, value, _, headers = record
-        start, end = merged.window
-        aggregate = self.initializer()
-        for _, one in found:
-            aggregate = self.merger(key, aggregate, one)
+        aggregate, store = self.initializer(), self.store
+        for one in found:
+            aggregate = self.merger(key, aggregate, store.value(packed, one))
         aggregate = self.aggregator(key, value, aggregate)
         changes = []
-        if start != end:  # Else the record's own session has these bounds, if there is one.
-            for session, _ in found:
+        if merged.start != merged.end:  # Else the record's own session has these bounds, if there is one.
+            for one in found:
                 # A second lookup, because the merger may change the object that it gets.
-                before = value_of(self.store.get(session)) if self.sends_old else None
-                changes.append(Record(session, Change(None, before), session.window.end, headers))
-        self.clocks.advance(self.store.newest, end)
+                before = store.value(packed, one) if self.sends_old else None
+                changes.append(Record(Windowed(key, one), Change(None, before), one.end, headers))
         # Compute before changing: if a function fails, or its result cannot be stored, the sessions stay as they are.
-        self.store.put(merged, aggregate)
-        for session, _ in found:
-            if session != merged:
-                self.store.put(session, None)
-        changes.append(Record(merged, Change(aggregate, None), end, headers))
+        store.put(packed, merged, aggregate)
+        for one in found:
+            if one != merged:
+                store.put(packed, one, None)
+        changes.append(Record(Windowed(key, merged), Change(aggregate, None), merged.end, headers))
         return changes
 
     def _close(self, closed_until: int) -> Iterator[Record]:
