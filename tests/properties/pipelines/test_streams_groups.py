@@ -17,7 +17,7 @@ from felice.pipelines.streams.topology import SubTopology
 from felice.streams import App
 from peers.streams_oracle import Row
 from streams.comparison import random_rows, topics_of
-from streams.topologies import TOPOLOGIES
+from streams.topologies import TOPOLOGIES, pair
 
 
 def records_of(rows: list[Row]) -> list[TopicRecord]:
@@ -100,3 +100,16 @@ def test_groups_are_not_used_where_they_would_change_the_order() -> None:
     one_topic.filter(lambda key, value: True).to("out")
     one_store.join(one_store.group_by_key().count(), lambda value, count: value).to("out")
     assert [takes_groups(app) for app in apps] == [True, False, False, False]
+
+
+def test_joins_with_tables_take_groups_unless_a_table_is_joined_with_itself() -> None:
+    apps = [App(name, value="string") for name in ("twice", "other", "itself", "its rows")]
+    twice, other, itself, of_rows = apps
+    rows = twice.table("t")
+    twice.stream("a").join(rows, pair).join(rows, pair).to("out")
+    other.table("t").join(other.table("u"), pair, name="joined").join(other.table("v"), pair).to("out")
+    table = itself.table("t")
+    table.join(table, pair).to("out")
+    table = of_rows.table("t", name="rows")
+    table.to_stream().join(table, pair).to("out")
+    assert [takes_groups(app) for app in apps] == [True, True, False, False]

@@ -87,6 +87,8 @@ class Node:
     source: TopicFormats | None = None
     sink: TopicFormats | None = None
     stores: tuple[str, ...] = ()
+    looks_up: tuple[str, ...] | None = None
+    """The stores of which it reads rows; it changes no store then. None: it may change all of its `stores`."""
     is_global: bool = False
     """Belongs to a global table: a part of every sub-topology that uses its store."""
     children: list[Node] = field(default_factory=list)
@@ -143,8 +145,8 @@ class SubTopology:
     def takes_groups(self) -> bool:
         """Whether each node may take many records of a source before the next node sees any of their results.
 
-        The results of each topic are the same then, and in the same order, if no two nodes after a source share a store
-        or write to the same topic, and no node is reached in two ways.
+        The results of each topic are the same then, and in the same order, if no node after a source reads or changes a
+        store that another one changes, no two write to the same topic, and no node is reached in two ways.
         """
         return all(_passes_groups(node) for node in self.nodes if node.source is not None)
 
@@ -157,10 +159,13 @@ def _passes_groups(source: Node) -> bool:
             return False  # Reached in two ways.
         nodes.append(node)
         waiting += node.children
+    changed = [name for node in nodes if node.looks_up is None for name in node.stores]
+    looked_up = {name for node in nodes for name in node.looks_up or ()}
     sinks = [node.sink for node in nodes if node.sink is not None]
     chooses_topics = any(sink.topic_of is not None for sink in sinks)
     return (
-        _are_distinct(name for node in nodes for name in node.stores)
+        _are_distinct(changed)
+        and looked_up.isdisjoint(changed)
         and _are_distinct(topic for sink in sinks for topic in {sink.topic, *sink.dead_letters})
         and (len(sinks) == 1 or not chooses_topics)
     )
@@ -199,10 +204,12 @@ class Topology:
         make: Callable[[Stores], Operator],
         *parents: Node,
         stores: Sequence[str] = (),
+        looks_up: tuple[str, ...] | None = None,
     ) -> Node:
-        """A node that runs an operator, with access to these stores."""
-        is_global = any(parent.is_global for parent in parents)
-        return self._add(Node(self._name(kind), make, stores=tuple(stores), is_global=is_global), *parents)
+        """A node that runs an operator, with access to these stores. See `Node.looks_up`."""
+        node = Node(self._name(kind), make, stores=tuple(stores), looks_up=looks_up)
+        node.is_global = any(parent.is_global for parent in parents)
+        return self._add(node, *parents)
 
     def store(self, name: str, make: Callable[[], Store]) -> str:
         """Declare a store; its name is part of the application's state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -79,18 +80,30 @@ class TableTableJoin:
     def process(self, record: Record) -> Iterable[Record]:
         """The change of the joined row."""
         key, change, timestamp, headers = record
+        found = self._joined(key, change, timestamp)
+        return () if found is None else (Record(key, *found, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """The changes of the joined rows."""
+        found = list(map(self._joined, group.keys, group.values, group.timestamps))
+        joined = [one for one in found if one is not None]
+        group = group.where([one is not None for one in found])
+        return replace(
+            group, values=[change for change, _ in joined], timestamps=[time for _, time in joined]
+        )
+
+    def _joined(self, key: Any, change: Change, timestamp: int) -> tuple[Change, int] | None:
+        """The change of the joined row, and its time."""
         if key is None:
-            return ()
+            return None
         row = self.other(key)
         if row is None and (self.needs_other or (change.new is None and change.old is None)):
-            return ()
+            return None
         time = timestamp if row is None else max(timestamp, row.timestamp)
-        joined = Change(
-            self._joined(change.new, row), self._joined(change.old, row) if self.sends_old else None
-        )
-        return (Record(key, joined, time, headers),)
+        new = self._value(change.new, row)
+        return Change(new, self._value(change.old, row) if self.sends_old else None), time
 
-    def _joined(self, own: Any, row: Timestamped | None) -> Any:
+    def _value(self, own: Any, row: Timestamped | None) -> Any:
         if own is None and (self.needs_own or row is None):
             return None
         return self.joiner(own, value_of(row))
@@ -105,12 +118,20 @@ class JoinedTable:
 
     def process(self, record: Record) -> Iterable[Record]:
         """The same change."""
+        if self.store is None:
+            return (record,)  # Both sides send old values only if this table does.
         key, change, timestamp, headers = record
-        old = change.old if self.sends_old else None
-        if self.store is not None:
-            old = value_of(self.store.get(key)) if self.sends_old else None
-            self.store.put(key, change.new, timestamp)
+        old = value_of(self.store.get(key)) if self.sends_old else None
+        self.store.put(key, change.new, timestamp)
         return (Record(key, Change(change.new, old), timestamp, headers),)
+
+    def process_all(self, group: Group) -> Group:
+        """The same changes."""
+        if self.store is None:
+            return group
+        return self.store.put_all(
+            group.with_values([change.new for change in group.values]), sends_old=self.sends_old
+        )
 
 
 @dataclass(slots=True)
