@@ -191,7 +191,7 @@ def _spark() -> dict[str, Workload]:
 
 
 def _streams() -> dict[str, Workload]:
-    return {
+    found = {
         f"streams-{kind}": Workload(
             _STREAMS,
             lambda o, kind=kind: streams.application(kind, o.of(1_000_000), max(2.0, 10 * o.scale)),
@@ -199,6 +199,10 @@ def _streams() -> dict[str, Workload]:
         )
         for kind in streams.KINDS
     }
+    found["streams-million"] = Workload(
+        _STREAMS, lambda o: streams.million(o.of(2_000_000)), is_warmed_up=False
+    )
+    return found
 
 
 def _rest() -> dict[str, Workload]:

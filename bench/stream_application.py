@@ -14,6 +14,11 @@ def words(stream: Stream, table: str) -> Stream:
     return split.group_by(lambda key, word: word).count(name="counts").to_stream()
 
 
+def count(stream: Stream, table: str) -> Stream:
+    """Records of each key."""
+    return stream.group_by_key().count(name="counts").to_stream()
+
+
 def hopping(stream: Stream, table: str) -> Stream:
     """Records of each key in three windows that overlap."""
     windows = stream.group_by_key().hopping(mins(1), every_ms=secs(20), grace_ms=secs(10))
@@ -32,5 +37,5 @@ def sessions(stream: Stream, table: str) -> Stream:
 
 kind, given, with_table, result = os.environ["FELICE_BENCH_STREAM"].split()
 app = App(result, value="string")
-applied = {"words": words, "hopping": hopping, "join": join, "sessions": sessions}[kind]
+applied = {"words": words, "count": count, "hopping": hopping, "join": join, "sessions": sessions}[kind]
 applied(app.stream(given), with_table).to(result, value="string" if kind == "join" else "json")

@@ -23,13 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.programs import Unavailable
-from bench.systems import Felice, Shared, kafka_java, tree_mib
+from bench.systems import Felice, Shared, kafka_java, sampled_mib, tree_mib
 from bench.workloads import Figures, create_topic
 
 KINDS = ("words", "hopping", "join", "sessions")
+COUNT = "count"
 _APPLICATION = Path(__file__).with_name("stream_application.py")
 _PARTITIONS = 2
 _KEYS = 100_000
+_MILLION = 1_000_000
 _WORDS = 5
 _MARKS = 16
 _RATE = 200
@@ -149,12 +151,10 @@ def application(kind: str, rows: int, latency_s: float) -> Callable[[Runner], Fi
     """The figures of one application; a tenth of the records warm it up."""
 
     def run(system: Runner) -> Figures:
-        made = [create_topic(system.bootstrap, _PARTITIONS) for _ in range(3)]
-        topics = Topics(kind, *made)
-        load = Load(system.bootstrap, topics)
+        load = Load(system.bootstrap, _new_topics(system, kind))
         if kind == "join":
             load.fill_table()
-        with system.running(topics) as process, Results(system.bootstrap, topics.output) as results:
+        with load.running(system) as (process, results):
             load.backlog(max(_KEYS // 100, rows // 10), results, process)
             seconds = load.backlog(rows, results, process)
             mib = tree_mib(process.process.pid)
@@ -167,6 +167,23 @@ def application(kind: str, rows: int, latency_s: float) -> Callable[[Runner], Fi
         }
 
     return run
+
+
+def million(rows: int) -> Callable[[Runner], Figures]:
+    """A count with a million keys: a record of each, then a backlog. The memory is sampled twice a second."""
+
+    def run(system: Runner) -> Figures:
+        load = Load(system.bootstrap, _new_topics(system, COUNT), _MILLION)
+        with load.running(system) as (process, results), sampled_mib(process.process.pid) as samples:
+            load.backlog(_MILLION, results, process)
+            seconds = load.backlog(rows, results, process)
+        return {"backlog rows/s": rows / seconds, "greatest memory MiB": max(samples)}
+
+    return run
+
+
+def _new_topics(system: Runner, kind: str) -> Topics:
+    return Topics(kind, *(create_topic(system.bootstrap, _PARTITIONS) for _ in range(3)))
 
 
 class Results:
@@ -226,13 +243,20 @@ class Load:
 
     bootstrap: str
     topics: Topics
+    keys: int = _KEYS
     _now_ms: int = field(default_factory=lambda: int(time.time() * 1000) - 3 * _SPAN_MS)
     _marks: int = 0
+
+    @contextmanager
+    def running(self, system: Runner) -> Iterator[tuple[Application, Results]]:
+        """The application on these topics, and what it writes."""
+        with system.running(self.topics) as process, Results(self.bootstrap, self.topics.output) as results:
+            yield process, results
 
     def fill_table(self) -> None:
         """A row of each key."""
         with self._transaction() as producer:
-            for number in range(_KEYS):
+            for number in range(self.keys):
                 self._produce(
                     producer, f"user-{number}".encode(), b"row-%d" % number, topic=self.topics.table
                 )
@@ -243,7 +267,7 @@ class Load:
         with self._transaction() as producer:
             for number in range(rows):
                 self._now_ms = begun_ms + number * _SPAN_MS // rows
-                self._produce(producer, b"user-%d" % (number * 7919 % _KEYS), self._value(number))
+                self._produce(producer, b"user-%d" % (number * 7919 % self.keys), self._value(number))
             marks = [
                 self._produce_mark(producer, partition)
                 for partition in range(_PARTITIONS)
@@ -275,7 +299,7 @@ class Load:
         self._marks += 1
         key = mark
         if self.topics.kind == "join":  # Only a key with a row has a result, in the partition of the row.
-            key = b"user-%d" % (self._marks % _KEYS)
+            key = b"user-%d" % (self._marks % self.keys)
             self._produce(producer, key, mark)
         else:
             self._produce(producer, key, mark, partition=partition if self.topics.kind == "words" else -1)

@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -214,3 +215,22 @@ def tree_mib(pid: int) -> float:
         with suppress(OSError):
             total += int(re.findall(r"^Pss:\s+(\d+)", Path(f"/proc/{one}/smaps_rollup").read_text(), re.M)[0])
     return total / 1024
+
+
+@contextmanager
+def sampled_mib(pid: int) -> Iterator[list[float]]:
+    """`tree_mib` of a process, twice a second: a list that grows until the context ends."""
+    samples: list[float] = []
+    is_ending = threading.Event()
+
+    def sample() -> None:
+        while not is_ending.wait(0.5):
+            samples.append(tree_mib(pid))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        is_ending.set()
+        thread.join()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from contextlib import contextmanager
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 
+from felice.streams import TestDriver
+from waiting import wait_until
+
 ROOT = Path(__file__).parents[3]
+JAVA = ROOT / "tests" / "conformance" / "programs" / "java-applications"
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +138,30 @@ def test_a_simulated_cluster_goes_through_all_phases_and_counts() -> None:
     assert lost.transactions <= 4
     assert lost.virtual_s > 17.9
     assert phases["10 idle seconds"].transactions == 0
+
+
+@pytest.mark.parametrize("kind", ["words", "hopping", "join", "sessions", "count"])
+def test_a_stream_application_answers_marked_records_in_both_systems(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FELICE_BENCH_STREAM", f"{kind} in table out")
+    driver = TestDriver(run_path(str(ROOT / "bench" / "stream_application.py"))["app"])
+    if kind == "join":
+        driver.send("table", "mark-1", "row", 0)
+    driver.send("in", "mark-1", "mark-1", 0)
+    written = driver.read("out")
+    assert any("mark-1" in f"{record.key} {record.value}" for record in written)
+    assert f'case "{kind}"' in (JAVA / "StreamsLoad.java").read_text()
+
+
+def test_memory_of_a_process_is_sampled_until_the_context_ends() -> None:
+    from bench.systems import sampled_mib
+
+    before = threading.active_count()
+    with sampled_mib(os.getpid()) as samples:
+        wait_until(lambda: len(samples) > 1)
+    assert min(samples) > 1
+    assert threading.active_count() == before
 
 
 def test_documentation_names_workloads_that_exist() -> None:

@@ -43,6 +43,10 @@ public class StreamsLoad {
                         .groupBy((key, word) -> word).count(Materialized.as("counts")).toStream()
                         .mapValues(count -> count.toString()).to(output);
                 break;
+            case "count":
+                stream.groupByKey().count(Materialized.as("counts")).toStream()
+                        .mapValues(count -> count.toString()).to(output);
+                break;
             case "hopping":
                 stream.groupByKey()
                         .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(1), Duration.ofSeconds(10))
