@@ -112,6 +112,18 @@ def test_what_waits_is_forgotten_with_the_connection() -> None:
     assert transport.sizes == [MOST_WRITTEN]
 
 
+async def test_the_outbox_is_empty_when_the_transport_has_taken_the_last_piece() -> None:
+    transport, outbox = narrow([0, MOST_WRITTEN, 0, MOST_WRITTEN])
+    outbox.write([bytes(2 * MOST_WRITTEN + 1)])
+    emptied = asyncio.ensure_future(outbox.emptied())
+    await asyncio.sleep(0)
+    transport.ready()
+    await asyncio.sleep(0)
+    assert not emptied.done()
+    transport.ready()
+    await emptied
+
+
 class OwnedOutbox(asyncio.Protocol):
     """The protocol of a real connection with an outbox."""
 
@@ -200,6 +212,19 @@ def test_the_socket_gets_nothing_while_the_transport_has_a_byte_to_send() -> Non
         protocol.outbox.write([b"2"])
         assert await read(peer, 2) == b"12"
         transport.close()
+        peer.close()
+
+    asyncio.run(run())
+
+
+def test_the_transport_of_a_socket_holds_a_small_piece() -> None:
+    """Before Python 3.12 it copies what it holds each time that the socket takes a part of it."""
+
+    async def run() -> None:
+        protocol, transport, peer = await connected(5000)
+        protocol.outbox.write([bytes(4 << 20)])
+        assert 0 < transport.get_write_buffer_size() <= 16 * 1024
+        transport.abort()
         peer.close()
 
     asyncio.run(run())
