@@ -32,6 +32,7 @@ IGNORED = frozenset(
         "total_bytes",
         "usable_bytes",
         "coordinator_epoch",
+        "subscription_id",
         "finalized_features_epoch",
         "controller_id",
         "documentation",
