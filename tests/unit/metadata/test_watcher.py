@@ -96,6 +96,20 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
     asyncio.run(scenario())
 
 
+async def test_a_stop_does_not_wait_for_a_store_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "_RETRY_S", 0.001)
+    store = FailingStore(MemoryEnsemble().connect())
+    await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+    watcher = Watcher(store, lambda old, new: None)
+    await watcher.start()
+    store.failures = failures = 1_000_000
+    await store.create("/brokers/topics/a", _topic(3))
+    while store.failures == failures:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await watcher.stop()
+
+
 def test_nodes_of_other_programs_are_not_read() -> None:
     """An ensemble without a chroot may hold many nodes of other programs."""
 
