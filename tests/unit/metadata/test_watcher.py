@@ -110,6 +110,10 @@ async def test_a_stop_does_not_wait_for_a_store_that_gives_no_answer(monkeypatch
         await watcher.stop()
 
 
+async def test_a_watcher_that_did_not_start_has_nothing_to_catch_up_with() -> None:
+    assert await Watcher(MemoryEnsemble().connect(), lambda old, new: None).catch_up(60)
+
+
 def test_nodes_of_other_programs_are_not_read() -> None:
     """An ensemble without a chroot may hold many nodes of other programs."""
 
