@@ -6,7 +6,9 @@ from felice.client.error import KafkaError, KafkaException
 from felice.client.produce.accumulator import Accumulator, Limits
 from felice.client.produce.batches import ANONYMOUS
 from felice.client.produce.partitioners import make_partitioner
-from felice.records.batch import BatchHeader
+from felice.records.batch import HEADER_SIZE, BatchHeader
+from felice.records.compression import Codec
+from felice.records.kernels import IMPLEMENTATION
 from felice.records.reader import read_batch
 
 
@@ -118,6 +120,36 @@ def test_batch_closes_before_it_grows_over_its_size() -> None:
     acc.flushing = 1
     acc.close_lingering(0.0)
     assert [batch.record_count for batch in acc.queues()[0].ready] == [2, 2]
+
+
+def test_a_batch_of_exactly_its_size_is_full() -> None:
+    alone = accumulator()
+    put(alone, partition=0)
+    acc = accumulator(batch_size_bytes=HEADER_SIZE + alone.size_bytes)
+    put(acc, partition=0)
+    assert len(acc.queues()) == 1
+
+
+@pytest.mark.parametrize(("level", "is_smaller"), [(-1, True), (0, False), (1, True)])
+def test_gzip_at_level_0_does_not_compress(level: int, is_smaller: bool) -> None:
+    acc = Accumulator(Limits(), make_partitioner("murmur2_random"), clock, int(Codec.GZIP), level)
+    acc.open_topic("t", 1, 0.0)
+    put(acc, bytes(5000))
+    acc.close()
+    batch = acc.queues()[0].take(ANONYMOUS, 1)
+    assert (len(batch.data) < 5000) is is_smaller
+
+
+@pytest.mark.skipif(IMPLEMENTATION == "plain", reason="the plain buffer takes no offers")
+@pytest.mark.parametrize(("key", "partition"), [(None, -1), (None, 1), (b"k", -1), (b"k", 1)])
+def test_a_record_for_an_open_batch_needs_no_lock(
+    key: bytes | None, partition: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acc = accumulator(linger_s=60, sticky_s=60)
+    put(acc, b"first", key=key, partition=partition)
+    monkeypatch.setattr(acc, "_append_locked", None)
+    put(acc, b"second", key=key, partition=partition)
+    assert list(drain(acc).values()) == [[b"first", b"second"]]
 
 
 def test_records_without_key_stick_to_one_partition_for_a_while() -> None:
