@@ -224,10 +224,10 @@ def _run(apps: list[App], settings: Settings) -> None:
 
 
 def _session(name: str, master: str) -> SparkSession:
-    from felice.pipelines.streams.on_spark.runner import SPARK_CONFIG
+    from felice.pipelines.streams.on_spark.runner import LOCAL_CONFIG, SPARK_CONFIG
     from felice.spark import session
 
-    return session(name, master, config=SPARK_CONFIG)
+    return session(name, master, config=LOCAL_CONFIG if master.startswith("local") else SPARK_CONFIG)
 
 
 def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:

@@ -35,6 +35,8 @@ FOR_STATE = "FELICE_STREAMS_STATE"
 """Set in the environment of workers that hold state."""
 WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
+    # The memory pool that is not used would start a thread, and `daemon` forks only processes with one.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
@@ -49,6 +51,8 @@ SPARK_CONFIG = {
     # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
     "spark.scheduler.mode": "FAIR",
 }
+LOCAL_CONFIG = {**SPARK_CONFIG, "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon"}
+"""For workers on this machine. Workers of a cluster may get Felice only after their daemon has started."""
 
 
 def start(
