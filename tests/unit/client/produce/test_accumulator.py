@@ -165,6 +165,7 @@ def test_records_of_an_unknown_topic_are_held_and_then_partitioned_in_order() ->
     assert put(acc, b"1", key=b"k") is False
     assert acc.unknown_topics == {"t"}
     assert acc.open_topic("t", 4, 0.0) == []
+    assert not acc.unknown_topics
     put(acc, b"2", key=b"k")
     assert list(drain(acc).values()) == [[b"0", b"1", b"2"]]
 

@@ -28,6 +28,15 @@ def test_a_large_buffer_without_views_is_kept_for_a_large_batch() -> None:
     assert spares.take(LARGE) is None
 
 
+def test_a_buffer_is_large_from_the_least_size_on() -> None:
+    spares, least = SpareBuffers(), spare_buffers._LEAST_BYTES
+    spares.put(bytearray(least - 1))
+    assert spares.kept_bytes == 0
+    spares.put(bytearray(least))
+    assert spares.take(least - 1) is None
+    assert spares.take(least) is not None
+
+
 @pytest.mark.parametrize("data", [bytes(LARGE), bytearray(1000), memoryview(bytearray(LARGE))])
 def test_other_data_is_not_kept(data: bytes) -> None:
     spares = SpareBuffers()
