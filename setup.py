@@ -12,7 +12,7 @@ KERNELS = [
         sources=[f"src/felice/{package}/kernels/_kernels.pyx"],
         extra_compile_args=["-O3"],
     )
-    for package in ("protocol", "records")
+    for package in ("env", "protocol", "records")
 ]
 
 try:

@@ -112,7 +112,7 @@ def test_the_extra_that_an_error_names_can_be_installed(
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-@pytest.mark.parametrize("package", ["protocol", "records"])
+@pytest.mark.parametrize("package", ["env", "protocol", "records"])
 def test_the_compiled_kernels_are_in(
     environment: Path, shell: dict[str, str], tmp_path: Path, package: str
 ) -> None:

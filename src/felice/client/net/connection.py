@@ -18,6 +18,7 @@ from typing import Any
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.net.low_water import LowWater
 from felice.client.net.outbox import Outbox
+from felice.client.net.rest import RestReceiver
 from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.wire import (
     MAX_FRAME_BYTES,
@@ -79,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox: Outbox | None = None
         self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
         self._low_water = LowWater()
+        self._rest = RestReceiver()
         self._waiting: dict[int, _Waiting] = {}
         self._failure: KafkaException | None = None
         self._was_served = False
@@ -225,6 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         # With TLS the socket carries encrypted bytes: frames cannot be written to it, and their size there is unknown.
         sock = transport.get_extra_info("socket") if self._security.tls is None else None
         self._low_water = LowWater(sock)
+        self._rest = RestReceiver(sock)
         self._outbox = Outbox(transport, sock)
         # The transport calls `pause_writing` as soon as it holds more than this one byte. With a limit of 0, asyncio's
         # TLS would pause without a reason. It may pause in this call, if the last bytes of its handshake still wait.
@@ -253,6 +256,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Match received responses to their requests. A BufferedProtocol's method."""
+        self._on_received(nbytes)
+        # asyncio treats an error like one of its own reads: the connection is lost.
+        if not self.closed and (rest_bytes := self._rest.receive(self._frames.reader)):
+            self._on_received(rest_bytes)
+
+    def _on_received(self, nbytes: int) -> None:
         now = self._last_heard = self._loop.time()
         if self._traffic is not None:
             self._traffic.received_bytes += nbytes

@@ -35,6 +35,7 @@ class LoopThread:
         self._thread.start()
 
     def _run(self) -> None:
+        _current.is_ours = True
         asyncio.set_event_loop(self.loop)
         try:
             self._run_and_finish()
@@ -88,6 +89,14 @@ class LoopThread:
             self.post(self.loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+
+_current = threading.local()
+
+
+def runs_here() -> bool:
+    """True if the current thread is a `LoopThread`, so that no code of the application runs on its loop."""
+    return getattr(_current, "is_ours", False)
 
 
 _running: weakref.WeakSet[LoopThread] = weakref.WeakSet()

@@ -13,7 +13,7 @@ import socket
 import sys
 
 MOST_BYTES = 1 << 20
-_LEAST_BYTES = 128 * 1024
+LEAST_BYTES = 128 * 1024
 # Elsewhere it is not known that a full receive buffer wakes the reader, too.
 _IS_SUPPORTED = sys.platform == "linux"
 
@@ -33,7 +33,7 @@ class LowWater:
 
     def expect(self, missing_bytes: int) -> None:
         """`missing_bytes` of a frame are still to come; 0 if no frame is incomplete."""
-        mark = min(missing_bytes, MOST_BYTES) if missing_bytes >= _LEAST_BYTES else 1
+        mark = min(missing_bytes, MOST_BYTES) if missing_bytes >= LEAST_BYTES else 1
         if mark != self._mark and self._socket is not None:
             self._mark = mark
             try:
