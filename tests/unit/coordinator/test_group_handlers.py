@@ -18,8 +18,12 @@ from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from felice.server.group_lookups import GroupLookups
 from felice.server.handlers import find_coordinator, join_group, leave_group, offset_fetch
@@ -48,6 +52,50 @@ def context(version: int, **answers: Any) -> Any:
     )
 
 
+@pytest.mark.parametrize("version", [1, 7])
+@pytest.mark.parametrize("asks_for_all", [False, True])
+def test_offset_fetch_of_one_group_has_its_offsets(version: int, asks_for_all: bool) -> None:
+    asked: list[tuple[OffsetFetchRequestGroup, bool]] = []
+    found = OffsetFetchResponseGroup(
+        group_id="g",
+        topics=[
+            OffsetFetchResponseTopics(
+                name="t",
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=1, committed_offset=5, committed_leader_epoch=3, metadata="m"
+                    ),
+                    OffsetFetchResponsePartitions(
+                        partition_index=0, committed_offset=-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+                    ),
+                ],
+            )
+        ],
+    )
+
+    def fetch(group: OffsetFetchRequestGroup, require_stable: bool, client: object) -> Any:
+        asked.append((group, require_stable))
+        return found
+
+    made = context(version)
+    made.services.coordinators.groups.fetch = fetch
+    topics = None if asks_for_all else [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 0])]
+    request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)
+    answer: Any = offset_fetch.handle(request, made)
+    ((group, require_stable),) = asked
+    assert (group.group_id, require_stable) == ("g", True)
+    wanted = None if asks_for_all else [OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0])]
+    assert group.topics == wanted
+    assert (answer.error_code, answer.groups) == (ErrorCode.NONE, [])
+    (topic,) = answer.topics
+    assert topic.name == "t"
+    rows = [
+        (row.partition_index, row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code)
+        for row in topic.partitions
+    ]
+    assert rows == [(1, 5, 3, "m", 0), (0, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)]
+
+
 @pytest.mark.parametrize("version", range(1, 8))
 def test_the_groups_error_is_that_of_each_partition_too(version: int) -> None:
     """Rule 68: otherwise a client would treat the missing offsets as not committed; aiokafka does so in version 3."""
@@ -57,8 +105,10 @@ def test_the_groups_error_is_that_of_each_partition_too(version: int) -> None:
     failed = OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.NOT_COORDINATOR)
     answer: Any = offset_fetch.handle(request, context(version, fetch=failed))
     encode(answer, version)
-    rows = [(row.committed_offset, row.error_code) for row in answer.topics[0].partitions]
-    assert rows == [(-1, ErrorCode.NOT_COORDINATOR)] * 2
+    (topic,) = answer.topics
+    rows = [(row.partition_index, row.committed_offset, row.error_code) for row in topic.partitions]
+    assert topic.name == "t"
+    assert rows == [(index, -1, ErrorCode.NOT_COORDINATOR) for index in (0, 1)]
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
