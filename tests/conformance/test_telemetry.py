@@ -339,7 +339,8 @@ def test_javas_client_pushes_its_metrics(target: Target, wire: Wire) -> None:
     )
     subprocess.run(consumer, check=False, capture_output=True, timeout=300)
     name = "org_apache_kafka_consumer_coordinator_assigned_partitions"
-    assert len(value_of(target, name, client_software_name="apache-kafka-java")) == 1
+    # A push before the consumer has joined its group lacks the label of the member, so its series is another.
+    assert 1 <= len(value_of(target, name, client_software_name="apache-kafka-java")) <= 2
 
 
 def kafka_tool(target: Target, *arguments: str) -> str:
