@@ -459,6 +459,19 @@ def test_stateless_parts_give_in_groups_what_they_give_one_by_one(
     assert sorted(grouped, key=repr) == sorted(each, key=repr)
 
 
+def test_results_of_one_key_from_several_tasks_are_in_the_order_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App("crossed", value="string")
+    once = app.stream("lines").key_by(lambda key, line: line).repartition(name="by-line")
+    once.map_values(lambda line, value: value).key_by(lambda line, value: value[0]).to("crossed")
+    app.table("users").group_by(lambda key, user: (user[0], user)).count(name="regions").to("regions")
+    spark = Spark(tmp_path, monkeypatch, app)
+    lines = [("lines", "k", f"x{number % 7}", number) for number in range(60)]
+    results = spark.batch(0, spark.source(lines))
+    assert [value.decode() for _, _, value, _ in results] == [value for _, _, value, _ in lines]
+
+
 def test_a_record_that_fails_in_a_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = App("failing", value="string")
     app.stream("lines").map_values(lambda key, value: int(value), value="long").to("out")
