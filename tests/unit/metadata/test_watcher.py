@@ -570,14 +570,22 @@ def test_the_states_of_restored_partitions_are_not_those_of_another_topic_of_the
     assert not shown & {(UUID(int=1), 2), (UUID(int=2), 1)}
 
 
+@pytest.mark.parametrize("are_events_lost", [False, True])
 def test_a_deletion_that_begins_while_its_topics_node_is_read_is_not_reported_as_a_fault(
-    caplog: pytest.LogCaptureFixture,
+    are_events_lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
         node: Node = await store.get(layout.topic_path("t"))
-        store.before_answer = lambda: store.multi(
-            deletion.begun(replace(watcher.image.topics["t"], version=node.version + 1))
-        )
+
+        async def begin_the_deletion() -> None:
+            begun = deletion.begun(replace(watcher.image.topics["t"], version=node.version + 1))
+            if are_events_lost:
+                ensemble.suspend(store.session_id)
+            await ensemble.connect().multi(begun)
+            if are_events_lost:
+                ensemble.resume(store.session_id)
+
+        store.before_answer = begin_the_deletion
         await store.set(layout.topic_path("t"), node.data)
         assert await watcher.catch_up(60)
         assert watcher.image.pending_deletions == {"t": UUID(int=1)}
@@ -601,6 +609,27 @@ def test_a_fault_is_reported_once_even_if_its_topic_changed_while_it_was_read(
             assert [record.levelname for record in caplog.records] == ["ERROR"] * (repair + 1)
             await store.set(path, whole.data)
             assert await watcher.catch_up(60)
+
+    _watched(scenario)
+
+
+def test_another_fault_of_a_topic_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        without_partitions = layout.encode_topic(TopicNode(UUID(int=1), {}, {}, {}))
+        for number, data in enumerate((b"{", without_partitions), 1):
+            await store.set(layout.topic_path("t"), data)
+            assert await watcher.catch_up(60)
+            assert len(caplog.records) == number
+
+    _watched(scenario)
+    assert "it has no partitions" in str(vars(caplog.records[1]))
+
+
+def test_states_of_a_new_topic_are_not_read_before_they_exist() -> None:
+    async def scenario(ensemble: MemoryEnsemble, store: WatchedReads, watcher: Watcher) -> None:
+        await store.create(layout.topic_path("new"), _topic(2))
+        assert await watcher.catch_up(60)
+        assert store.read == [layout.topic_path("new")]
 
     _watched(scenario)
 
