@@ -257,16 +257,20 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Match received responses to their requests. A BufferedProtocol's method."""
         self._on_received(nbytes)
-        # asyncio treats an error like one of its own reads: the connection is lost.
-        if not self.closed and (rest_bytes := self._rest.receive(self._frames.reader)):
-            self._on_received(rest_bytes)
+        reader = self._frames.reader
+        if not self.closed and self._rest.is_wanted(reader):
+            # With a mark, the wait would not end for the last bytes.
+            self._low_water.lower()
+            # asyncio treats an error like one of its own reads: the connection is lost.
+            if rest_bytes := self._rest.receive(reader):
+                self._on_received(rest_bytes)
+        self._low_water.expect(reader.missing_bytes)
 
     def _on_received(self, nbytes: int) -> None:
         now = self._last_heard = self._loop.time()
         if self._traffic is not None:
             self._traffic.received_bytes += nbytes
         responses = self._frames.received(nbytes)
-        self._low_water.expect(self._frames.reader.missing_bytes)
         for response in responses:
             waiting = self._waiting.pop(response.correlation_id, None)
             if waiting is None:

@@ -28,8 +28,11 @@ class RestReceiver:
     def __init__(self, sock: HasFileno | None = None) -> None:
         self._socket = sock if _is_supported and runs_here() else None
 
+    def is_wanted(self, reader: FrameReader) -> bool:
+        """True if much of a frame is missing, and the loop may wait for it."""
+        return self._socket is not None and reader.missing_bytes >= LEAST_BYTES
+
     def receive(self, reader: FrameReader) -> int:
-        """Receive more of a frame of which much is missing, and return the number of bytes. Raises OSError."""
-        if self._socket is None or reader.missing_bytes < LEAST_BYTES:
-            return 0
+        """Receive more of the frame, and return the number of bytes. Raises OSError."""
+        assert self._socket is not None
         return receive(self._socket.fileno(), reader.get_buffer(), _IDLE_MS, _LIMIT_MS)

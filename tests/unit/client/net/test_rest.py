@@ -6,6 +6,8 @@ import asyncio
 import errno
 import socket
 import ssl
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -80,11 +82,16 @@ def exchange() -> Iterator[Exchange]:
         made.close()
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loop wait for the rest for as long as it takes on a machine under load."""
     monkeypatch.setattr(rest, "_IDLE_MS", LONG_MS)
     monkeypatch.setattr(rest, "_LIMIT_MS", LONG_MS)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `wait_long`."""
+    wait_long(monkeypatch)
 
 
 def records(found: FetchResponse) -> bytes:
@@ -104,6 +111,20 @@ def test_a_large_response_takes_one_event_of_the_loop(exchange: Exchange) -> Non
     exchange.peer.sendall(response())
     assert records(call.result(LIMIT_S)) == DATA
     assert exchange.reads == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a low-water mark")
+def test_the_wait_ends_with_the_last_bytes(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a low-water mark above the size of these bytes the loop would sleep until the limit."""
+    whole = response()
+    call = exchange.call()
+    exchange.peer.sendall(whole[:500_000])
+    wait_until(lambda: exchange.connection._low_water._mark > 1)
+    wait_long(monkeypatch)
+    exchange.peer.sendall(whole[500_000:1_600_000])
+    time.sleep(0.05)
+    exchange.peer.sendall(whole[1_600_000:])
+    assert records(call.result(LIMIT_S / 2)) == DATA
 
 
 @pytest.mark.parametrize("stopped_at", [3, 4, 100, 70_000, len(DATA) - 100_000, len(DATA)])
