@@ -22,7 +22,8 @@ from streams.topologies import TOPOLOGIES, pair
 
 def records_of(rows: list[Row]) -> list[TopicRecord]:
     return [
-        TopicRecord(topic, _bytes(key), _bytes(value), timestamp) for topic, key, value, timestamp in rows
+        TopicRecord(topic, _bytes(key), _bytes(value), timestamp, (("number", b"%d" % number),))
+        for number, (topic, key, value, timestamp) in enumerate(rows)
     ]
 
 
@@ -39,24 +40,43 @@ def groups_of(records: list[TopicRecord], dice: Random) -> Iterator[tuple[str, G
             left = left[size:]
 
 
-def apart(records: Iterable[TopicRecord]) -> dict[str, list[TopicRecord]]:
-    made: dict[str, list[TopicRecord]] = {}
-    for record in records:
-        made.setdefault(record.topic, []).append(record)
+Numbered = tuple[int, TopicRecord]
+"""A result, after the position of its source record in the group."""
+
+
+def one_by_one(task: Task, topic: str, group: Group) -> list[Numbered]:
+    return [
+        (number, result)
+        for number, record in enumerate(group.records())
+        for result in task.process(TopicRecord(topic, *record))
+    ]
+
+
+def together(task: Task, topic: str, group: Group) -> list[Numbered]:
+    return [
+        (number, TopicRecord(to, *record))
+        for to, results in task.process_group(topic, group)
+        for number, record in zip(results.numbers, results.records(), strict=True)
+    ]
+
+
+def apart(results: Iterable[Numbered]) -> dict[str, list[Numbered]]:
+    made: dict[str, list[Numbered]] = {}
+    for number, record in results:
+        made.setdefault(record.topic, []).append((number, record))
     return made
 
 
 def check(app: App, part: SubTopology, records: list[TopicRecord], dice: Random) -> list[TopicRecord]:
     """Returns what the part sends."""
-    task = Task(app.topology, part)
-    sent = [one for record in records for one in task.process(record)]
-    other = Task(app.topology, part)
+    task, other = Task(app.topology, part), Task(app.topology, part)
+    sent = []
+    for topic, group in groups_of(records, dice):
+        results = one_by_one(task, topic, group)
+        sent += [record for _, record in results]
+        if other.takes_groups:
+            assert apart(together(other, topic, group)) == apart(results)
     if other.takes_groups:
-        groups = [
-            one for topic, group in groups_of(records, dice) for one in other.process_group(topic, group)
-        ]
-        results = apart(TopicRecord(topic, *one) for topic, group in groups for one in group.records())
-        assert results == apart(sent)
         for name, store in task.stores.items():
             assert other.stores[name].rows == store.rows
             assert sorted(other.stores[name].take_changes(), key=repr) == sorted(
@@ -103,13 +123,15 @@ def test_groups_are_not_used_where_they_would_change_the_order() -> None:
 
 
 def test_joins_with_tables_take_groups_unless_a_table_is_joined_with_itself() -> None:
-    apps = [App(name, value="string") for name in ("twice", "other", "itself", "its rows")]
-    twice, other, itself, of_rows = apps
+    apps = [App(name, value="string") for name in ("twice", "global", "other", "itself", "its rows")]
+    twice, everywhere, other, itself, of_rows = apps
     rows = twice.table("t")
     twice.stream("a").join(rows, pair).join(rows, pair).to("out")
+    all_rows = everywhere.global_table("t")
+    everywhere.stream("a").join(all_rows, pair).join(all_rows, pair).to("out")
     other.table("t").join(other.table("u"), pair, name="joined").join(other.table("v"), pair).to("out")
     table = itself.table("t")
     table.join(table, pair).to("out")
     table = of_rows.table("t", name="rows")
     table.to_stream().join(table, pair).to("out")
-    assert [takes_groups(app) for app in apps] == [True, True, False, False]
+    assert [takes_groups(app) for app in apps] == [True, True, True, False, False]

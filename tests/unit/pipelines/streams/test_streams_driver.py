@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from felice.pipelines.streams.formats import JSON, Format
-from felice.pipelines.streams.window_stores import WindowStore
+from felice.pipelines.streams.window_stores import SessionStore, WindowStore
 from felice.streams import (
     App,
     DeadLetters,
@@ -96,6 +96,58 @@ def test_state_of_windows_and_sessions_is_bounded_by_retention() -> None:
         driver.send("in", "other", 1, timestamp + 1_000 * (timestamp % 2))
     assert len(driver.table("windows")) <= 6
     assert len(driver.table("sessions")) <= 6
+
+
+@pytest.mark.parametrize("newest, value", [(19, "ab"), (20, "b")])
+def test_a_session_is_not_found_any_more_once_its_retention_has_passed(newest: int, value: str) -> None:
+    """Kafka's stores do not return a session that ended a retention before the newest one."""
+    app = App("sessions", value="string")
+    keyed = app.stream("in").group_by_key().session(8, grace_ms=12)
+    keyed.aggregate(
+        str, lambda key, one, so_far: so_far + one, lambda key, one, other: one + other, name="sessions"
+    )
+    driver = TestDriver(app)
+    for key, one, timestamp in (("k", "a", 0), ("other", "x", newest), ("k", "b", 0)):
+        driver.send("in", key, one, timestamp)
+    assert driver.table("sessions")[Windowed("k", Window(0, 0))] == value
+
+
+def test_a_session_that_grows_is_taken_from_the_group_of_its_old_value() -> None:
+    app = App("sessions", value="string")
+    sessions = app.stream("in").group_by_key().session(8).reduce(lambda one, other: one + other)
+    by_length = sessions.group_by(lambda session, value: (str(len(value)), value))
+    by_length.aggregate(
+        list,
+        lambda key, value, so_far: [*so_far, value],
+        lambda key, value, so_far: [one for one in so_far if one != value],
+        value="json",
+        name="by length",
+    )
+    driver = TestDriver(app)
+    for value, timestamp in (("a", 0), ("b", 5)):
+        driver.send("in", "k", value, timestamp)
+    assert driver.table("by length") == {"1": [], "2": ["ab"]}
+
+
+def test_an_outer_join_sends_no_deletion_of_a_row_that_never_was() -> None:
+    app = App("tables", value="string")
+    app.table("t").outer_join(app.table("u"), lambda one, other: f"{one}|{other}").to("out")
+    driver = TestDriver(app)
+    driver.send("t", "k", None)
+    assert driver.read("out") == []
+    driver.send("t", "k", "a")
+    driver.send("t", "k", None)
+    assert changes(driver.read("out")) == [("k", "a|None"), ("k", None)]
+
+
+def test_a_store_notes_no_expiry_before_rows_expire() -> None:
+    """Else each batch without an expiry would write it."""
+    store = SessionStore("sessions", JSON, JSON, retention_ms=20)
+    store.put("k", Window(0, 5), 1)
+    store.expire(25)
+    assert store.take_changes() == [(("k", 0, 5), 1)]
+    store.expire(26)
+    assert store.take_changes() == [(None, 6)]
 
 
 def test_closing_looks_only_at_the_windows_and_sessions_that_close(monkeypatch: pytest.MonkeyPatch) -> None:
