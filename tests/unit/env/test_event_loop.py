@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 import sys
 from collections import Counter
@@ -53,6 +54,31 @@ def test_no_socket_waits_for_sockets_that_are_ready_again() -> None:
     counts = Counter(number for read in reads for number in read)
     assert len(counts) == _SOCKETS
     assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_an_idle_loop_sleeps_even_if_a_socket_without_reader_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes: list[object] = []
+    select = selectors.EpollSelector.select
+
+    def counted(selector: selectors.EpollSelector, timeout: float | None = None) -> object:
+        passes.append(timeout)
+        return select(selector, timeout)
+
+    async def idle() -> None:
+        near, far = socket.socketpair()
+        with near, far:
+            far.send(b"x")
+            loop = asyncio.get_running_loop()
+            loop.add_reader(near.fileno(), lambda: None)
+            loop.remove_reader(near.fileno())
+            passes.clear()
+            await asyncio.sleep(0.2)
+
+    monkeypatch.setattr(selectors.EpollSelector, "select", counted)
+    event_loop.run(idle())
+    assert len(passes) < 10
 
 
 def test_a_broker_runs_on_such_a_loop(tmp_path: Path) -> None:
