@@ -31,6 +31,25 @@ def random_rows(dice: Random, topics: Sequence[str], count: int = RECORDS) -> li
     return rows
 
 
+def rows_of(name: str, seed: int) -> list[Row]:
+    """Random rows for a topology. Those of versioned tables have no deletion at the time of the row that it deletes.
+
+    Kafka Streams keeps no trace of such a deletion if the key has no other row, so an older row that comes later is
+    the key's latest one again. Ours stays deleted (docs/streams.md).
+    """
+    rows = random_rows(Random(f"{name} {seed}"), topics_of(name))
+    if "versioned" not in name:
+        return rows
+    kept: list[Row] = []
+    times = set()
+    for row in rows:
+        topic, key, value, timestamp = row
+        if value is not None or (topic, key, timestamp) not in times:
+            kept.append(row)
+            times.add((topic, key, timestamp))
+    return kept
+
+
 def ours(name: str, rows: Sequence[Row]) -> list[Row]:
     driver = TestDriver(_app(name))
     for topic, key, value, timestamp in rows:
@@ -54,7 +73,7 @@ def by_key(rows: Sequence[Row]) -> dict[str | None, list[Row]]:
 
 def compare(oracle: Oracle, name: str, seed: int) -> None:
     """Fails with the shortest beginning of the records that shows a difference."""
-    rows = random_rows(Random(f"{name} {seed}"), topics_of(name))
+    rows = rows_of(name, seed)
     if by_key(oracle.run(name, rows)) == by_key(ours(name, rows)):
         return
     least = next(
