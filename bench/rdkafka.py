@@ -47,7 +47,7 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int, *config
 
 
 def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: str) -> dict[str, Any]:
-    """Consumes records and returns the program's figures. The first batch and the wait for it do not count."""
+    """Consumes records and returns the program's figures. The first record and the wait for it do not count."""
     return _run("consume", bootstrap, topic, records, partitions, *_CONSUMER, "group.id=bench", *config)
 
 

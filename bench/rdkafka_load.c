@@ -5,8 +5,8 @@
  *   rdkafka_load latency BOOTSTRAP TOPIC RECORDS RECORD_BYTES PARTITIONS RATE
  *
  * The clock of `produce` starts when the client is made and stops at the last acknowledgement. That of `consume` starts
- * when the first batch of messages is there, which does not count: librdkafka waits half a second before it asks for the
- * first offsets. A latency starts when a record is due, even if it is sent later, and ends when the consumer gets the
+ * when the first message is there, which does not count: librdkafka waits half a second before it asks for the first
+ * offsets. A latency starts when a record is due, even if it is sent later, and ends when the consumer gets the
  * record. The first fifth of the records, among them those that wait for connections, does not count. */
 #include <errno.h>
 #include <librdkafka/rdkafka.h>
@@ -80,7 +80,7 @@ static long consume(rd_kafka_t *rk, const char *topic_name, long records, int pa
         rd_kafka_consume_start_queue(topic, p, RD_KAFKA_OFFSET_BEGINNING, queue);
     long count = 0;
     for (double last = now_s(); count < records && now_s() - last < 20;) {
-        ssize_t got = rd_kafka_consume_batch_queue(queue, 200, messages, BATCH);
+        ssize_t got = rd_kafka_consume_batch_queue(queue, 200, messages, untimed ? BATCH : 1);
         for (ssize_t i = 0; i < got; i++) {
             if (!messages[i]->err) count++, *bytes += (long)messages[i]->len;
             rd_kafka_message_destroy(messages[i]);
