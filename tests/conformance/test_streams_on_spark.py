@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import defaultdict
 from pathlib import Path
 from random import Random
@@ -22,7 +23,9 @@ from confluent_kafka import Producer
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
-from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.records.kernels import murmur2
 from felice.streams import App, TestDriver
 from waiting import wait_until
 
@@ -136,6 +139,47 @@ def test_changes_equal_those_of_the_test_driver_also_when_a_batch_runs_again(
     place.run()
     for topic in ("counts", "joined", "regions"):
         assert place.written(topic) == place.expected(topic), topic
+
+
+SPARKS_LOG = {
+    "metadata": '{"id":"QUERY"}',
+    "offsets/0": 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795423348260,"conf":{}}\n{"TOPIC": {"0": 1, "1": 0}}',
+    "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    "offsets/1": 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795423349260,"conf":{}}\n{"TOPIC": {"0": 2, "1": 0}}',
+}
+"""What Spark wrote for a query with `format("felice")`: one batch that is finished, and one that is not."""
+
+
+def test_a_checkpoint_from_before_records_were_packed_continues(
+    broker: Target, spark: Any, tmp_path: Path
+) -> None:
+    place = Place(broker, spark, tmp_path / "checkpoint", counting)
+    checkpoint = Checkpoint(place.directory)
+    description = Description(place.name, place.app.describe(), 2, starting={})
+    checkpoint.describe(description)
+    # Brokers remember the batches of a query by its id.
+    query = str(uuid.uuid4())
+    for name, text in SPARKS_LOG.items():
+        (place.directory / name).parent.mkdir(exist_ok=True)
+        (place.directory / name).write_text(
+            text.replace("QUERY", query).replace("TOPIC", f"{place.name}-lines")
+        )
+    for number in range(2):
+        stores = place.app.topology.made_stores(place.app.topology.parts()[0])
+        if number == murmur2(b"k0") % 2:
+            stores["counts"].put("k0", 10, 1)
+        changes = {name: rows for name, store in stores.items() if (rows := store.take_changes())}
+        StateFiles(checkpoint.state_path(description) / "0" / str(number)).write(0, changes, stores)
+    place.send([(f"{place.name}-lines", "k0", value, int(time.time() * 1000)) for value in "abc"])
+    place.run()
+    assert place.written("counts") == {"k0": ["11", "12"]}
+    assert checkpoint.last_batches() == (2, 2)
+
+
+def counting(name: str) -> App:
+    app = App(name, value="string")
+    app.stream(f"{name}-lines").group_by_key().count(name="counts").to(f"{name}-counts")
+    return app
 
 
 PROGRAM = """

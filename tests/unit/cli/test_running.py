@@ -20,13 +20,13 @@ from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.streams import App
 
 
-def progress(batch: int, rows: int = 5, skipped: int | None = None) -> dict[str, Any]:
+def progress(batch: int, rows: int = 5, skipped: int = 0) -> dict[str, Any]:
     return {
         "batchId": batch,
         "numInputRows": rows,
         "durationMs": {"triggerExecution": 10},
         "sources": [],
-        "observedMetrics": {} if skipped is None else {METRICS: {"skipped": skipped}},
+        "observedMetrics": {METRICS: {"read": rows, "skipped": skipped}},
     }
 
 

@@ -70,10 +70,14 @@ def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
 
 def register(spark: SparkSession) -> None:
     """Register `format("felice")` in a session that the caller created, classic or Connect."""
+    register_source(spark, FeliceDataSource)
+
+
+def register_source(spark: SparkSession, source: type[FeliceDataSource]) -> None:
+    """Register a data source, which then knows the session's cores and whether it allows filters."""
     takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
     known = {"cores": _cores(spark), "takes_filters": takes_filters}
-    source = type("FeliceDataSource", (FeliceDataSource,), known)
-    spark.dataSource.register(source)
+    spark.dataSource.register(type(source.__name__, (source,), known))
 
 
 def stop(spark: SparkSession) -> None:

@@ -41,14 +41,18 @@ class FeliceDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of a batch query; it takes filters only if the session allows that."""
         kind = NarrowingBatchReader if self.takes_filters else BatchReader
-        return kind(self._source_options(schema), self._cores())
+        return kind(self._source_options(schema), self.cores_of_session())
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
         """The reader of a streaming query."""
         try:
-            return StreamReader(self._source_options(schema), self._cores())
+            return self.make_stream_reader(schema)
         except QueryError as error:
             return RefusedStream(error.with_traceback(None))
+
+    def make_stream_reader(self, schema: StructType) -> StreamReader:
+        """Raises `QueryError` if the options are wrong, which `streamReader` must not do."""
+        return StreamReader(self._source_options(schema), self.cores_of_session())
 
     @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -63,6 +67,10 @@ class FeliceDataSource(DataSource):
         # `overwrite` says output mode "complete": as in Spark's Kafka sink, each batch is appended whole.
         return StreamWriter(self._sink_options(schema))
 
+    def cores_of_session(self) -> int:
+        """How many tasks can run at once, as far as it is known."""
+        return self.cores or os.cpu_count() or 1
+
     def _source_options(self, schema: StructType) -> SourceOptions:
         options = SourceOptions.parse(self.options)
         own = source_schema(options.include_headers)
@@ -74,6 +82,3 @@ class FeliceDataSource(DataSource):
         options = SinkOptions.parse(self.options)
         check_schema(schema, options)
         return options
-
-    def _cores(self) -> int:
-        return self.cores or os.cpu_count() or 1

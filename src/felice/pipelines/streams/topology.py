@@ -64,11 +64,6 @@ class TopicFormats:
                 raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
 
     @property
-    def skips(self) -> bool:
-        """Whether a record may be dropped."""
-        return SKIP in (self.on_bad_record, self.on_error)
-
-    @property
     def dead_letters(self) -> set[str]:
         """The topics of its dead letters."""
         return {one.topic for one in (self.on_bad_record, self.on_error) if isinstance(one, DeadLetters)}
@@ -267,11 +262,6 @@ class Topology:
         for group in groups:
             place(group, ())
         return [SubTopology(number, nodes) for number, nodes in enumerate(ordered)]
-
-    @property
-    def skips(self) -> bool:
-        """Whether an error policy may drop a record."""
-        return any(where.skips for node in self.nodes if (where := node.source or node.sink))
 
     def describe(self) -> str:
         """The sub-topologies with their topics, operators and stores, as text."""

@@ -9,13 +9,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.formats import FORMATS
-from felice.pipelines.streams.on_spark.progress import in_bytes, in_time, report_of, size_of
+from felice.pipelines.streams.on_spark.progress import METRICS, in_bytes, in_time, report_of, size_of
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Clocks, KeyValueStore, Store
 
 PROGRESS = {
     "batchId": 3,
-    "numInputRows": 500,
+    "numInputRows": 2,
+    "observedMetrics": {METRICS: {"read": 500, "skipped": 0}},
     "durationMs": {"triggerExecution": 250},
     "sources": [{"latestOffset": '{"a":{"0":12}}', "endOffset": '{"a":{"0":5}}'}],
 }

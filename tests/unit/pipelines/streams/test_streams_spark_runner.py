@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from felice.pipelines.streams.on_spark.runner import FOR_STATE, _results
+from felice.pipelines.streams.on_spark import runner
+from felice.pipelines.streams.on_spark.runner import FOR_STATE, _results, register_once
 from felice.streams import App
 
 
@@ -28,19 +29,34 @@ class Frame:
     def repartitionById(self, *_: object) -> Frame:
         return self
 
+    def observe(self, name: str, *counts: object) -> Frame:
+        return self
+
     def where(self, condition: str) -> Frame:
         return self
 
-    def selectExpr(self, *columns: str) -> Frame:
+    def select(self, *columns: str) -> Frame:
         return self
 
 
-def test_only_parts_with_state_run_in_workers_for_state() -> None:
+def test_only_parts_with_state_run_in_workers_for_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "functions", SimpleNamespace(expr=str))
     app = App("two", value="string")
     counts = app.stream("in").group_by_key().count().to_stream()
     counts.group_by(lambda key, count: str(count)).count().to("out")
     frame: Any = Frame()
     plan: Any = SimpleNamespace(places=2)
     _results(app, frame, plan)
-    assert frame.found == [False, True, True]
+    assert frame.found == [True, True]
     assert FOR_STATE not in frame.environment
+
+
+def test_a_session_gets_the_data_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Session: ...
+
+    registered: list[object] = []
+    monkeypatch.setattr(runner, "register_source", lambda spark, kind: registered.append(spark))
+    one, other = Session(), Session()
+    for spark in (one, one, other, one):
+        register_once(spark)  # type: ignore[arg-type]
+    assert registered == [one, other]

@@ -20,7 +20,7 @@ IMPORTED = (
     "pyspark.worker",
     "felice.pipelines.spark.source",
     "felice.pipelines.spark.writer",
-    "felice.pipelines.streams.on_spark.stage",
+    "felice.pipelines.streams.on_spark.source",
 )
 _THREADS = Path("/proc/self/task")
 

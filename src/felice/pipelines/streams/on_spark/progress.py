@@ -59,10 +59,13 @@ class BatchReport:
 
 
 def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> BatchReport | None:
-    """The report on a batch of a query; None for a batch without rows. `skipped` is the total of all batches so far."""
-    rows = int(progress["numInputRows"])
-    if not rows:
+    """The report on a batch of a query; None for a batch without input. `skipped` is the total of all batches so far.
+
+    Spark's `numInputRows` counts packs, so records are counted by the application's own metric.
+    """
+    if not int(progress["numInputRows"]):
         return None
+    rows = _counted(progress, "read")
     took_ms = max(1, int(progress["durationMs"].get("triggerExecution", 1)))
     behind = int(offsets_behind(progress).get("offsetsBehindLatest", 0))
     size = size_of(state)
@@ -73,8 +76,12 @@ def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> Bat
 
 def skipped_in(progress: Mapping[str, Any]) -> int:
     """The number of records that an error policy dropped in a batch."""
+    return _counted(progress, "skipped")
+
+
+def _counted(progress: Mapping[str, Any], name: str) -> int:
     counted = progress["observedMetrics"].get(METRICS)
-    return 0 if counted is None else int(counted["skipped"] or 0)
+    return 0 if counted is None else int(counted[name] or 0)
 
 
 def size_of(state: Path) -> Size:

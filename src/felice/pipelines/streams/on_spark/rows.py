@@ -17,8 +17,6 @@ from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import TopicGroup, TopicRecord
 
 OUT = -1
-SKIPPED = -2
-"""The part of rows that are no records: `seq` counts records that a task dropped, as an error policy says."""
 # A record of a topic may cause at most 2 to this power results; offsets use the remaining bits.
 SUB_BITS = 20
 
@@ -35,10 +33,6 @@ SCHEMA = pa.schema(
         ("timestamp", pa.int64()),
         ("headers", HEADERS),
     ]
-)
-SPARK_SCHEMA = (
-    "part int, place int, origin string, seq long, topic string, key binary, value binary, timestamp long, "
-    "headers array<struct<key: string, value: binary>>"
 )
 
 

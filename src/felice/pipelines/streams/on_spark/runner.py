@@ -3,9 +3,9 @@
 Keeps true: one query with one checkpoint is the whole application. Spark's logs say which offsets a batch has; the
             state's versions have the batch's number; the sink writes a batch once. So offsets, state and results always
             agree, and a batch that runs again replaces what its first run left.
-How:        `stage.address` computes part and place of the source's rows. Then each part with state has a shuffle by
-            place and a stage. Rows of other parts pass through, so that the query stays one line of stages and nothing
-            is computed twice.
+How:        The source gives out packs of records, each for one place (`source`); then each part with state has a
+            shuffle by place and a stage. Packs of other parts pass through, so that the query stays one line of stages
+            and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from weakref import WeakSet
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.spark.session import register_source
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
-from felice.pipelines.streams.on_spark.rows import OUT, SKIPPED, SPARK_SCHEMA
-from felice.pipelines.streams.on_spark.stage import SOURCE_COLUMNS, TICK, Plan, address, run_part
+from felice.pipelines.streams.on_spark.rows import OUT
+from felice.pipelines.streams.on_spark.source import NAME, PLAN, StreamsDataSource, written_plan
+from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
 from felice.pipelines.streams.topology import TopologyError
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -53,6 +57,14 @@ SPARK_CONFIG = {
 }
 LOCAL_CONFIG = {**SPARK_CONFIG, "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon"}
 """For workers on this machine. Workers of a cluster may get Felice only after their daemon has started."""
+QUERY_CONFIG = {
+    # Spark must not change the number of tasks by itself, because each task has the state of one partition.
+    "spark.sql.adaptive.enabled": "false",
+    # Spark sends 10,000 rows to Python at once. A row is a pack of megabytes, so their bytes are limited.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * MOST_BYTES),
+}
+
+_registered: WeakSet[SparkSession] = WeakSet()
 
 
 def start(
@@ -75,8 +87,8 @@ def start(
     several topics there is no limit, because a batch takes their records in the order of timestamps. The caller must
     hold a `lock.RunLock`.
     """
-    # Spark must not change the number of tasks by itself, because each task has the state of one partition.
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    for name, value in QUERY_CONFIG.items():
+        spark.conf.set(name, value)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.name)
     kept = Checkpoint(checkpoint.absolute())
     description = described(app, kept, int(spark.sparkContext.defaultParallelism), partitions)
@@ -91,8 +103,10 @@ def start(
     topics = sorted(
         {one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition}
     )
-    source = spark.readStream.format("felice").options(
+    register_once(spark)
+    source = spark.readStream.format(NAME).options(
         **connected,
+        **{PLAN: written_plan(plan)},
         subscribe=",".join(topics),
         includeHeaders="true",
         groupId=app.name,
@@ -102,48 +116,42 @@ def start(
     )
     rows = source.load()
     if plan.application().clocked:
-        rows = rows.select(*SOURCE_COLUMNS).unionByName(_ticks(spark))
-    writer = _results(app, rows, plan).writeStream.format("felice").options(**connected)
+        rows = rows.union(_ticks(spark, plan))
+    writer = _results(app, rows, plan).writeStream.format(NAME).options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
     return writer.trigger(**timed).start()
+
+
+def register_once(spark: SparkSession) -> None:
+    """Register the data source of applications in a session, unless it was registered there before."""
+    if spark not in _registered:
+        register_source(spark, StreamsDataSource)
+        _registered.add(spark)
 
 
 def _limited(max_records: int | None) -> dict[str, str]:
     return {} if max_records is None else {"maxOffsetsPerTrigger": str(max_records)}
 
 
-def _ticks(spark: SparkSession) -> DataFrame:
+def _ticks(spark: SparkSession, plan: Plan) -> DataFrame:
     """A row for each second, for timers of the wall clock. Spark logs them with the batch, so it can run again."""
-    return (
-        spark.readStream.format("rate")
-        .option("rowsPerSecond", 1)
-        .option("numPartitions", 1)
-        .load()
-        .selectExpr(
-            f"'{TICK}' as topic",
-            "cast(null as binary) as key",
-            "cast(null as binary) as value",
-            "0 as partition",
-            "value as offset",
-            "timestamp",
-            "cast(null as array<struct<key: string, value: binary>>) as headers",
-        )
-    )
+    seconds = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    return seconds.mapInArrow(partial(packed_ticks, plan=plan), SPARK_SCHEMA)
 
 
-def _results(app: App, source: DataFrame, plan: Plan) -> DataFrame:
-    rows = source.mapInArrow(partial(address, plan=plan), SPARK_SCHEMA)
+def _results(app: App, packs: DataFrame, plan: Plan) -> DataFrame:
     for part in app.topology.parts():
         if part.is_placed:
-            placed = rows.repartitionById(plan.places, "place")
-            with workers_for_state(source.sparkSession):
-                rows = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
-    if app.topology.skips:
-        skipped = functions.sum(functions.expr(f"if(part = {SKIPPED}, seq, 0)")).alias("skipped")
-        rows = rows.observe(METRICS, skipped)
-    results = rows.where(f"part = {OUT}")
-    return results.selectExpr("topic", "key", "value", "timestamp_millis(timestamp) as timestamp", "headers")
+            placed = packs.repartitionById(plan.places, "place")
+            with workers_for_state(packs.sparkSession):
+                packs = placed.mapInArrow(partial(run_part, plan=plan, number=part.number), SPARK_SCHEMA)
+    counts = {"read": READ, "skipped": SKIPPED}
+    packs = packs.observe(
+        METRICS,
+        *(functions.expr(f"sum(if(part = {part}, count, 0)) as {name}") for name, part in counts.items()),
+    )
+    return packs.where(f"part = {OUT}").select("topic", "packed")
 
 
 @contextmanager

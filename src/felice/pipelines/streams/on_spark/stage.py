@@ -4,9 +4,9 @@ Keeps true: a task takes the records of its topics in the order of Kafka Streams
             among them the one with the smallest timestamp, of equal ones a table's first. So a batch that runs again,
             with its rows in another order, gives the same results.
             The task starts with its state after the previous batch, even if this process ran other tasks meanwhile.
-How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results;
-            SKIPPED rows count dropped records.
-            Each stage runs one sub-topology, and passes the rows of others on. `origin` and `seq` order the rows.
+How:        A row says which sub-topology it is for (`part`), and which of its partitions (`place`); OUT are results.
+            `origin` and `seq` order the rows. Between stages rows are packed (`packs`).
+            Each stage runs one sub-topology, and passes the packs of others on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
-from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SKIPPED, SUB_BITS, Results, Rows
+from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
+from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import (
@@ -50,7 +51,6 @@ MOST_GROUP = 10_000
 """More are processed in several groups: each operator's results of a whole group are in memory at once."""
 TICK = "(wall clock)"
 """The topic of rows that say what time it is. No topic of Kafka can have this name."""
-SOURCE_COLUMNS = ("topic", "key", "value", "partition", "offset", "timestamp", "headers")
 # Between a sub-topology's number and its partition. No topic's name contains it.
 INNER = "/"
 
@@ -85,6 +85,7 @@ class Application:
             part.number for part in self.parts if part.is_placed and self.task(part.number).follows_wall_clock
         ]
         """The parts with timers of the wall clock."""
+        self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
 
@@ -151,29 +152,58 @@ def _application(pickled: bytes, client: BlockingConfig | None) -> Application:
     return Application(cloudpickle.loads(pickled), client)
 
 
-def _read(headers: list[dict[str, Any]] | None) -> Headers:
-    return tuple((one["key"], one["value"]) for one in headers) if headers else ()
+def _headers(column: pa.Array | pa.ChunkedArray) -> list[Headers]:
+    if not pc.any(pc.greater(pc.list_value_length(column), 0)).as_py():
+        return [()] * len(column)
+    return [tuple((one["key"], one["value"]) for one in headers or ()) for headers in column.to_pylist()]
 
 
-def address(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
-    """The first stage: from a source's columns to addressed rows. Parts without state run here."""
+def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """The first stage: from a source's columns to packs. Parts without state run here."""
     application = plan.application()
     stateless = {
         part.number: application.task(part.number) for part in application.parts if not part.is_placed
     }
-    plain = application.plain_topics
+    read = 0
     for batch in batches:
-        if (plainly := address_columns(batch, plain, plan.places, SCHEMA)) is not None:
-            yield plainly
-            continue
-        with garbage_left():
-            runs = runs_of_partitions(batch)
-            if runs is None:
-                made = [_address_each(application, stateless, batch, plan.places)]
-            else:
-                made = [one for run in runs for one in _address_run(application, stateless, run, plan.places)]
-        yield from made
-    yield from _skipped(sum(task.skipped for task in stateless.values()))
+        read += len(batch)
+        for rows in address(batch, application, stateless, plan.places):
+            yield from packed(rows)
+    yield from counted(READ, read)
+    yield from counted(SKIPPED, sum(task.skipped for task in stateless.values()))
+
+
+def packed_ticks(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """From Spark's rows for each second (`timestamp`, `value`) to packs for the tasks with timers of the wall clock.
+
+    The last tick counts for those before it, too: a timer that is late is called once.
+    """
+    application = plan.application()
+    for batch in batches:
+        if len(batch):
+            rows, (number, time) = Rows(), max(_ticks(batch))
+            for part in application.clocked:
+                for place in range(plan.places):
+                    rows.add(part, place, TICK, number, TopicRecord(TICK, None, None, time))
+            yield from packed(rows.batch())
+
+
+def _ticks(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    return zip(batch.column("value").to_pylist(), (microseconds // 1000).tolist(), strict=True)
+
+
+def address(
+    batch: pa.RecordBatch, application: Application, stateless: Mapping[int, Task], places: int
+) -> list[pa.RecordBatch]:
+    """The addressed rows of a source's columns."""
+    if (plainly := address_columns(batch, application.plain_topics, places, SCHEMA)) is not None:
+        return [plainly]
+    with garbage_left():
+        runs = runs_of_partitions(batch)
+        if runs is None:
+            return [_address_each(application, stateless, batch, places)]
+        return [one for run in runs for one in _address_run(application, stateless, run, places)]
 
 
 def _address_run(
@@ -190,8 +220,8 @@ def _address_groups(
     topic = run.column("topic")[0].as_py() if len(run) >= LEAST_GROUP else None
     if topic is None or not application.is_for_groups(topic, stateless):
         return None
-    (_, keys, values, partitions, offsets, headers), times = _source_columns(run)
-    group = Group.given(keys, values, times, list(map(_read, headers)))
+    (_, keys, values, partitions, offsets, times, headers) = _source_columns(run)
+    group = Group.given(keys, values, times, headers)
     made = []
     for part in application.reads[topic]:
         results = Results()
@@ -207,11 +237,8 @@ def _address_groups(
 def _address_each(
     application: Application, stateless: Mapping[int, Task], batch: pa.RecordBatch, places: int
 ) -> pa.RecordBatch:
-    rows, tick = Rows(), None
+    rows = Rows()
     for given, origin, offset in _source_records(batch):
-        if given.topic == TICK:
-            tick = given, offset
-            continue
         record = application.timed(given, origin, offset)
         for part in application.reads[record.topic]:
             if part in stateless:
@@ -219,8 +246,6 @@ def _address_each(
                 continue
             for place in application.places(record, places, offset):
                 rows.add(part, place, origin, offset, record)
-    if tick is not None:
-        _add_tick(application, *tick, places, rows)
     return rows.batch()
 
 
@@ -235,33 +260,17 @@ def _run_stateless(
         rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
 
 
-def _skipped(count: int) -> Iterator[pa.RecordBatch]:
-    """The row that counts what a task dropped in a batch, if there is something."""
-    if count:
-        rows = Rows()
-        rows.add(SKIPPED, 0, "", count, TopicRecord("", None, None, 0))
-        yield rows.batch()
-
-
-def _add_tick(application: Application, tick: TopicRecord, offset: int, places: int, rows: Rows) -> None:
-    """The last tick counts for those before it, too: a timer that is late is called once."""
-    for part in application.clocked:
-        for place in range(places):
-            rows.add(part, place, TICK, offset, tick)
-
-
 def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
     """A later stage: run one part on one partition, with its state."""
     context = TaskContext.get()
     assert context is not None, "Spark runs stages in tasks"
     place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
     application, held = plan.application(), _held_task(plan, number, place)
-    table = pa.Table.from_batches(list(batches), SCHEMA)
-    table = table.take(_order(table, application.parts[number].sources))
-    is_mine = pc.equal(table["part"], number)
-    yield from table.filter(pc.invert(is_mine)).to_batches()
-    mine = table.filter(is_mine)
-    assert pc.all(pc.equal(mine["place"], place)).as_py() is not False, f"rows of others came to {place}"
+    packs = pa.Table.from_batches(list(batches), PACKS)
+    is_mine = pc.equal(packs["part"], number)
+    yield from _passed_on(packs.filter(pc.invert(is_mine)), is_last=number == application.last_placed)
+    mine = _in_turn(packs.filter(is_mine), place, application.parts[number].sources)
+    del packs  # While the operators run, the records are in memory once.
     with garbage_left():
         try:
             results = _run_rows(application, mine, held.at(batch_id - 1))
@@ -269,8 +278,30 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
             # Process the batch again from the state before it, one record at a time, to find the record that fails.
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
-    yield results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
-    yield from _skipped(results.skipped)
+    rows = results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
+    yield from packed(rows)
+    yield from counted(SKIPPED, results.skipped)
+
+
+def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
+    """The packs of other parts. Behind the last part is the sink, so its task puts the results in order.
+
+    Results of one key may be from several tasks: of them the one with the smallest timestamp goes first.
+    """
+    is_unordered = pc.and_(pc.equal(packs["part"], OUT), is_last)
+    yield from packs.filter(pc.invert(is_unordered)).to_batches()
+    rows = unpacked(packs.filter(is_unordered))
+    rows = rows.take(_order(rows, ()))
+    # Each origin would have packs of its own.
+    rows = rows.set_column(SCHEMA.get_field_index("origin"), "origin", pa.repeat(pa.scalar(""), len(rows)))
+    for batch in rows.combine_chunks().to_batches():
+        yield from packed(batch)
+
+
+def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa.Table:
+    assert pc.all(pc.equal(packs["place"], place)).as_py() is not False, f"packs of others came to {place}"
+    rows = unpacked(packs)
+    return rows.take(_order(rows, sources))
 
 
 def _run_rows(
@@ -280,7 +311,7 @@ def _run_rows(
     topics, keys, values, timestamps = (
         rows[name].to_pylist() for name in ("topic", "key", "value", "timestamp")
     )
-    headers = [_read(one) for one in rows["headers"].to_pylist()]
+    headers = _headers(rows["headers"])
     for topic, start, end in _runs(topics):
         if topic == TICK:
             for timestamp in timestamps[start:end]:
@@ -387,16 +418,15 @@ def _place(key: bytes | None, places: int, otherwise: int) -> int:
 
 
 def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, int]]:
-    columns, times = _source_columns(batch)
-    for topic, key, value, partition, offset, headers, timestamp in zip(*columns, times, strict=True):
-        yield TopicRecord(topic, key, value, timestamp, _read(headers)), f"{topic}-{partition}", offset
+    for topic, key, value, partition, offset, timestamp, headers in zip(*_source_columns(batch), strict=True):
+        yield TopicRecord(topic, key, value, timestamp, headers), f"{topic}-{partition}", offset
 
 
-def _source_columns(batch: pa.RecordBatch) -> tuple[list[list[Any]], list[int]]:
-    """Topics, keys, values, partitions, offsets and headers; timestamps in milliseconds."""
-    names = ("topic", "key", "value", "partition", "offset", "headers")
+def _source_columns(batch: pa.RecordBatch) -> list[list[Any]]:
+    """Topics, keys, values, partitions, offsets, timestamps in milliseconds, and headers."""
+    columns = [batch.column(name).to_pylist() for name in ("topic", "key", "value", "partition", "offset")]
     microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
-    return [batch.column(name).to_pylist() for name in names], (microseconds // 1000).tolist()
+    return [*columns, (microseconds // 1000).tolist(), _headers(batch.column("headers"))]
 
 
 def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:

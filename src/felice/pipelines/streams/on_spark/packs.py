@@ -1,0 +1,141 @@
+"""Packs: rows as they pass through Spark, where each row of Spark has many records as Arrow in one binary value.
+
+Keeps true: the records of a pack are for one place of one part, of one topic and of one origin, in order. A shuffle
+            loses the order of packs. A pack has at most MOST_ROWS records and MOST_BYTES, or is one record.
+            A RecordBatch has no more than MOST_BYTES before its last pack, so no process holds more of them for Arrow.
+How:        Spark pays for each of its rows: it makes a row of the columns, copies it in the shuffle, and makes columns
+            again. A pack has thousands of records, so their cost is that of copied bytes. Packs exist only within
+            a batch of a query, so their format may change with each release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from felice.pipelines.streams.on_spark.rows import SCHEMA
+
+READ = -3
+"""The part of packs without records: `count` says how many records the source has read."""
+SKIPPED = -2
+"""The part of packs without records: `count` says how many records a task dropped, as an error policy says."""
+MOST_BYTES = 4 * 1024 * 1024
+"""A pack with several records has at most this many bytes in its columns."""
+MOST_ROWS = 50_000
+"""A pack has at most this many records."""
+
+PACKS = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("place", pa.int32()),
+        ("topic", pa.string()),
+        ("origin", pa.string()),
+        ("count", pa.int64()),
+        ("packed", pa.binary()),
+    ]
+)
+SPARK_SCHEMA = "part int, place int, topic string, origin string, count long, packed binary"
+_GROUPED_BY = ("part", "place", "topic", "origin")
+_PACKED = pa.schema([field for field in SCHEMA if field.name not in _GROUPED_BY])
+
+Pack = tuple[int, int, str, str, int, memoryview | None]
+
+
+def counted(part: int, count: int) -> Iterator[pa.RecordBatch]:
+    """The pack that reports a count, if there is something to report."""
+    if count:
+        yield _batch([(part, 0, "", "", count, None)])
+
+
+def packed(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The packs of rows with `rows.SCHEMA`, if there are rows."""
+    if not len(rows):
+        return
+    order, starts = _groups([rows.column(name) for name in _GROUPED_BY])
+    if len(starts) > 1:
+        rows = rows.take(pa.array(order))
+    bounds = pairwise([*starts.tolist(), len(rows)])
+    groups = (rows.slice(start, end - start) for start, end in bounds)
+    yield from _batches(_packed(piece) for group in groups for piece in _pieces(group))
+
+
+def unpacked(packs: pa.Table) -> pa.Table:
+    """The rows of packs, with `rows.SCHEMA`."""
+    found = []
+    columns = (packs[name].to_pylist() for name in _GROUPED_BY)
+    for part, place, topic, origin, data in zip(*columns, packs["packed"], strict=True):
+        rows = _read(data)
+        made = {"part": part, "place": place, "topic": topic, "origin": origin}
+        arrays = [
+            pa.repeat(pa.scalar(made[field.name], field.type), len(rows))
+            if field.name in made
+            else rows.column(field.name)
+            for field in SCHEMA
+        ]
+        found.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    return pa.Table.from_batches(found, SCHEMA)
+
+
+def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records of packs as a sink takes them."""
+    for batch in batches:
+        for topic, data in zip(batch.column("topic").to_pylist(), batch.column("packed"), strict=True):
+            rows = _read(data)
+            made = {name: rows.column(name) for name in ("key", "value", "headers")}
+            made["topic"] = pa.repeat(pa.scalar(topic), len(rows))
+            made["timestamp"] = rows.column("timestamp").cast(pa.timestamp("ms", tz="UTC"))
+            yield pa.RecordBatch.from_pydict(made)
+
+
+def _groups(columns: list[pa.Array]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """An order that brings equal values together and else changes nothing, and where each group then starts."""
+    groups = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode()
+        groups = groups * len(encoded.dictionary) + encoded.indices.to_numpy()
+    if groups.max() < 1 << 15:
+        groups = groups.astype(np.int16)  # numpy sorts short numbers much faster.
+    order = np.argsort(groups, kind="stable")
+    return order, np.flatnonzero(np.diff(groups[order], prepend=-1))
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if len(rows) == 1 or (len(rows) <= MOST_ROWS and rows.select(_PACKED.names).nbytes <= MOST_BYTES):
+        yield rows
+        return
+    half = len(rows) // 2
+    yield from _pieces(rows.slice(0, half))
+    yield from _pieces(rows.slice(half))
+
+
+def _packed(rows: pa.RecordBatch) -> Pack:
+    part, place, topic, origin = (rows.column(name)[0].as_py() for name in _GROUPED_BY)
+    data = memoryview(rows.select(_PACKED.names).serialize())
+    return part, place, topic, origin, len(rows), data
+
+
+def _read(data: pa.BinaryScalar) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(data.as_buffer(), _PACKED)
+
+
+def _batches(packs: Iterable[Pack]) -> Iterator[pa.RecordBatch]:
+    held: list[Pack] = []
+    size = 0
+    for pack in packs:
+        held.append(pack)
+        size += len(pack[-1] or b"")
+        if size > MOST_BYTES:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(packs: list[Pack]) -> pa.RecordBatch:
+    columns = zip(*packs, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, PACKS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKS)

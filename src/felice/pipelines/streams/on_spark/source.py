@@ -1,0 +1,77 @@
+"""The data source of applications: its reader yields packs of records for the tasks, and its writer takes packs.
+
+Keeps true: offsets, groups, transactions and their checkpoint are those of `format("felice")`, so limits of a batch
+            count records.
+How:        The reader knows the application, so it runs the parts without state and chooses the place of each record.
+            So records pass through one Python process before the shuffle.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from felice.pipelines.spark.mistakes import plain_errors
+from felice.pipelines.spark.options import SinkOptions, SourceOptions
+from felice.pipelines.spark.reader import StreamReader
+from felice.pipelines.spark.source import FeliceDataSource
+from felice.pipelines.spark.writer import StreamWriter, Written
+from felice.pipelines.streams.on_spark import packs
+from felice.pipelines.streams.on_spark.stage import Plan, packed_source
+
+PLAN = "plan"
+NAME = "felice-streams"
+
+
+def written_plan(plan: Plan) -> str:
+    """The plan as the value of the option `PLAN`."""
+    return base64.b64encode(pickle.dumps(plan)).decode()
+
+
+class StreamsDataSource(FeliceDataSource):
+    """The data source that Spark instantiates for each application."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return NAME
+
+    def schema(self) -> str:  # type: ignore[override]
+        """The columns of packs."""
+        return packs.SPARK_SCHEMA
+
+    def make_stream_reader(self, schema: StructType) -> PackReader:
+        """The reader of the application's topics. Raises `QueryError` if the options are wrong."""
+        options = {name: value for name, value in self.options.items() if name != PLAN}
+        plan = pickle.loads(base64.b64decode(self.options[PLAN]))
+        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan)
+
+    @plain_errors
+    def streamWriter(self, schema: StructType, overwrite: bool) -> PackWriter:
+        """The writer of the application's results."""
+        return PackWriter(SinkOptions.parse(self.options))
+
+
+class PackReader(StreamReader):
+    """Reads the topics of an application."""
+
+    def __init__(self, options: SourceOptions, cores: int, plan: Plan) -> None:
+        super().__init__(options, cores)
+        self._plan = plan
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in a worker: yields the packs of one task."""
+        yield from packed_source(super().read(partition), self._plan)
+
+
+class PackWriter(StreamWriter):
+    """Writes the results of an application."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Called by Spark in a worker: writes the records of one task."""
+        return super().write(packs.results(iterator))

@@ -1,0 +1,158 @@
+"""The real limits of packs, packs that count, and the data source that reads and writes packs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
+
+from felice.pipelines.spark import reader as reader_module
+from felice.pipelines.spark import writer as writer_module
+from felice.pipelines.spark.mistakes import OptionError
+from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.spark.reader import RefusedStream, TaskPartition
+from felice.pipelines.spark.writer import Written
+from felice.pipelines.streams.on_spark.packs import (
+    MOST_BYTES,
+    MOST_ROWS,
+    PACKS,
+    READ,
+    SKIPPED,
+    counted,
+    packed,
+    unpacked,
+)
+from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
+from felice.pipelines.streams.on_spark.source import (
+    PLAN,
+    PackReader,
+    PackWriter,
+    StreamsDataSource,
+    written_plan,
+)
+from felice.pipelines.streams.on_spark.stage import Plan
+from felice.streams import App
+
+SOURCE = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("headers", HEADERS),
+    ]
+)
+CONNECTED = {"kafka.bootstrap.servers": "h:1"}
+
+
+def rows(count: int, value: bytes) -> pa.RecordBatch:
+    made = {
+        "part": [0] * count,
+        "place": [0] * count,
+        "origin": ["a-0"] * count,
+        "seq": range(count),
+        "topic": ["a"] * count,
+        "key": [b"k"] * count,
+        "value": [value] * count,
+        "timestamp": [5] * count,
+        "headers": [[]] * count,
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(made[field.name], field.type) for field in SCHEMA], schema=SCHEMA
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "at_least"),
+    [
+        (MOST_ROWS * 3, b"", 3),
+        (1_000, b"v" * 20_000, 1_000 * 20_000 // MOST_BYTES),
+        (3, b"v" * (MOST_BYTES + 1), 3),
+    ],
+    ids=["many", "large", "larger than a pack"],
+)
+def test_a_task_holds_one_batch_of_packs_at_a_time(count: int, value: bytes, at_least: int) -> None:
+    batches = list(packed(rows(count, value)))
+    assert len(batches) >= at_least // 2
+    for batch in batches:
+        assert sum(len(data) for data in batch["packed"].to_pylist()[:-1]) <= MOST_BYTES
+        for found in batch["count"].to_pylist():
+            assert found <= MOST_ROWS and (found == 1 or found * len(value) <= MOST_BYTES)
+    assert unpacked(pa.Table.from_batches(batches))["seq"].to_pylist() == list(range(count))
+
+
+def test_without_rows_there_is_no_pack() -> None:
+    assert list(packed(rows(0, b""))) == []
+    assert len(unpacked(pa.Table.from_batches([], PACKS))) == 0
+
+
+def test_a_count_is_a_pack_without_records() -> None:
+    assert list(counted(READ, 0)) == []
+    (batch,) = counted(SKIPPED, 7)
+    (pack,) = batch.to_pylist()
+    assert (pack["part"], pack["place"], pack["count"], pack["packed"]) == (SKIPPED, 0, 7, None)
+
+
+def plan_of() -> Plan:
+    app = App("passes", value="string")
+    app.stream("in").filter(lambda key, value: value != "no").to("out")
+    return Plan(cloudpickle.dumps(app.topology), 2, "")  # type: ignore[no-untyped-call]
+
+
+def data_source(**options: str) -> StreamsDataSource:
+    return StreamsDataSource(CONNECTED | {PLAN: written_plan(plan_of())} | options)
+
+
+def test_the_reader_runs_parts_without_state_and_counts_what_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+    given = [(b"k", value, "in", 0, 3 + at, 2_000, None) for at, value in enumerate((b"a", b"no", b"b"))]
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    monkeypatch.setattr(reader_module, "read_task", lambda task, options: iter([batch, batch]))
+    reader = data_source(subscribe="in").streamReader(StructType())
+    assert isinstance(reader, PackReader)
+    made = pa.Table.from_batches(reader.read(TaskPartition(SimpleNamespace())), PACKS)  # type: ignore[arg-type]
+    of_records = made.filter(pa.compute.equal(made["part"], OUT))
+    assert unpacked(of_records)["value"].to_pylist() == [b"a", b"b"] * 2
+    counts = made.filter(pa.compute.less(made["part"], OUT)).to_pylist()
+    assert [(pack["part"], pack["count"]) for pack in counts] == [(READ, 6)]
+
+
+def test_a_limit_of_the_reader_is_a_limit_of_records() -> None:
+    reader = data_source(subscribe="in", maxOffsetsPerTrigger="50").streamReader(StructType())
+    assert reader.getDefaultReadLimit() == ReadMaxRows(50)
+
+
+def test_wrong_options_are_refused_as_by_the_source_of_topics() -> None:
+    reader = data_source(subscribe="in", includeHeaders="perhaps").streamReader(StructType())
+    assert isinstance(reader, RefusedStream)
+    with pytest.raises(OptionError, match="includeHeaders"):
+        reader.initialOffset()
+
+
+def test_the_writer_takes_packs_and_writes_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[dict[str, Any]] = []
+
+    def write_part(records: Iterator[pa.RecordBatch], options: SinkOptions, identity: object) -> Written:
+        written.extend(row for batch in records for row in batch.to_pylist())
+        return Written(len(written))
+
+    monkeypatch.setattr(writer_module, "write_part", write_part)
+    monkeypatch.setattr(writer_module, "_identity_in_stream", lambda: None)
+    writer = StreamsDataSource(CONNECTED).streamWriter(StructType(), False)
+    assert isinstance(writer, PackWriter)
+    batches = (batch.select(["topic", "packed"]) for batch in packed(rows(3, b"v")))
+    assert writer.write(batches) == Written(3)
+    assert [(row["topic"], row["key"], row["value"], row["headers"]) for row in written] == [
+        ("a", b"k", b"v", [])
+    ] * 3
