@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from felice.pipelines.streams.on_spark import stage
-from felice.pipelines.streams.on_spark.columns import address_columns, places_of
+from felice.pipelines.streams.on_spark.columns import address_columns, never_null, places_of
 from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
 from felice.pipelines.streams.on_spark.stage import Plan, address
 from felice.records.kernels import murmur2
@@ -87,3 +87,13 @@ def test_places_are_those_of_kafkas_partitioner() -> None:
     assert places_of(pa.nulls(3, pa.binary()), otherwise[:3], 7).tolist() == [
         number % 7 for number in (100, 101, 102)
     ]
+
+
+def test_lists_without_nulls_hold_no_other_values() -> None:
+    given = [None, [{"key": "a", "value": b"1"}], [], None, [{"key": "b", "value": None}] * 2]
+    column = pa.array(given, HEADERS)
+    for start in range(len(given) + 1):
+        assert never_null(column.slice(start)).to_pylist() == [one or [] for one in given[start:]]
+    # Arrow gives nulls a value each, and would write these values with every slice.
+    many = pa.RecordBatch.from_arrays([never_null(pa.nulls(100_000, HEADERS))], ["headers"])
+    assert many.slice(5, 10).serialize().size < 1_000

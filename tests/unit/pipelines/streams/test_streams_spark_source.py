@@ -21,6 +21,7 @@ from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.reader import RefusedStream, TaskPartition
 from felice.pipelines.spark.writer import Written
+from felice.pipelines.streams.on_spark import stage
 from felice.pipelines.streams.on_spark.packs import (
     MOST_BYTES,
     MOST_ROWS,
@@ -39,7 +40,7 @@ from felice.pipelines.streams.on_spark.source import (
     StreamsDataSource,
     written_plan,
 )
-from felice.pipelines.streams.on_spark.stage import Plan
+from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 from felice.streams import App
 
 SOURCE = pa.schema(
@@ -92,6 +93,15 @@ def test_a_task_holds_one_batch_of_packs_at_a_time(count: int, value: bytes, at_
     assert unpacked(pa.Table.from_batches(batches))["seq"].to_pylist() == list(range(count))
 
 
+def test_packing_keeps_no_memory() -> None:
+    given = rows(20_000, b"v" * 100)
+    before = pa.total_allocated_bytes()
+    for batch in packed(given):
+        assert batch["packed"][0].as_buffer().size > 1_000_000
+    del batch
+    assert pa.total_allocated_bytes() == before
+
+
 def test_without_rows_there_is_no_pack() -> None:
     assert list(packed(rows(0, b""))) == []
     assert len(unpacked(pa.Table.from_batches([], PACKS))) == 0
@@ -126,6 +136,17 @@ def test_the_reader_runs_parts_without_state_and_counts_what_it_read(monkeypatch
     assert unpacked(of_records)["value"].to_pylist() == [b"a", b"b"] * 2
     counts = made.filter(pa.compute.less(made["part"], OUT)).to_pylist()
     assert [(pack["part"], pack["count"]) for pack in counts] == [(READ, 6)]
+
+
+def test_large_batches_of_the_source_are_processed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "MOST_GROUP", 10)
+    given = [(b"k", b"%d" % at, "in", 0, at, 2_000, None) for at in range(25)]
+    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    made = pa.Table.from_batches(packed_source([batch], plan_of()), PACKS)
+    of_records = made.filter(pa.compute.equal(made["part"], OUT))
+    assert of_records["count"].to_pylist() == [10, 10, 5]
+    assert unpacked(of_records)["value"].to_pylist() == [one[1] for one in given]
 
 
 def test_a_limit_of_the_reader_is_a_limit_of_records() -> None:

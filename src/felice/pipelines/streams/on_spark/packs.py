@@ -42,7 +42,7 @@ SPARK_SCHEMA = "part int, place int, topic string, origin string, count long, pa
 _GROUPED_BY = ("part", "place", "topic", "origin")
 _PACKED = pa.schema([field for field in SCHEMA if field.name not in _GROUPED_BY])
 
-Pack = tuple[int, int, str, str, int, memoryview | None]
+Pack = tuple[int, int, str, str, int, bytes | None]
 
 
 def counted(part: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -114,7 +114,8 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _packed(rows: pa.RecordBatch) -> Pack:
     part, place, topic, origin = (rows.column(name)[0].as_py() for name in _GROUPED_BY)
-    data = memoryview(rows.select(_PACKED.names).serialize())
+    # Bytes, because `pa.array` of memoryviews never frees their memory (pyarrow 26).
+    data = rows.select(_PACKED.names).serialize().to_pybytes()
     return part, place, topic, origin, len(rows), data
 
 

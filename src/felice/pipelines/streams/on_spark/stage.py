@@ -167,8 +167,9 @@ def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.
     read = 0
     for batch in batches:
         read += len(batch)
-        for rows in address(batch, application, stateless, plan.places):
-            yield from packed(rows)
+        for start in range(0, len(batch), MOST_GROUP):
+            for rows in address(batch.slice(start, MOST_GROUP), application, stateless, plan.places):
+                yield from packed(rows)
     yield from counted(READ, read)
     yield from counted(SKIPPED, sum(task.skipped for task in stateless.values()))
 
