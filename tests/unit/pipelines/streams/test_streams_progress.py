@@ -9,7 +9,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.formats import FORMATS
-from felice.pipelines.streams.on_spark.progress import METRICS, in_bytes, in_time, report_of, size_of
+from felice.pipelines.streams.on_spark.progress import (
+    METRICS,
+    in_bytes,
+    in_time,
+    report_of,
+    size_of,
+    skipped_in,
+)
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Clocks, KeyValueStore, Store
 
@@ -39,6 +46,16 @@ def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
     counted = report_of(PROGRESS, tmp_path, 4)
     assert counted is not None and counted.line().endswith("7 behind, 4 skipped so far")
     assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path) is None
+
+
+def test_a_batch_without_records_counts_none(tmp_path: Path) -> None:
+    """It may have ticks of the wall clock as its input. Spark's sum of no rows is null."""
+    for counted in ({}, {METRICS: {"read": None, "skipped": None}}):
+        progress = PROGRESS | {"observedMetrics": counted}
+        report = report_of(progress, tmp_path)
+        assert report is not None and (report.rows, report.rows_per_s) == (0, 0)
+        assert skipped_in(progress) == 0
+    assert skipped_in(PROGRESS | {"observedMetrics": {METRICS: {"read": 5, "skipped": 3}}}) == 3
 
 
 def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path: Path) -> None:

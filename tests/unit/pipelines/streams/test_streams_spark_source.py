@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +88,8 @@ def rows(count: int, value: bytes) -> pa.RecordBatch:
 def test_a_task_holds_one_batch_of_packs_at_a_time(count: int, value: bytes, at_least: int) -> None:
     batches = list(packed(rows(count, value)))
     assert len(batches) >= at_least // 2
+    for batch in batches[:-1]:
+        assert sum(len(data) for data in batch["packed"].to_pylist()) > MOST_BYTES
     for batch in batches:
         assert sum(len(data) for data in batch["packed"].to_pylist()[:-1]) <= MOST_BYTES
         for found in batch["count"].to_pylist():
@@ -100,6 +104,28 @@ def test_packing_keeps_no_memory() -> None:
         assert batch["packed"][0].as_buffer().size > 1_000_000
     del batch
     assert pa.total_allocated_bytes() == before
+
+
+def test_records_of_a_group_stay_in_their_order() -> None:
+    dice, size = Random(2), 2_000
+    topics = pa.array([dice.choice("abc") for _ in range(size)])
+    made = rows(size, b"v").set_column(SCHEMA.get_field_index("topic"), "topic", topics)
+    back = unpacked(pa.Table.from_batches(packed(made)))
+    for topic in "abc":
+        wanted = [seq for seq, one in enumerate(topics.to_pylist()) if one == topic]
+        assert back.filter(pa.compute.equal(back["topic"], topic))["seq"].to_pylist() == wanted
+
+
+def test_more_groups_than_a_short_number_counts_are_kept_apart() -> None:
+    """The rows have 257 topics and 256 origins, so their first group and their last one differ by 1 << 16."""
+    size = 257
+    given = rows(size, b"v").to_pylist()
+    for number, row in enumerate(given):
+        row.update(topic=f"t{number}", origin=f"o{number % 256}")
+    made = pa.RecordBatch.from_pylist(given, SCHEMA)
+    packs = pa.Table.from_batches(packed(made))
+    assert packs["count"].to_pylist() == [1] * size
+    assert unpacked(packs).to_pylist() == given
 
 
 def test_without_rows_there_is_no_pack() -> None:
@@ -149,6 +175,12 @@ def test_large_batches_of_the_source_are_processed_in_pieces(monkeypatch: pytest
     assert unpacked(of_records)["value"].to_pylist() == [one[1] for one in given]
 
 
+def test_the_reader_plans_tasks_for_the_cores_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StreamsDataSource, "cores", 7)
+    reader = data_source(subscribe="in").streamReader(StructType())
+    assert isinstance(reader, PackReader) and reader._cores == 7
+
+
 def test_a_limit_of_the_reader_is_a_limit_of_records() -> None:
     reader = data_source(subscribe="in", maxOffsetsPerTrigger="50").streamReader(StructType())
     assert reader.getDefaultReadLimit() == ReadMaxRows(50)
@@ -174,6 +206,7 @@ def test_the_writer_takes_packs_and_writes_their_records(monkeypatch: pytest.Mon
     assert isinstance(writer, PackWriter)
     batches = (batch.select(["topic", "packed"]) for batch in packed(rows(3, b"v")))
     assert writer.write(batches) == Written(3)
+    assert {row["timestamp"] for row in written} == {datetime.fromtimestamp(0.005, UTC)}
     assert [(row["topic"], row["key"], row["value"], row["headers"]) for row in written] == [
         ("a", b"k", b"v", [])
     ] * 3

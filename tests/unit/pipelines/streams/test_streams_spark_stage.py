@@ -26,13 +26,14 @@ from felice.pipelines.streams.on_spark.stage import (
     Plan,
     _order,
     packed_source,
+    packed_ticks,
     run_part,
 )
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group
 from felice.pipelines.streams.task import StreamsError, Task, TopicGroup, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
-from felice.streams import App, DeadLetters, TestDriver, TopicLimits
+from felice.streams import App, Context, DeadLetters, KeyValues, Processor, Record, TestDriver, TopicLimits
 
 SOURCE = pa.schema(
     [
@@ -355,6 +356,36 @@ def read(topic: str, *, is_global: bool = False) -> TopicFormats:
     return TopicFormats(topic, BYTES, BYTES, is_global=is_global)
 
 
+class Times(Processor):
+    """Sends the times at which its timer of the wall clock is called."""
+
+    def init(self, context: Context) -> None:
+        context.schedule(10, lambda time: [Record("wall", str(time), time)], clock="wall")
+
+    def process(self, record: Record) -> None:
+        return None
+
+
+def test_the_last_tick_of_a_batch_goes_to_every_task_with_timers() -> None:
+    app = App("clocked", value="string")
+    app.stream("counted").group_by_key().count().to("counts")
+    app.stream("timed").process(Times, stores=[KeyValues("kept")]).to("times")
+    app.stream("passed").to("copy")
+    plan = Plan(cloudpickle.dumps(app.topology), PLACES, "")  # type: ignore[no-untyped-call]
+    (timed,) = plan.application().reads["timed"]
+    ticks = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
+    batches = [
+        pa.RecordBatch.from_pylist([{"timestamp": at, "value": number} for at, number in rows], ticks)
+        for rows in ([(2_000_999, 7), (3_000_999, 8), (1_000_999, 6)], [], [(4_000_000, 9)])
+    ]
+    made = unpacked(pa.Table.from_batches(packed_ticks(batches, plan), PACKS))
+    told = zip(*(made[name].to_pylist() for name in ("part", "place", "seq", "timestamp")), strict=True)
+    assert list(told) == [
+        (timed, place, *last) for last in ((8, 3_000), (9, 4_000)) for place in range(PLACES)
+    ]
+    assert {*made["topic"].to_pylist(), *made["origin"].to_pylist()} == {TICK}
+
+
 def test_global_tables_go_first_and_the_wall_clock_last() -> None:
     rows = [
         (TICK, TICK, 4, 2),
@@ -472,17 +503,49 @@ def test_stateless_parts_give_in_groups_what_they_give_one_by_one(
     assert sorted(grouped, key=repr) == sorted(each, key=repr)
 
 
+@pytest.mark.parametrize("later", [1, 2])
 def test_results_of_one_key_from_several_tasks_are_in_the_order_of_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int
 ) -> None:
+    """They are put in order by the last of the parts that follow."""
     app = App("crossed", value="string")
     once = app.stream("lines").key_by(lambda key, line: line).repartition(name="by-line")
     once.map_values(lambda line, value: value).key_by(lambda line, value: value[0]).to("crossed")
-    app.table("users").group_by(lambda key, user: (user[0], user)).count(name="regions").to("regions")
+    users = app.stream("users").group_by_key().count().to_stream()
+    if later == 2:
+        users = users.group_by(lambda key, number: key[0]).count().to_stream()
+    users.to("regions")
     spark = Spark(tmp_path, monkeypatch, app)
+    (crossing,) = spark.plan.application().reads["crossed-by-line-repartition"]
+    assert sum(part.is_placed for part in spark.plan.application().parts[crossing + 1 :]) == later
     lines = [("lines", "k", f"x{number % 7}", number) for number in range(60)]
     results = spark.batch(0, spark.source(lines))
     assert [value.decode() for _, _, value, _ in results] == [value for _, _, value, _ in lines]
+
+
+@pytest.mark.parametrize("size", [1, 30])
+def test_headers_reach_the_results_one_by_one_and_in_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    app = App("with headers", value="string")
+    app.stream("passed").map_values(lambda key, value: value).to("copy")
+    app.stream("placed").repartition(name="by-key").left_join(
+        app.table("users"), lambda value, user: value
+    ).to("joined")
+    spark = Spark(tmp_path, monkeypatch, app)
+    source = spark.source([(topic, "k", "v", 5) for topic in ("passed", "placed") for _ in range(size)])
+    given = [[{"key": "h", "value": b"%d" % number}] for number in range(2 * size)]
+    source = source.set_column(SOURCE.get_field_index("headers"), "headers", pa.array(given, HEADERS))
+    packs = spark.addressed(source)
+    for part in spark.plan.application().parts:
+        if part.is_placed:
+            packs = pa.concat_tables([spark._task(part.number, place, 0, packs) for place in range(PLACES)])
+    results = unpacked(of_part(packs, OUT))
+    found = {
+        topic: [one["headers"] for one in results.to_pylist() if one["topic"] == topic]
+        for topic in ("copy", "joined")
+    }
+    assert found == {"copy": given[:size], "joined": given[size:]}
 
 
 def test_a_record_that_fails_in_a_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
