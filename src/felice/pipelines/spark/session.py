@@ -74,7 +74,7 @@ def register(spark: SparkSession) -> None:
 
 
 def register_source(spark: SparkSession, source: type[FeliceDataSource]) -> None:
-    """Register a data source, which then knows the session's cores and whether it allows filters."""
+    """Register a data source, and tell it the session's cores and whether the session allows filters."""
     takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
     known = {"cores": _cores(spark), "takes_filters": takes_filters}
     spark.dataSource.register(type(source.__name__, (source,), known))

@@ -51,7 +51,7 @@ class FeliceDataSource(DataSource):
             return RefusedStream(error.with_traceback(None))
 
     def make_stream_reader(self, schema: StructType) -> StreamReader:
-        """Raises `QueryError` if the options are wrong, which `streamReader` must not do."""
+        """The reader of a streaming query. Raises `QueryError` if the options are wrong; `streamReader` must not."""
         return StreamReader(self._source_options(schema), self.cores_of_session())
 
     @plain_errors

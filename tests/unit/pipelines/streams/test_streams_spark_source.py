@@ -210,3 +210,13 @@ def test_the_writer_takes_packs_and_writes_their_records(monkeypatch: pytest.Mon
     assert [(row["topic"], row["key"], row["value"], row["headers"]) for row in written] == [
         ("a", b"k", b"v", [])
     ] * 3
+
+
+def test_results_without_a_later_shuffle_keep_their_order() -> None:
+    """Also those of different keys: a window that reads the topic would drop late records."""
+    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+    given = [(b"%d" % (at % 7), b"%d" % at, "in", 0, at, at * 1_000, None) for at in range(50)]
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    made = pa.Table.from_batches(packed_source([batch], plan_of()), PACKS)
+    of_records = made.filter(pa.compute.equal(made["part"], OUT))
+    assert unpacked(of_records)["value"].to_pylist() == [one[1] for one in given]

@@ -523,6 +523,20 @@ def test_results_of_one_key_from_several_tasks_are_in_the_order_of_time(
     assert [value.decode() for _, _, value, _ in results] == [value for _, _, value, _ in lines]
 
 
+def test_results_of_the_last_part_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of different keys: a window that reads the topic would drop late records."""
+    app = App("ordered", value="string")
+    counts = app.stream("in").group_by_key().count(name="counts")
+    counts.to_stream().map(lambda key, number: (f"{key}{number}", str(number))).to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    given = spark.source([("in", "ab"[at % 2], "v", at) for at in range(50)])
+    for place in range(PLACES):
+        packs = spark.addressed(given)
+        done = spark._task(app.topology.parts()[0].number, place, 0, packs)
+        times = unpacked(of_part(done, OUT))["timestamp"].to_pylist()
+        assert times == sorted(times)
+
+
 @pytest.mark.parametrize("size", [1, 30])
 def test_headers_reach_the_results_one_by_one_and_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

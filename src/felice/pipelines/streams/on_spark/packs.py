@@ -1,10 +1,10 @@
 """Packs: rows as they pass through Spark, where each row of Spark has many records as Arrow in one binary value.
 
-Keeps true: the records of a pack are for one place of one part, of one topic and of one origin, in order. A shuffle
-            loses the order of packs. A pack has at most MOST_ROWS records and MOST_BYTES, or is one record.
-            A RecordBatch has no more than MOST_BYTES before its last pack, so no process holds more of them for Arrow.
+Keeps true: all records of a pack have the same part, place, topic and origin, and keep their order. A shuffle loses the
+            order of packs. A pack has at most MOST_ROWS records and MOST_BYTES, or is one record. `packed` yields a
+            RecordBatch as soon as its packs exceed MOST_BYTES.
 How:        Spark pays for each of its rows: it makes a row of the columns, copies it in the shuffle, and makes columns
-            again. A pack has thousands of records, so their cost is that of copied bytes. Packs exist only within
+            again. A pack has many records, so their cost is that of copied bytes. Packs exist only within
             a batch of a query, so their format may change with each release.
 """
 
@@ -20,9 +20,11 @@ import pyarrow as pa
 from felice.pipelines.streams.on_spark.rows import SCHEMA
 
 READ = -3
-"""The part of packs without records: `count` says how many records the source has read."""
+"""The value of `part` in a pack without records; its `count` is the number of records that the source has read."""
 SKIPPED = -2
-"""The part of packs without records: `count` says how many records a task dropped, as an error policy says."""
+"""The value of `part` in a pack without records; its `count` is the number of records that a task skipped, as an error
+policy says.
+"""
 MOST_BYTES = 4 * 1024 * 1024
 """A pack with several records has at most this many bytes in its columns."""
 MOST_ROWS = 50_000
@@ -83,12 +85,16 @@ def unpacked(packs: pa.Table) -> pa.Table:
 def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The records of packs as a sink takes them."""
     for batch in batches:
+        found = []
         for topic, data in zip(batch.column("topic").to_pylist(), batch.column("packed"), strict=True):
             rows = _read(data)
             made = {name: rows.column(name) for name in ("key", "value", "headers")}
             made["topic"] = pa.repeat(pa.scalar(topic), len(rows))
             made["timestamp"] = rows.column("timestamp").cast(pa.timestamp("ms", tz="UTC"))
-            yield pa.RecordBatch.from_pydict(made)
+            found.append(pa.RecordBatch.from_pydict(made))
+        # One batch, because a writer holds batches, and each small one needs kilobytes.
+        if found:
+            yield from pa.Table.from_batches(found).combine_chunks().to_batches()
 
 
 def _groups(columns: list[pa.Array]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from felice.pipelines.spark.mistakes import plain_errors
+from felice.pipelines.spark.mistakes import plain_errors, plain_errors_while_read
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import StreamReader
 from felice.pipelines.spark.source import FeliceDataSource
@@ -64,6 +64,7 @@ class PackReader(StreamReader):
         super().__init__(options, cores)
         self._plan = plan
 
+    @plain_errors_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Called by Spark in a worker: yields the packs of one task."""
         yield from packed_source(super().read(partition), self._plan)

@@ -164,11 +164,13 @@ def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.
     stateless = {
         part.number: application.task(part.number) for part in application.parts if not part.is_placed
     }
+    # Without a later shuffle a place means nothing, and records of one place keep their order.
+    places = 1 if application.last_placed is None else plan.places
     read = 0
     for batch in batches:
         read += len(batch)
         for start in range(0, len(batch), MOST_GROUP):
-            for rows in address(batch.slice(start, MOST_GROUP), application, stateless, plan.places):
+            for rows in address(batch.slice(start, MOST_GROUP), application, stateless, places):
                 yield from packed(rows)
     yield from counted(READ, read)
     yield from counted(SKIPPED, sum(task.skipped for task in stateless.values()))
@@ -279,7 +281,9 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
             # Process the batch again from the state before it, one record at a time, to find the record that fails.
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
-    rows = results.batch(application.reader_of, plan.places, f"{number}{INNER}{place}", results.in_order())
+    # No shuffle follows the last part: as in `packed_source`.
+    places = 1 if number == application.last_placed else plan.places
+    rows = results.batch(application.reader_of, places, f"{number}{INNER}{place}", results.in_order())
     yield from packed(rows)
     yield from counted(SKIPPED, results.skipped)
 
