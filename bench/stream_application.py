@@ -19,6 +19,12 @@ def count(stream: Stream, table: str) -> Stream:
     return stream.group_by_key().count(name="counts").to_stream()
 
 
+def undo(stream: Stream, table: str) -> Stream:
+    """Keys of each region. A new value of a key takes it from its old region."""
+    regions = stream.to_table(name="rows").group_by(lambda key, value: (value.split(" ")[0], value))
+    return regions.count(name="counts").to_stream()
+
+
 def hopping(stream: Stream, table: str) -> Stream:
     """Records of each key in three windows that overlap."""
     windows = stream.group_by_key().hopping(mins(1), every_ms=secs(20), grace_ms=secs(10))
@@ -37,5 +43,6 @@ def sessions(stream: Stream, table: str) -> Stream:
 
 kind, given, with_table, result = os.environ["FELICE_BENCH_STREAM"].split()
 app = App(result, value="string")
-applied = {"words": words, "count": count, "hopping": hopping, "join": join, "sessions": sessions}[kind]
-applied(app.stream(given), with_table).to(result, value="string" if kind == "join" else "json")
+applications = {one.__name__: one for one in (words, count, undo, hopping, join, sessions)}
+results = applications[kind](app.stream(given), with_table)
+results.to(result, value="string" if kind == "join" else "json")

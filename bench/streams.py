@@ -26,13 +26,15 @@ from bench.programs import Unavailable
 from bench.systems import Felice, Shared, kafka_java, sampled_mib, tree_mib
 from bench.workloads import Figures, create_topic
 
-KINDS = ("words", "hopping", "join", "sessions")
 COUNT = "count"
+KINDS = ("words", COUNT, "undo", "hopping", "join", "sessions")
 _APPLICATION = Path(__file__).with_name("stream_application.py")
 _PARTITIONS = 2
 _KEYS = 100_000
 _MILLION = 1_000_000
 _WORDS = 5
+# A key gets another region with each of its values: this number does not divide the number of keys.
+_REGIONS = 997
 _MARKS = 16
 _RATE = 200
 _SPAN_MS = 600_000
@@ -290,6 +292,8 @@ class Load:
         return [results.seen[mark] - at for mark, at in due.items()]
 
     def _value(self, number: int) -> bytes:
+        if self.topics.kind == "undo":
+            return b"region-%d %s" % (number % _REGIONS, b"x" * 40)
         if self.topics.kind != "words":
             return b"x" * 50
         return b" ".join(b"word-%d" % ((number * _WORDS + one) * 7919 % _KEYS) for one in range(_WORDS))

@@ -140,7 +140,7 @@ def test_a_simulated_cluster_goes_through_all_phases_and_counts() -> None:
     assert phases["10 idle seconds"].transactions == 0
 
 
-@pytest.mark.parametrize("kind", ["words", "hopping", "join", "sessions", "count"])
+@pytest.mark.parametrize("kind", ["words", "count", "undo", "hopping", "join", "sessions"])
 def test_a_stream_application_answers_marked_records_in_both_systems(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

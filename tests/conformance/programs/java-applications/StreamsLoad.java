@@ -4,6 +4,7 @@ import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.KStream;
@@ -45,6 +46,12 @@ public class StreamsLoad {
                 break;
             case "count":
                 stream.groupByKey().count(Materialized.as("counts")).toStream()
+                        .mapValues(count -> count.toString()).to(output);
+                break;
+            case "undo":
+                stream.toTable(Materialized.as("rows"))
+                        .groupBy((key, value) -> KeyValue.pair(value.split(" ")[0], value))
+                        .count(Materialized.as("counts")).toStream()
                         .mapValues(count -> count.toString()).to(output);
                 break;
             case "hopping":
