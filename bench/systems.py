@@ -199,13 +199,13 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def tree_cpu_seconds(pid: int) -> float:
-    """`cpu_seconds` of a process and its descendants that run now."""
-    total = 0.0
+def tree_cpu_seconds(pid: int) -> dict[int, float]:
+    """`cpu_seconds` of a process and of each of its descendants that run now, by their numbers."""
+    found = {}
     for one in tree(pid):
         with suppress(OSError):
-            total += cpu_seconds(one)
-    return total
+            found[one] = cpu_seconds(one)
+    return found
 
 
 def tree_mib(pid: int) -> float:
