@@ -18,18 +18,7 @@ from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
 from felice.pipelines.streams.on_spark.stage import Plan, address
 from felice.records.kernels import murmur2
 from felice.streams import App
-
-SOURCE = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", HEADERS),
-    ]
-)
+from streams.spark_batches import SOURCE
 
 
 def plan_of() -> Plan:

@@ -34,7 +34,7 @@ from felice.pipelines.streams.on_spark.packs import (
     packed,
     unpacked,
 )
-from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
+from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA
 from felice.pipelines.streams.on_spark.source import (
     PLAN,
     PackReader,
@@ -44,18 +44,8 @@ from felice.pipelines.streams.on_spark.source import (
 )
 from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 from felice.streams import App
+from streams.spark_batches import source_batch
 
-SOURCE = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", HEADERS),
-    ]
-)
 CONNECTED = {"kafka.bootstrap.servers": "h:1"}
 
 
@@ -151,9 +141,8 @@ def data_source(**options: str) -> StreamsDataSource:
 
 
 def test_the_reader_runs_parts_without_state_and_counts_what_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
     given = [(b"k", value, "in", 0, 3 + at, 2_000, None) for at, value in enumerate((b"a", b"no", b"b"))]
-    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    batch = source_batch(given)
     monkeypatch.setattr(reader_module, "read_task", lambda task, options: iter([batch, batch]))
     reader = data_source(subscribe="in").streamReader(StructType())
     assert isinstance(reader, PackReader)
@@ -167,8 +156,7 @@ def test_the_reader_runs_parts_without_state_and_counts_what_it_read(monkeypatch
 def test_large_batches_of_the_source_are_processed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "MOST_GROUP", 10)
     given = [(b"k", b"%d" % at, "in", 0, at, 2_000, None) for at in range(25)]
-    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    batch = source_batch(given)
     made = pa.Table.from_batches(packed_source([batch], plan_of()), PACKS)
     of_records = made.filter(pa.compute.equal(made["part"], OUT))
     assert of_records["count"].to_pylist() == [10, 10, 5]
@@ -214,9 +202,8 @@ def test_the_writer_takes_packs_and_writes_their_records(monkeypatch: pytest.Mon
 
 def test_results_without_a_later_shuffle_keep_their_order() -> None:
     """Also those of different keys: a window that reads the topic would drop late records."""
-    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
     given = [(b"%d" % (at % 7), b"%d" % at, "in", 0, at, at * 1_000, None) for at in range(50)]
-    batch = pa.RecordBatch.from_pylist([dict(zip(names, one, strict=True)) for one in given], SOURCE)
+    batch = source_batch(given)
     made = pa.Table.from_batches(packed_source([batch], plan_of()), PACKS)
     of_records = made.filter(pa.compute.equal(made["part"], OUT))
     assert unpacked(of_records)["value"].to_pylist() == [one[1] for one in given]

@@ -34,18 +34,8 @@ from felice.pipelines.streams.record import Group
 from felice.pipelines.streams.task import StreamsError, Task, TopicGroup, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
 from felice.streams import App, Context, DeadLetters, KeyValues, Processor, Record, TestDriver, TopicLimits
+from streams.spark_batches import SOURCE, source_batch
 
-SOURCE = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", HEADERS),
-    ]
-)
 PLACES = 3
 
 
@@ -95,8 +85,8 @@ class Spark:
         for topic, key, value, timestamp in rows:
             self.offsets[topic] += 1
             one = (key.encode(), value.encode(), topic, 0, self.offsets[topic], timestamp * 1000, None)
-            found.append(dict(zip(SOURCE.names, one, strict=True)))
-        return pa.RecordBatch.from_pylist(found, SOURCE)
+            found.append(one)
+        return source_batch(found)
 
 
 def of_part(packs: pa.Table, part: int) -> pa.Table:

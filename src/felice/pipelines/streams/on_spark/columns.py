@@ -28,7 +28,6 @@ def address_columns(
     if not part_of.keys() >= set(names):
         return None
     parts = np.array([part_of[name] for name in names], np.int32)[topics.indices.to_numpy()]
-    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
     made = {name: batch.column(name) for name in ("topic", "key", "value")} | {
         "headers": never_null(batch.column("headers")),
         "part": pa.array(parts),
@@ -37,10 +36,16 @@ def address_columns(
             batch.column("topic"), batch.column("partition").cast(pa.string()), "-"
         ),
         "seq": batch.column("offset"),
-        "timestamp": pa.array(microseconds // 1000),
+        "timestamp": pa.array(milliseconds_of(batch)),
     }
     arrays = [made[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def milliseconds_of(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """The timestamps, which Spark gives in microseconds, in milliseconds."""
+    microseconds: np.ndarray[Any, Any] = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    return microseconds // 1000
 
 
 def runs_of_partitions(batch: pa.RecordBatch) -> list[pa.RecordBatch] | None:

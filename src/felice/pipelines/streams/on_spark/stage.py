@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
-from felice.pipelines.streams.on_spark.columns import address_columns, runs_of_partitions
+from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
@@ -96,7 +96,7 @@ class Application:
     def _limits_of(self, topic: str) -> TopicLimits:
         return TopicLimits() if self._client is None else topic_limits(self._client, topic)
 
-    @property
+    @cached_property
     def plain_topics(self) -> dict[str, int]:
         """The part of each topic whose records have one place each, known without calling a function."""
         placed = {part.number for part in self.parts if part.is_placed}
@@ -164,8 +164,7 @@ def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.
     stateless = {
         part.number: application.task(part.number) for part in application.parts if not part.is_placed
     }
-    # Without a later shuffle a place means nothing, and records of one place keep their order.
-    places = 1 if application.last_placed is None else plan.places
+    places = _places_behind(None, plan)
     read = 0
     for batch in batches:
         read += len(batch)
@@ -192,8 +191,7 @@ def packed_ticks(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.R
 
 
 def _ticks(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
-    return zip(batch.column("value").to_pylist(), (microseconds // 1000).tolist(), strict=True)
+    return zip(batch.column("value").to_pylist(), milliseconds_of(batch).tolist(), strict=True)
 
 
 def address(
@@ -281,11 +279,18 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
             # Process the batch again from the state before it, one record at a time, to find the record that fails.
             results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
         held.save(batch_id)
-    # No shuffle follows the last part: as in `packed_source`.
-    places = 1 if number == application.last_placed else plan.places
+    places = _places_behind(number, plan)
     rows = results.batch(application.reader_of, places, f"{number}{INNER}{place}", results.in_order())
     yield from packed(rows)
     yield from counted(SKIPPED, results.skipped)
+
+
+def _places_behind(part: int | None, plan: Plan) -> int:
+    """How many places the results of a part with state have; None: those of the source.
+
+    Where no shuffle follows, a place means nothing, and records of one place keep their order.
+    """
+    return 1 if part == plan.application().last_placed else plan.places
 
 
 def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
@@ -430,8 +435,7 @@ def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, i
 def _source_columns(batch: pa.RecordBatch) -> list[list[Any]]:
     """Topics, keys, values, partitions, offsets, timestamps in milliseconds, and headers."""
     columns = [batch.column(name).to_pylist() for name in ("topic", "key", "value", "partition", "offset")]
-    microseconds = batch.column("timestamp").cast(pa.int64()).to_numpy()
-    return [*columns, (microseconds // 1000).tolist(), _headers(batch.column("headers"))]
+    return [*columns, milliseconds_of(batch).tolist(), _headers(batch.column("headers"))]
 
 
 def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:
