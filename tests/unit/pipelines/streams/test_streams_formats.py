@@ -14,6 +14,7 @@ from felice.pipelines.streams.formats import (
     FormatError,
     change_of,
     format_of,
+    pair_of,
     session_windowed,
     time_windowed,
 )
@@ -74,6 +75,19 @@ def test_windowed_keys_are_those_of_kafkas_serializers() -> None:
 def test_a_change_comes_back_with_both_values(new: str | None, old: str | None) -> None:
     format_ = change_of(FORMATS["string"])
     assert format_.read(format_.write(Change(new, old))) == Change(new, old)
+
+
+@given(st.lists(st.none() | st.tuples(st.none() | st.text(), st.none() | st.text())))
+def test_a_column_of_pairs_is_written_and_read_like_single_pairs(
+    pairs: list[tuple[str | None, str | None] | None],
+) -> None:
+    changes = [None if pair is None else Change(*pair) for pair in pairs]
+    text = FORMATS["string"]
+    for format_, values in ((change_of(text), changes), (pair_of(text, text), pairs)):
+        written = [format_.encode(value) for value in values]
+        assert format_.encode_all(list(values)) == written
+        assert format_.decode_all(written) == values
+        assert [type(one) for one in format_.decode_all(written)] == [type(one) for one in values]
 
 
 def test_null_is_null_in_every_format() -> None:

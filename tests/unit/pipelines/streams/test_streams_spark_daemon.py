@@ -11,10 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from felice import spark
-from felice.cli.run import _session
-from felice.pipelines.streams.on_spark import daemon
-from felice.pipelines.streams.on_spark.runner import WORKER_MEMORY
+from felice.pipelines.streams.on_spark import daemon, runner
+from felice.pipelines.streams.on_spark.runner import JAVA_ENVIRONMENT, JAVA_OPTIONS, WORKER_MEMORY
 
 IN_A_PROCESS = """
 import gc, sys
@@ -52,11 +50,29 @@ def test_pysparks_daemon_takes_over_if_an_import_has_started_a_thread(
 
 
 @pytest.mark.parametrize(
-    ("master", "module"), [("local[2]", daemon.__name__), ("spark://host:7077", None), ("sc://host", None)]
+    ("master", "module", "options"),
+    [
+        ("local[2]", daemon.__name__, JAVA_OPTIONS),
+        ("spark://host:7077", None, None),
+        ("sc://host", None, None),
+    ],
 )
-def test_only_workers_of_this_machine_are_started_by_it(
-    master: str, module: str | None, monkeypatch: pytest.MonkeyPatch
+def test_only_processes_of_this_machine_get_settings_for_few_resources(
+    master: str, module: str | None, options: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark, "session", lambda name, master, *, config: config)
-    found: Any = _session("app", master)
+    monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
+    for variable in JAVA_ENVIRONMENT:
+        monkeypatch.setenv(variable, "")  # So that the end of the test restores it.
+        monkeypatch.delenv(variable)
+    found: Any = runner.session_for_applications("app", master)
     assert found.get("spark.python.daemon.module") == module
+    assert found.get("spark.driver.defaultJavaOptions") == options
+    assert all((variable in os.environ) == (options is not None) for variable in JAVA_ENVIRONMENT)
+
+
+def test_the_users_environment_of_java_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
+    for variable in JAVA_ENVIRONMENT:
+        monkeypatch.setenv(variable, "9")
+    runner.session_for_applications("app", "local[2]")
+    assert [os.environ[variable] for variable in JAVA_ENVIRONMENT] == ["9"] * len(JAVA_ENVIRONMENT)

@@ -393,7 +393,7 @@ def test_global_tables_go_first_and_the_wall_clock_last() -> None:
             "timestamp": pa.array(columns[3]),
         }
     )
-    order = _order(table, [read("g", is_global=True), read("a")]).to_pylist()
+    order = _order(table, [read("g", is_global=True), read("a")]).tolist()
     assert [rows[at][1:3] for at in order] == [("g-1", 0), ("g-0", 0), ("a-0", 0), ("a-0", 1), (TICK, 4)]
 
 
@@ -406,7 +406,7 @@ def test_a_partition_keeps_its_order_and_the_oldest_head_goes_first() -> None:
         ("t", "t-0", 2, 10),
         ("a", "a-1", 2, 60),
     )
-    order = _order(table, [read("t"), read("a")]).to_pylist()
+    order = _order(table, [read("t"), read("a")]).tolist()
     taken = [(table["origin"][at].as_py(), table["seq"][at].as_py()) for at in order]
     assert taken == [("a-1", 1), ("t-0", 1), ("t-0", 2), ("a-0", 1), ("a-0", 2), ("a-1", 2)]
 
@@ -430,7 +430,7 @@ def test_the_order_is_that_of_choosing_the_partition_with_the_oldest_head() -> N
             expected.append((origin, heads[origin]))
             heads[origin] += 1
         table = rows_at(*rows)
-        taken = [(rows[at][1], rows[at][2]) for at in _order(table, [read("a")]).to_pylist()]
+        taken = [(rows[at][1], rows[at][2]) for at in _order(table, [read("a")]).tolist()]
         assert taken == expected
 
 

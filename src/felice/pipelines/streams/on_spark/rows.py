@@ -60,12 +60,15 @@ class Results:
     def __init__(self) -> None:
         self.skipped = 0
         self._topics: list[str] = []
+        self._counts: list[int] = []
+        """How many records in a row are for each of the topics."""
         self._all = Group([], [], [], [], [])
 
     def add(self, records: Iterable[TopicRecord]) -> None:
         """Records one by one."""
         for topic, key, value, timestamp, headers in records:
             self._topics.append(topic)
+            self._counts.append(1)
             self._all.keys.append(key)
             self._all.values.append(value)
             self._all.timestamps.append(timestamp)
@@ -74,7 +77,8 @@ class Results:
     def add_groups(self, groups: Iterable[TopicGroup]) -> None:
         """Records in groups."""
         for topic, group in groups:
-            self._topics += [topic] * len(group)
+            self._topics.append(topic)
+            self._counts.append(len(group))
             self._all.keys.extend(group.keys)
             self._all.values.extend(group.values)
             self._all.timestamps.extend(group.timestamps)
@@ -83,7 +87,7 @@ class Results:
 
     def in_order(self) -> np.ndarray[Any, Any]:
         """For `batch`: rows in the order in which they were sent."""
-        return np.arange(len(self._topics))
+        return np.arange(len(self._all))
 
     def by_offset(self, offsets: Sequence[int]) -> np.ndarray[Any, Any]:
         """For `batch`: rows by the offset of the record that caused them, then in the order in which they were sent.
@@ -101,15 +105,16 @@ class Results:
         self, reader_of: Callable[[str], int], places: int, origin: str, seq: np.ndarray[Any, Any]
     ) -> pa.RecordBatch:
         """The rows, addressed, with their places in the order of their origin."""
-        size = len(self._topics)
+        size = len(self._all)
+        runs = np.repeat(np.arange(len(self._counts)), self._counts)
         keys = pa.array(self._all.keys, pa.binary())
         headers = [_written(one) for one in self._all.headers] if any(self._all.headers) else None
         made = {
-            "part": [reader_of(topic) for topic in self._topics],
+            "part": np.array([reader_of(topic) for topic in self._topics], np.int32)[runs],
             "place": places_of(keys, seq, places),
             "origin": pa.repeat(pa.scalar(origin), size),
             "seq": seq,
-            "topic": self._topics,
+            "topic": pa.array(self._topics, pa.string()).take(pa.array(runs)),
             "key": keys,
             "value": self._all.values,
             "timestamp": self._all.timestamps,

@@ -10,6 +10,7 @@ How:        The source gives out packs of records, each for one place (`source`)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.spark.session import register_source
+from felice.pipelines.spark.session import register_source, session
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
@@ -55,8 +56,28 @@ SPARK_CONFIG = {
     # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
     "spark.scheduler.mode": "FAIR",
 }
-LOCAL_CONFIG = {**SPARK_CONFIG, "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon"}
-"""For workers on this machine. Workers of a cluster may get Felice only after their daemon has started."""
+JAVA_OPTIONS = " ".join(
+    (
+        # Java plans batches and copies packs. In the first minutes its optimising compiler took half of Java's
+        # processor time, and the copies did not become faster.
+        "-XX:TieredStopAtLevel=1",
+        # The heap grows as the application needs, and shrinks again. Otherwise it is never smaller than 1/64 of the
+        # machine's memory.
+        "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
+        "-XX:-UsePerfData",
+    )
+)
+JAVA_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+"""In this environment Java's threads share two pools of memory outside the heap. Otherwise each of eight pools or more
+keeps what it once needed.
+"""
+LOCAL_CONFIG = {
+    **SPARK_CONFIG,
+    # Spark puts the user's own `extraJavaOptions` behind these, and the last value of an option counts.
+    "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
+    "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon",
+}
+"""For Spark on this machine. Workers of a cluster may get Felice only after their daemon has started."""
 QUERY_CONFIG = {
     # Spark must not change the number of tasks by itself, because each task has the state of one partition.
     "spark.sql.adaptive.enabled": "false",
@@ -65,6 +86,15 @@ QUERY_CONFIG = {
 }
 
 _registered: WeakSet[SparkSession] = WeakSet()
+
+
+def session_for_applications(name: str, master: str) -> SparkSession:
+    """A session with the settings of `felice run`."""
+    if not master.startswith("local"):
+        return session(name, master, config=SPARK_CONFIG)
+    for variable, value in JAVA_ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    return session(name, master, config=LOCAL_CONFIG)
 
 
 def start(

@@ -301,7 +301,7 @@ def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
     is_unordered = pc.and_(pc.equal(packs["part"], OUT), is_last)
     yield from packs.filter(pc.invert(is_unordered)).to_batches()
     rows = unpacked(packs.filter(is_unordered))
-    rows = rows.take(_order(rows, ()))
+    rows = rows.take(pa.array(_order(rows, ())))
     # Each origin would have packs of its own.
     rows = rows.set_column(SCHEMA.get_field_index("origin"), "origin", pa.repeat(pa.scalar(""), len(rows)))
     for batch in rows.combine_chunks().to_batches():
@@ -311,7 +311,9 @@ def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
 def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa.Table:
     assert pc.all(pc.equal(packs["place"], place)).as_py() is not False, f"packs of others came to {place}"
     rows = unpacked(packs)
-    return rows.take(_order(rows, sources))
+    order = _order(rows, sources)
+    # Often they are in order already, and a copy of all bytes takes longer than this check.
+    return rows if np.array_equal(order, np.arange(len(rows))) else rows.take(pa.array(order))
 
 
 def _run_rows(
@@ -438,19 +440,21 @@ def _source_columns(batch: pa.RecordBatch) -> list[list[Any]]:
     return [*columns, milliseconds_of(batch).tolist(), _headers(batch.column("headers"))]
 
 
-def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:
+def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> np.ndarray[Any, Any]:
     """The order in which Kafka Streams' tasks take records.
 
     Among partitions the next record with the smallest timestamp goes first. That is the order of the greatest timestamp
     so far in each partition. Global tables go before all others, and the wall clock after them.
     """
     if not len(table):
-        return pa.array([], pa.int64())
+        return np.array([], np.int64)
     origins = table["origin"].combine_chunks().dictionary_encode()
     ranks = np.argsort(np.argsort(np.array(origins.dictionary.to_pylist())))[origins.indices.to_numpy()]
     tick = len(sources) + 1
     named = {one.topic: rank for rank, one in enumerate(sources)} | {TICK: tick}
-    first = np.array([named.get(topic, len(sources)) for topic in table["topic"].to_pylist()])
+    topics = table["topic"].combine_chunks().dictionary_encode()
+    first = np.array([named.get(topic, len(sources)) for topic in topics.dictionary.to_pylist()])
+    first = first[topics.indices.to_numpy()]
     seq, times = table["seq"].to_numpy(), table["timestamp"].to_numpy()
     order = np.lexsort((seq, ranks, first))
     queues = np.stack([first[order], ranks[order]])
@@ -458,4 +462,6 @@ def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> pa.Array:
     reached = np.concatenate([np.maximum.accumulate(one) for one in np.split(times[order], starts)])
     tables = sum(one.is_global for one in sources)
     turn = np.where(queues[0] < tables, 0, np.where(queues[0] == tick, 2, 1))
-    return pa.array(order[np.lexsort((np.arange(len(order)), queues[1], queues[0], reached, turn))])
+    turns = np.lexsort((np.arange(len(order)), queues[1], queues[0], reached, turn))
+    ordered: np.ndarray[Any, Any] = order[turns]
+    return ordered

@@ -115,9 +115,9 @@ class RegroupTable:
     def process_all(self, group: Group) -> Group:
         """The changes of the groups."""
         found = list(map(self._regrouped, group.keys, group.values))
-        pairs = list(chain.from_iterable(found))
+        keys, changes = zip(*chain.from_iterable(found), strict=True) if any(found) else ((), ())
         repeated = group.repeated(list(map(len, found)))
-        return repeated.with_keys([key for key, _ in pairs]).with_values([one for _, one in pairs])
+        return repeated.with_keys(list(keys)).with_values(list(changes))
 
     def _regrouped(self, key: Any, change: Change) -> Sequence[tuple[Any, Change]]:
         if key is None:

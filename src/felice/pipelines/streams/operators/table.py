@@ -7,7 +7,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped
+from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped, changes_of
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.versioned import VersionedStore
 
@@ -37,7 +37,7 @@ class TableSource:
         """The changes of the keys' rows."""
         group = group.where([key is not None for key in group.keys])
         if self.store is None:
-            return group.with_values([Change(value, None) for value in group.values])
+            return group.with_values(changes_of(group.values))
         return self.store.put_all(group, sends_old=self.sends_old)
 
 
