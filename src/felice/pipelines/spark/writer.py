@@ -181,17 +181,22 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
 
     Spark calls this before anything is written.
     """
+    check_columns(schema, tuple(_ACCEPTED))
+    if "topic" not in schema.names and options.topic is None:
+        raise OptionError("topic", "is required where the rows have no column 'topic'")
+
+
+def check_columns(schema: StructType, names: Sequence[str]) -> None:
+    """Refuse other columns than these, wrong types, and rows without a value."""
     types = {field.name: field.dataType for field in schema.fields}
     for name, column_type in types.items():
-        if name not in _ACCEPTED:
-            raise SchemaError(f"column {name!r} is no part of a record; a record has {', '.join(_ACCEPTED)}")
+        if name not in names:
+            raise SchemaError(f"column {name!r} is no part of a record; a record has {', '.join(names)}")
         accepted, said = _ACCEPTED[name]
         if not accepted(column_type):
             raise SchemaError(f"column {name!r} is {column_type.simpleString()}, but must be {said}")
     if "value" not in types:
         raise SchemaError("there is no column 'value'; without one there is nothing to write")
-    if "topic" not in types and options.topic is None:
-        raise OptionError("topic", "is required where the rows have no column 'topic'")
 
 
 def _text_or_bytes(given: DataType) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable, global_table_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction, by
-from felice.pipelines.streams.scope import PreviewSource, Scope
+from felice.pipelines.streams.scope import MakeFrame, PreviewSource, Scope
 from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import (
     FAIL,
@@ -29,12 +29,12 @@ class App:
 
     def __init__(self, name: str, *, key: str | Format = "string", value: str | Format = "json") -> None:
         self.name = name
-        self._scope = Scope(name, format_of(key), format_of(value))
+        self.scope = Scope(name, format_of(key), format_of(value))
 
     @property
     def topology(self) -> Topology:
         """The graph so far."""
-        return self._scope.topology
+        return self.scope.topology
 
     def stream(
         self,
@@ -59,7 +59,32 @@ class App:
         formats = self._formats(topic, key, value, on_bad_record, on_error)
         if ts is not None:
             formats = replace(formats, timestamp_of=by(ts))
-        return Stream(self._scope, self.topology.source(formats), formats.key, formats.value)
+        return Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
+
+    def from_df(
+        self,
+        name: str,
+        make: MakeFrame,
+        *,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+        ts: KeyValueFunction | str | None = None,
+        on_bad_record: OnBadRecord = FAIL,
+        on_error: OnBadRecord = FAIL,
+    ) -> Stream:
+        """A stream of the rows of a Spark DataFrame: `make(spark)` returns it when the application starts.
+
+        It is a streaming DataFrame with a column `value`, and perhaps `key`, `timestamp` and `headers`. Key and value
+        are bytes or text in these formats. A row without a timestamp has the time of its batch. The name stands for the
+        DataFrame in descriptions, in errors, and in the `send` of a `TestDriver`. For `ts`, `on_bad_record` and
+        `on_error` see `stream`.
+        """
+        formats = replace(self._formats(name, key, value, on_bad_record, on_error), is_frame=True)
+        if ts is not None:
+            formats = replace(formats, timestamp_of=by(ts))
+        stream = Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
+        self.scope.frames[name] = make
+        return stream
 
     def table(
         self,
@@ -82,7 +107,7 @@ class App:
             raise TopologyError(f"the history of a table is {history_ms} ms, but must be at least 1")
         formats = replace(self._formats(topic, key, value, on_bad_record, on_error), is_table=True)
         source = self.topology.source(formats)
-        return table_of(self._scope, source, formats.key, formats.value, name, history_ms)
+        return table_of(self.scope, source, formats.key, formats.value, name, history_ms)
 
     def global_table(
         self,
@@ -104,7 +129,7 @@ class App:
             )
         formats = self._formats(topic, key, value, on_bad_record, on_error)
         formats = replace(formats, is_table=True, is_global=True)
-        return global_table_of(self._scope, formats, name)
+        return global_table_of(self.scope, formats, name)
 
     def preview(self, bootstrap_servers: str = "127.0.0.1:9092", *, records: int = 1000) -> None:
         """Let this App's Streams and Tables show their records in a notebook.
@@ -112,8 +137,8 @@ class App:
         The notebook's process computes them from the newest `records` of each partition of the App's topics, and from
         later records when they are shown again. Nothing is written. Functions are called, also those of `peek`.
         """
-        self._scope.previews.source = PreviewSource(bootstrap_servers, records)
-        self._scope.previews.shown.clear()
+        self.scope.previews.source = PreviewSource(bootstrap_servers, records)
+        self.scope.previews.shown.clear()
 
     def describe(self) -> str:
         """The sub-topologies, as text."""
@@ -131,4 +156,4 @@ class App:
         on_bad_record: OnBadRecord,
         on_error: OnBadRecord,
     ) -> TopicFormats:
-        return TopicFormats(topic, self._scope.key(key), self._scope.value(value), on_bad_record, on_error)
+        return TopicFormats(topic, self.scope.key(key), self.scope.value(value), on_bad_record, on_error)

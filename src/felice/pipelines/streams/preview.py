@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from felice.pipelines.streams.html import bars, lines, message, table
 from felice.pipelines.streams.record import Change, Record, Windowed
 from felice.pipelines.streams.scope import PreviewSource, Scope
 from felice.pipelines.streams.task import TopicRecord
-from felice.pipelines.streams.topology import Node, Topology
+from felice.pipelines.streams.topology import Node
 
 if TYPE_CHECKING:
     from felice.client import Consumer, Message
@@ -64,10 +63,9 @@ class Preview:
 
     def __init__(self, scope: Scope, source: PreviewSource, node: Node, *, is_table: bool) -> None:
         self._source, self._kept = source, Kept(is_table)
-        with _operator_behind(scope.topology, node, self._kept):
+        with scope.topology.with_node(Node("preview", lambda stores: self._kept), node):
             self._driver = TestDriver(scope)
-        parts = scope.topology.parts()
-        self._topics = sorted({one.topic for part in parts for one in part.sources if not one.is_repartition})
+        self._topics = scope.topology.topics()
         self._positions: dict[tuple[str, int], int] = {}
 
     def advance(self) -> None:
@@ -119,19 +117,6 @@ class Preview:
             start, ends[place] = offsets
             self._positions.setdefault(place, max(start, ends[place] - self._source.records))
         return ends
-
-
-@contextmanager
-def _operator_behind(topology: Topology, node: Node, kept: Kept) -> Iterator[None]:
-    """Adds an operator while tasks are made."""
-    last = Node("preview", lambda stores: kept, parents=[node])
-    node.children.append(last)
-    topology.nodes.append(last)
-    try:
-        yield
-    finally:
-        node.children.remove(last)
-        topology.nodes.remove(last)
 
 
 def _topic_record(message: Message) -> TopicRecord:

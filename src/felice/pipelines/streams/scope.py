@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
-from typing import Protocol
+from typing import Any, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format, format_of
@@ -18,6 +19,17 @@ class PreviewSource:
 
     bootstrap_servers: str
     records: int
+
+
+MakeFrame = Callable[[Any], Any]
+"""(SparkSession) -> streaming DataFrame"""
+
+
+class Frames(dict[str, MakeFrame]):
+    """What makes the DataFrames that an App reads, by their names. Workers have no session, so they get none of it."""
+
+    def __reduce__(self) -> tuple[type[Frames], tuple[()]]:
+        return Frames, ()
 
 
 class Shown(Protocol):
@@ -47,6 +59,7 @@ class Scope:
     value_format: Format
     topology: Topology = field(default_factory=Topology)
     previews: Previews = field(default_factory=Previews)
+    frames: Frames = field(default_factory=Frames)
 
     def key(self, given: str | Format | None) -> Format:
         """The format of new keys: the App's unless given."""
@@ -65,6 +78,14 @@ class Scope:
         formats = TopicFormats(topic, key, value, on_error=policy, is_repartition=True, is_table=is_table)
         self.topology.sink(formats, node)
         return self.topology.source(formats)
+
+
+class Scoped(Protocol):
+    """An App, for modules that `App` depends on."""
+
+    @property
+    def scope(self) -> Scope:
+        """The shared values."""
 
 
 def check_same_keys(what: str, one: Format, other: Format) -> None:

@@ -7,7 +7,9 @@ chooses a key may be replaced by the name of a field of the value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from felice.pipelines.streams.deduplication import changes_of_each_key, first_of_each_id, first_of_each_key
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
@@ -52,6 +54,9 @@ from felice.pipelines.streams.topology import (
     TopologyError,
 )
 from felice.pipelines.streams.windows import JoinWindows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Stream:
@@ -290,6 +295,36 @@ class Stream:
     def live(self, for_s: float = 60, every_s: float = 1) -> None:
         """Show the newest records in a notebook, and later ones as they come. `App.preview` says where they are."""
         live(self, for_s, every_s)
+
+    def df(
+        self,
+        spark: SparkSession,
+        checkpoint: str | Path,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        client: Mapping[str, object] = MappingProxyType({}),
+        partitions: int | None = None,
+        max_records: int | None = None,
+    ) -> DataFrame:
+        """The records as a streaming DataFrame of Spark with the columns key, value, timestamp and headers.
+
+        Key and value are bytes in this stream's formats. The query that you make of it must have this checkpoint as its
+        `checkpointLocation`. It runs the whole App as described so far, and writes none of its topics. `client` has
+        properties of a client, such as its login; for `partitions` and `max_records` see `felice run`.
+        """
+        from felice.pipelines.streams.on_spark.runner import dataframe
+
+        return dataframe(
+            self.scope,
+            self.node,
+            (self.key_format, self.value_format),
+            spark,
+            bootstrap_servers,
+            Path(checkpoint),
+            client=client,
+            partitions=partitions,
+            max_records=max_records,
+        )
 
     def _repr_html_(self) -> str:
         return shown(self.scope, self.node, is_table=False)

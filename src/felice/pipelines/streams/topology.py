@@ -7,6 +7,7 @@ Keeps true: a sub-topology is what one task runs on one partition: nodes that pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -50,6 +51,8 @@ class TopicFormats:
     on_error: OnBadRecord = FAIL
     """Of an input: what happens to a record for which a function of the application fails."""
     is_repartition: bool = False
+    is_frame: bool = False
+    """Of an input: a DataFrame of Spark is read in place of a topic, and `topic` is its name."""
     is_table: bool = False
     is_global: bool = False
     """Every task that uses the table has all of its rows."""
@@ -228,6 +231,16 @@ class Topology:
         """A name that depends only on the position in the graph."""
         return f"{kind}-{len(self.nodes)}"
 
+    @contextmanager
+    def with_node(self, node: Node, parent: Node) -> Iterator[None]:
+        """Another node behind a node, in this block."""
+        self._add(node, parent)
+        try:
+            yield
+        finally:
+            parent.children.remove(node)
+            self.nodes.remove(node)
+
     def _name(self, kind: str) -> str:
         return self.next_name(kind)
 
@@ -262,6 +275,15 @@ class Topology:
         for group in groups:
             place(group, ())
         return [SubTopology(number, nodes) for number, nodes in enumerate(ordered)]
+
+    def topics(self) -> list[str]:
+        """The topics that the application reads, without those of repartitions, in order of their names."""
+        sources = [node.source for node in self.nodes if node.source is not None]
+        return sorted(one.topic for one in sources if not (one.is_repartition or one.is_frame))
+
+    def frames(self) -> list[str]:
+        """The names of the DataFrames that the application reads."""
+        return [node.source.topic for node in self.nodes if node.source is not None and node.source.is_frame]
 
     def describe(self) -> str:
         """The sub-topologies with their topics, operators and stores, as text."""
@@ -349,7 +371,7 @@ def _described(part: SubTopology) -> Iterator[str]:
     yield f"Sub-topology {part.number}"
     for node in part.nodes:
         where = node.source or node.sink
-        topic = f" (topic {where.topic})" if where else ""
+        topic = f" ({'DataFrame' if where.is_frame else 'topic'} {where.topic})" if where else ""
         stores = f" [stores {', '.join(node.stores)}]" if node.stores else ""
         then = f" -> {', '.join(child.name for child in node.children)}" if node.children else ""
         yield f"  {node.name}{topic}{stores}{then}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
@@ -24,15 +24,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
-from felice.pipelines.streams.app import App
+from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import NAME, PLAN, StreamsDataSource, written_plan
 from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
-from felice.pipelines.streams.topology import TopologyError
+from felice.pipelines.streams.scope import Scope, Scoped
+from felice.pipelines.streams.topology import Described, Node, TopicFormats, Topology, TopologyError
 
+FRAME = "(results)"
+"""In place of a topic for the results that a DataFrame has. No topic of Kafka can have this name."""
 EARLIEST = {"startingOffsets": "earliest"}
 MAX_RECORDS = 200_000
 """A task holds its part of a batch in memory. With fewer records, the fixed costs of a batch count more."""
@@ -98,7 +102,7 @@ def session_for_applications(name: str, master: str) -> SparkSession:
 
 
 def start(
-    app: App,
+    app: Scoped,
     spark: SparkSession,
     bootstrap: str,
     checkpoint: Path,
@@ -117,40 +121,84 @@ def start(
     several topics there is no limit, because a batch takes their records in the order of timestamps. The caller must
     hold a `lock.RunLock`.
     """
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.scope.name)
+    connected = _connected(bootstrap, client)
+    results = _results_of(
+        app.scope, spark, connected, Checkpoint(checkpoint.absolute()), partitions, max_records
+    )
+    writer = results.writeStream.format(NAME).options(**connected)
+    writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.scope.name)
+    timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
+    return writer.trigger(**timed).start()
+
+
+def dataframe(
+    scope: Scope,
+    node: Node,
+    formats: tuple[Format, Format],
+    spark: SparkSession,
+    bootstrap: str,
+    checkpoint: Path,
+    *,
+    client: Mapping[str, object] = MappingProxyType({}),
+    partitions: int | None = None,
+    max_records: int | None = None,
+) -> DataFrame:
+    """The records of a node, in the columns of `frames.SPARK_SCHEMA`, for a query of the caller. Its checkpoint must be
+    this one. For the other arguments see `start`.
+    """
+    sink = Node(f"frame-{len(scope.topology.nodes)}", sink=TopicFormats(FRAME, *formats, is_frame=True))
+    with scope.topology.with_node(sink, node):
+        kept = Checkpoint(checkpoint.absolute())
+        results = _results_of(
+            scope, spark, _connected(bootstrap, client), kept, partitions, max_records, is_own=False
+        )
+    return frame_of_packs(results.where(functions.col("topic") == FRAME))
+
+
+def _connected(bootstrap: str, client: Mapping[str, object]) -> dict[str, str]:
+    return {f"kafka.{name}": str(value) for name, value in {**client, "bootstrap.servers": bootstrap}.items()}
+
+
+def _results_of(
+    scope: Scope,
+    spark: SparkSession,
+    connected: dict[str, str],
+    kept: Checkpoint,
+    partitions: int | None,
+    max_records: int | None,
+    *,
+    is_own: bool = True,
+) -> DataFrame:
+    """The packs of all results. `is_own`: the checkpoint is known to be that of the query."""
     for name, value in QUERY_CONFIG.items():
         spark.conf.set(name, value)
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.name)
-    kept = Checkpoint(checkpoint.absolute())
-    description = described(app, kept, int(spark.sparkContext.defaultParallelism), partitions)
-    properties = {**client, "bootstrap.servers": bootstrap}
-    connected = {f"kafka.{name}": str(value) for name, value in properties.items()}
+    description = described(scope, kept, int(spark.sparkContext.defaultParallelism), partitions)
     plan = Plan(
-        cloudpickle.dumps(app.topology),  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(scope.topology),  # type: ignore[no-untyped-call]
         description.partitions,
         str(kept.state_path(description)),
         SinkOptions.parse(connected).client,
-    )
-    topics = sorted(
-        {one.topic for part in app.topology.parts() for one in part.sources if not one.is_repartition}
+        None if is_own else str(kept.path),
     )
     register_once(spark)
-    source = spark.readStream.format(NAME).options(
-        **connected,
-        **{PLAN: written_plan(plan)},
-        subscribe=",".join(topics),
-        includeHeaders="true",
-        groupId=app.name,
-        **{"kafka.isolation.level": "read_committed"},
-        **(description.starting or EARLIEST),
-        **_limited(max_records or (MAX_RECORDS if len(topics) == 1 else None)),
-    )
-    rows = source.load()
+    inputs = []
+    if topics := scope.topology.topics():
+        source = spark.readStream.format(NAME).options(
+            **connected,
+            **{PLAN: written_plan(plan)},
+            subscribe=",".join(topics),
+            includeHeaders="true",
+            groupId=scope.name,
+            **{"kafka.isolation.level": "read_committed"},
+            **(description.starting or EARLIEST),
+            **_limited(max_records or (MAX_RECORDS if len(topics) == 1 else None)),
+        )
+        inputs.append(source.load())
+    inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in scope.topology.frames()]
     if plan.application().clocked:
-        rows = rows.union(_ticks(spark, plan))
-    writer = _results(app, rows, plan).writeStream.format(NAME).options(**connected)
-    writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.name)
-    timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
-    return writer.trigger(**timed).start()
+        inputs.append(_ticks(spark, plan))
+    return _results(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
 def register_once(spark: SparkSession) -> None:
@@ -170,8 +218,8 @@ def _ticks(spark: SparkSession, plan: Plan) -> DataFrame:
     return seconds.mapInArrow(partial(packed_ticks, plan=plan), SPARK_SCHEMA)
 
 
-def _results(app: App, packs: DataFrame, plan: Plan) -> DataFrame:
-    for part in app.topology.parts():
+def _results(topology: Topology, packs: DataFrame, plan: Plan) -> DataFrame:
+    for part in topology.parts():
         if part.is_placed:
             placed = packs.repartitionById(plan.places, "place")
             with workers_for_state(packs.sparkSession):
@@ -200,7 +248,9 @@ def workers_for_state(spark: SparkSession) -> Iterator[None]:
         del environment[FOR_STATE]
 
 
-def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | None = None) -> Description:
+def described(
+    app: Described, checkpoint: Checkpoint, default: int, partitions: int | None = None
+) -> Description:
     """Check that the checkpoint belongs to this App; describe the App in a new checkpoint, with `partitions` or the
     default.
 
@@ -210,13 +260,13 @@ def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | 
     found = checkpoint.description()
     if found is None:
         description = Description(
-            app.name, app.describe(), partitions or default, starting=checkpoint.starting()
+            app.name, app.topology.describe(), partitions or default, starting=checkpoint.starting()
         )
         checkpoint.describe(description)
         return description
     for text, mine, its in (
         (f"belongs to the application {found.application!r}", app.name, found.application),
-        ("belongs to an earlier topology of this application", app.describe(), found.topology),
+        ("belongs to an earlier topology of this application", app.topology.describe(), found.topology),
     ):
         if mine != its:
             raise CheckpointError(
@@ -230,7 +280,7 @@ def described(app: App, checkpoint: Checkpoint, default: int, partitions: int | 
     return found
 
 
-def check(app: App) -> None:
+def check(app: Described) -> None:
     """Raise `TopologyError` if the App cannot run."""
     parts = app.topology.parts()
     if not any(one for part in parts for one in part.sinks if not one.is_repartition):

@@ -26,10 +26,11 @@ from pyspark import TaskContext, cloudpickle
 
 from felice.client.blocking import BlockingConfig
 from felice.dataclass import dataclass
-from felice.pipelines.spark.properties import BATCH_ID
+from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
+from felice.pipelines.streams.on_spark.directory import check_query
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
@@ -64,6 +65,8 @@ class Plan:
     state: str
     client: BlockingConfig | None = None
     """How workers ask for the limits of topics; None: the limits are Kafka's defaults."""
+    checkpoint: str | None = None
+    """The checkpoint that the query must have, if somebody else starts it: the state has the numbers of its batches."""
 
     def application(self) -> Application:
         """The topology and its parts, unpickled once in each process."""
@@ -136,7 +139,10 @@ class Application:
     def where(self, topic: str, origin: str, seq: int) -> str:
         """The origin of a record, for error messages."""
         if topic not in self._inner:
-            return f"at {origin}, offset {seq}"
+            task = origin.removeprefix(f"{topic}-")
+            return (
+                f"row {seq} of task {task}" if self._formats[topic].is_frame else f"at {origin}, offset {seq}"
+            )
         if INNER in origin:
             number, place = origin.split(INNER)
             return f"sent by partition {place} of sub-topology {number}"
@@ -266,6 +272,8 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
     context = TaskContext.get()
     assert context is not None, "Spark runs stages in tasks"
     place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
+    if plan.checkpoint is not None:
+        check_query(Path(plan.checkpoint), context.getLocalProperty(QUERY_ID))
     application, held = plan.application(), _held_task(plan, number, place)
     packs = pa.Table.from_batches(list(batches), PACKS)
     is_mine = pc.equal(packs["part"], number)
