@@ -14,6 +14,7 @@ from felice.pipelines.streams.record import Headers
 from felice.records.batch import HEADER_SIZE
 
 DEFAULT_MAX_BYTES = 1_048_588
+DEFAULT_AFTER_MS = 3_600_000
 # The largest size of a record's length, attributes, deltas and counts, which Java's producer assumes, too.
 RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
@@ -36,12 +37,17 @@ class TopicLimits:
     """The topic is compacted."""
     before_max_ms: int = _MAX_INT64
     """How much older than now a timestamp may be."""
-    after_max_ms: int = _MAX_INT64
+    after_max_ms: int = DEFAULT_AFTER_MS
     """How much later than now a timestamp may be."""
 
     @staticmethod
     def of(configs: Mapping[str, str | None]) -> TopicLimits:
-        """The limits of a topic with these configurations."""
+        """The limits of a topic with these configurations; the defaults if none is known.
+
+        Brokers before Kafka 3.6 know no limits of timestamps, so one that is missing beside others limits nothing.
+        """
+        if not configs:
+            return TopicLimits()
 
         def number(name: str, otherwise: int) -> int:
             return int(configs.get(name) or otherwise)

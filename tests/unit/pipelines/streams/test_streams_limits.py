@@ -13,6 +13,7 @@ from felice.streams import App, DeadLetters, TestDriver, TopicLimits
 
 NOW = time.time_ns() // 1_000_000
 HOUR = 3_600_000
+ALL = TopicLimits(2 * 1024 * 1024, after_max_ms=(1 << 63) - 1)
 
 
 def copying(answer: str | DeadLetters, limits: TopicLimits, **others: TopicLimits) -> TestDriver:
@@ -36,7 +37,8 @@ def test_the_size_is_at_least_that_of_the_batch_and_little_more(
         (TopicLimits(max_message_bytes=200), "k", "x" * 200, NOW),
         (TopicLimits(), "k", "x" * 1_100_000, NOW),
         (TopicLimits(needs_key=True), None, "x", NOW),
-        (TopicLimits(after_max_ms=HOUR), "k", "x", NOW + 2 * HOUR),
+        (TopicLimits(), "k", "x", NOW + 2 * HOUR),
+        (TopicLimits(after_max_ms=2 * HOUR), "k", "x", NOW + 3 * HOUR),
         (TopicLimits(before_max_ms=HOUR), "k", "x", NOW - 2 * HOUR),
     ],
 )
@@ -48,7 +50,7 @@ def test_a_record_that_the_broker_would_refuse_is_skipped_or_set_aside(
     driver.send("in", "k", "good", NOW)
     assert [record.value for record in driver.read("out")] == ["good"] and driver.skipped == 1
 
-    driver = copying(DeadLetters("dead"), limits)
+    driver = copying(DeadLetters("dead"), limits, dead=ALL)
     driver.send("in", key, value, timestamp, (("h", b"y"),))
     (letter,) = driver.read("dead")
     assert letter.key == (key and key.encode()) and letter.timestamp == timestamp
@@ -82,7 +84,10 @@ def test_limits_are_those_of_the_topics_configuration() -> None:
         "message.timestamp.type": "CreateTime",
     }
     assert TopicLimits.of(configs) == TopicLimits(1000, True, 6, 5)
-    assert TopicLimits.of(configs | {"message.timestamp.type": "LogAppendTime"}) == TopicLimits(1000, True)
+    assert TopicLimits.of(configs | {"message.timestamp.type": "LogAppendTime"}) == TopicLimits(
+        1000, True, ALL.before_max_ms, ALL.after_max_ms
+    )
+    assert TopicLimits.of({"max.message.bytes": "1000"}) == TopicLimits(1000, after_max_ms=ALL.after_max_ms)
     assert TopicLimits.of({}) == TopicLimits()
 
 
