@@ -129,11 +129,25 @@ def test_a_query_with_another_checkpoint_is_refused(place: Place, tmp_path: Path
         place.rows_of(counts, tmp_path / "other")
 
 
+def test_a_batch_that_was_not_read_is_said_to_be_the_cause(place: Place) -> None:
+    app = App(place.name, value="string")
+    counts = app.stream(place.lines).group_by_key().count(name="counts").to_stream()
+    place.send(("a", "one"))
+    frame = counts.df(place.spark, place.checkpoint, place.broker.bootstrap, partitions=2)
+    unread = frame.writeStream.foreachBatch(lambda batch, _: None).trigger(availableNow=True)
+    unread.option("checkpointLocation", str(place.checkpoint)).start().awaitTermination()
+    place.send(("a", "two"))
+    with pytest.raises(Exception, match="must read each of its batches to the end"):
+        place.rows_of(counts)
+
+
 def test_a_row_that_fails_is_named(place: Place) -> None:
     app = App(place.name, value="string")
     app.from_df("long-lines", place.long_lines).map_values(lambda key, value: int(value)).to(place.counts)
     place.send(("a", "one"))
-    with pytest.raises(Exception, match=r"topic 'long-lines' with key 'a' and value 'ONE'.*row 0 of task \d"):
+    with pytest.raises(
+        Exception, match=r"DataFrame 'long-lines' with key 'a' and value 'ONE'.*row 0 of task \d"
+    ):
         place.run(app)
 
 

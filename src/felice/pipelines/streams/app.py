@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
@@ -9,6 +10,7 @@ from felice.pipelines.streams.global_table import GlobalTable, global_table_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction, by
 from felice.pipelines.streams.scope import MakeFrame, PreviewSource, Scope
 from felice.pipelines.streams.stream import Stream, Table, table_of
+from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import (
     FAIL,
     DeadLetters,
@@ -17,6 +19,8 @@ from felice.pipelines.streams.topology import (
     Topology,
     TopologyError,
 )
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class App:
@@ -79,6 +83,14 @@ class App:
         DataFrame in descriptions, in errors, and in the `send` of a `TestDriver`. For `ts`, `on_bad_record` and
         `on_error` see `stream`.
         """
+        if not _NAME.fullmatch(name):
+            raise TopologyError(
+                f"a DataFrame cannot be called {name!r}; use letters, digits, '.', '_' and '-'"
+            )
+        if not callable(make):
+            raise TopologyError(
+                f"DataFrame {name!r}: from_df takes a function of the session, and got {shown(make)}"
+            )
         formats = replace(self._formats(name, key, value, on_bad_record, on_error), is_frame=True)
         if ts is not None:
             formats = replace(formats, timestamp_of=by(ts))

@@ -82,7 +82,10 @@ class Preview:
         """The newest records or rows, and a chart of a table of numbers."""
         records = self._kept.newest()
         if not records:
-            return message(f"no records yet in {', '.join(self._topics)}")
+            where = (
+                ", ".join(self._topics) or "topics: the App reads DataFrames only, which a preview does not"
+            )
+            return message(f"no records yet in {where}")
         return table(records) + (_chart(list(self._kept.rows.values())) if self._kept.is_table else "")
 
     def _new_records(self, consumer: Consumer) -> list[TopicRecord]:

@@ -26,7 +26,7 @@ MakeFrame = Callable[[Any], Any]
 
 
 class Frames(dict[str, MakeFrame]):
-    """What makes the DataFrames that an App reads, by their names. Workers have no session, so they get none of it."""
+    """The functions that make the DataFrames of an App, by name. Pickled it is empty: workers have no session."""
 
     def __reduce__(self) -> tuple[type[Frames], tuple[()]]:
         return Frames, ()
@@ -81,7 +81,7 @@ class Scope:
 
 
 class Scoped(Protocol):
-    """An App, for modules that `App` depends on."""
+    """What modules need of an App that it imports itself."""
 
     @property
     def scope(self) -> Scope:

@@ -309,8 +309,9 @@ class Stream:
         """The records as a streaming DataFrame of Spark with the columns key, value, timestamp and headers.
 
         Key and value are bytes in this stream's formats. The query that you make of it must have this checkpoint as its
-        `checkpointLocation`. It runs the whole App as described so far, and writes none of its topics. `client` has
-        properties of a client, such as its login; for `partitions` and `max_records` see `felice run`.
+        `checkpointLocation`, and read each of its batches to the end. It runs the whole App as described so far, and
+        writes none of its topics. `client` has properties of a client, such as its login; for `partitions` and
+        `max_records` see `felice run`.
         """
         from felice.pipelines.streams.on_spark.runner import dataframe
 

@@ -87,16 +87,16 @@ def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
     try:
         timestamp = formats.timestamp_of(key, value)
     except Exception as error:
-        raise _no_event_time(formats.topic, key, value, told(error)) from error
+        raise _no_event_time(formats, key, value, told(error)) from error
     if type(timestamp) is not int or timestamp < 0:
         found = f"found {shown(timestamp)}, expected milliseconds since 1970"
-        raise _no_event_time(formats.topic, key, value, found)
+        raise _no_event_time(formats, key, value, found)
     return timestamp
 
 
-def _no_event_time(topic: str, key: Any, value: Any, why: str) -> StreamsError:
+def _no_event_time(formats: TopicFormats, key: Any, value: Any, why: str) -> StreamsError:
     return StreamsError(
-        f"a record of topic {topic!r} with key {shown(key)} and value {shown(value)} has no event time: {why}"
+        f"a record of {formats.title} with key {shown(key)} and value {shown(value)} has no event time: {why}"
     )
 
 
@@ -172,7 +172,7 @@ class Task:
         except Exception as error:
             cause = error.__cause__ if isinstance(error, _Unanswered) else error
             raise StreamsError(
-                f"a record of topic {record.topic!r} with key {shown(key)} and value {shown(value)} "
+                f"a record of {formats.title} with key {shown(key)} and value {shown(value)} "
                 f"cannot be processed: {told(cause)}"
             ) from cause
         if self._timed:
@@ -239,7 +239,7 @@ class Task:
         if formats.on_bad_record == SKIP:
             self.skipped += 1
             return []
-        raise StreamsError(f"a record of topic {record.topic!r} cannot be read: {error}") from None
+        raise StreamsError(f"a record of {formats.title} cannot be read: {error}") from None
 
     def _pushes(self, node: Node, children: list[tuple[Push, PushGroup]]) -> tuple[Push, PushGroup]:
         forward = _forwarder([one for one, _ in children])

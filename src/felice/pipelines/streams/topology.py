@@ -52,7 +52,7 @@ class TopicFormats:
     """Of an input: what happens to a record for which a function of the application fails."""
     is_repartition: bool = False
     is_frame: bool = False
-    """Of an input: a DataFrame of Spark is read in place of a topic, and `topic` is its name."""
+    """A DataFrame of Spark is read or made in place of a topic, and `topic` is its name."""
     is_table: bool = False
     is_global: bool = False
     """Every task that uses the table has all of its rows."""
@@ -65,6 +65,11 @@ class TopicFormats:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
             if given not in (FAIL, SKIP) and not isinstance(given, DeadLetters):
                 raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
+
+    @property
+    def title(self) -> str:
+        """What it is, with its name, for descriptions and errors."""
+        return f"{'DataFrame' if self.is_frame else 'topic'} {self.topic!r}"
 
     @property
     def dead_letters(self) -> set[str]:
@@ -185,9 +190,7 @@ class Topology:
     def source(self, formats: TopicFormats) -> Node:
         """The node that reads a topic; each topic has one such node."""
         if formats.topic in self._sources:
-            raise TopologyError(
-                f"topic {formats.topic!r} is read twice; use one Stream or Table for all of it"
-            )
+            raise TopologyError(f"{formats.title} is read twice; use one Stream or Table for all of it")
         node = self._add(Node(self._name("source"), source=formats, is_global=formats.is_global))
         self._sources[formats.topic] = node
         return node
@@ -292,13 +295,15 @@ class Topology:
     def dot(self) -> str:
         """The sub-topologies in the language of Graphviz."""
         lines = ["digraph {", "  rankdir=LR; node [shape=box];"]
-        names: set[str] = set()
+        names: set[tuple[str, str]] = set()
         for part in self.parts():
             lines += [f"  subgraph cluster_{part.number} {{", f'    label="sub-topology {part.number}";']
             lines += [f"    {line}" for line in _drawn(part)]
             lines.append("  }")
-            names |= {where.topic for node in part.nodes if (where := node.source or node.sink)}
-        lines += [f"  {_quoted(name)} [shape=ellipse];" for name in sorted(names)]
+            names |= {
+                (_drawn_as(where), where.topic) for node in part.nodes if (where := node.source or node.sink)
+            }
+        lines += [f"  {drawn} [label={_quoted(name)}, shape=ellipse];" for drawn, name in sorted(names)]
         return "\n".join([*lines, "}"])
 
 
@@ -310,13 +315,17 @@ def _drawn(part: SubTopology) -> Iterator[str]:
         own = _quoted(ids[id(node)])
         yield f"{own} [label={_quoted(node.name)}];"
         if node.source is not None:
-            yield f"{_quoted(node.source.topic)} -> {own};"
+            yield f"{_drawn_as(node.source)} -> {own};"
         if node.sink is not None:
-            yield f"{own} -> {_quoted(node.sink.topic)};"
+            yield f"{own} -> {_drawn_as(node.sink)};"
         yield from (f"{own} -> {_quoted(ids[id(child)])};" for child in node.children)
         yield from (f"{own} -> {_quoted(stores[name])} [dir=none, style=dotted];" for name in node.stores)
     for name, store in stores.items():
         yield f"{_quoted(store)} [label={_quoted(name)}, shape=cylinder];"
+
+
+def _drawn_as(where: TopicFormats) -> str:
+    return _quoted(f"DataFrame {where.topic}" if where.is_frame else where.topic)
 
 
 def _quoted(text: str) -> str:

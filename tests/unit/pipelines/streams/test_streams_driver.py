@@ -427,7 +427,7 @@ def test_an_app_is_drawn() -> None:
         '    "0 sink-3" -> "drawn-counts-repartition";',
         '    "1 aggregate-5" -> "1 store counts" [dir=none, style=dotted];',
         '    "1 store counts" [label="counts", shape=cylinder];',
-        '  "counts" [shape=ellipse];',
+        '  "counts" [label="counts", shape=ellipse];',
     ):
         assert line in lines
     assert sum(line.count("{") - line.count("}") for line in lines) == 0

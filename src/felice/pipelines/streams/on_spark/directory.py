@@ -188,19 +188,6 @@ def _write_durably(path: Path, text: str) -> None:
     sync_directory(path.parent)
 
 
-def check_query(checkpoint: Path, query_id: str | None) -> None:
-    """Raise `CheckpointError` unless the query with this id has this checkpoint."""
-    try:
-        found = json.loads((checkpoint / "metadata").read_text())["id"]
-    except FileNotFoundError:
-        found = None
-    if found != query_id:
-        raise CheckpointError(
-            "the query has another checkpoint than its DataFrame; start it with the option "
-            f"checkpointLocation={checkpoint}"
-        )
-
-
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)

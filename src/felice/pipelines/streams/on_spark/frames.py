@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from felice.pipelines.spark import schema
 from felice.pipelines.spark.writer import SchemaError, check_columns
 from felice.pipelines.streams.on_spark import packs
+from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.rows import HEADERS
 from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 from felice.pipelines.streams.topology import TopologyError
 
-SPARK_HEADERS = "array<struct<key:string,value:binary>>"
+SPARK_HEADERS = schema.HEADERS.simpleString()
 SPARK_SCHEMA = f"key binary, value binary, timestamp timestamp, headers {SPARK_HEADERS}"
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TYPES = {"key": pa.binary(), "value": pa.binary(), "timestamp": _TIMESTAMP, "headers": HEADERS}
@@ -78,12 +81,14 @@ def _as_of_a_topic(batches: Iterable[pa.RecordBatch], name: str, partition: int)
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def frame_of_packs(results: DataFrame) -> DataFrame:
-    """The records of packs, one for each row."""
-    return results.mapInArrow(_records, SPARK_SCHEMA)
+def frame_of_packs(results: DataFrame, checkpoint: Path) -> DataFrame:
+    """The records of packs, one for each row, for the query with this checkpoint."""
+    return results.mapInArrow(partial(records, checkpoint=str(checkpoint)), SPARK_SCHEMA)
 
 
-def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def records(batches: Iterable[pa.RecordBatch], checkpoint: str) -> Iterator[pa.RecordBatch]:
+    """The last stage: from packs to the columns of a DataFrame."""
+    check_query(checkpoint)
     for batch in packs.results(batches):
         columns = {column: batch.column(column).cast(kind) for column, kind in _TYPES.items()}
         yield pa.RecordBatch.from_pydict(columns)

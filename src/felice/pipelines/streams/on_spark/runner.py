@@ -11,6 +11,7 @@ How:        The source gives out packs of records, each for one place (`source`)
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
 
+import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
@@ -60,6 +62,7 @@ SPARK_CONFIG = {
     # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
     "spark.scheduler.mode": "FAIR",
 }
+COLLECTOR = "-XX:+UseSerialGC"
 JAVA_OPTIONS = " ".join(
     (
         # Java plans batches and copies packs. In the first minutes its optimising compiler took half of Java's
@@ -67,7 +70,8 @@ JAVA_OPTIONS = " ".join(
         "-XX:TieredStopAtLevel=1",
         # The heap grows as the application needs, and shrinks again. Otherwise it is never smaller than 1/64 of the
         # machine's memory.
-        "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
+        COLLECTOR,
+        "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
         "-XX:-UsePerfData",
     )
 )
@@ -98,7 +102,21 @@ def session_for_applications(name: str, master: str) -> SparkSession:
         return session(name, master, config=SPARK_CONFIG)
     for variable, value in JAVA_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    return session(name, master, config=LOCAL_CONFIG)
+    # Java does not start with two collectors.
+    options = JAVA_OPTIONS.replace(COLLECTOR, "") if _chosen_collector() else JAVA_OPTIONS
+    return session(name, master, config={**LOCAL_CONFIG, "spark.driver.defaultJavaOptions": options})
+
+
+def _chosen_collector() -> bool:
+    """Whether the user has chosen a garbage collector, in the environment or in Spark's defaults."""
+    texts = [
+        os.environ.get(variable, "")
+        for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+    ]
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
+    texts.append(defaults.read_text() if defaults.is_file() else "")
+    return re.search(r"-XX:\+Use\w+GC", "\n".join(texts)) is not None
 
 
 def start(
@@ -117,8 +135,9 @@ def start(
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
     of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
-    limits the records of a batch. Without it, an application that reads one topic has the limit `MAX_RECORDS`; with
-    several topics there is no limit, because a batch takes their records in the order of timestamps. The caller must
+    limits the records of a batch that are from topics. Without it, an application that reads one topic has the limit
+    `MAX_RECORDS`; with several inputs there is no limit, because a batch takes their records in the order of
+    timestamps. The caller must
     hold a `lock.RunLock`.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.scope.name)
@@ -147,13 +166,17 @@ def dataframe(
     """The records of a node, in the columns of `frames.SPARK_SCHEMA`, for a query of the caller. Its checkpoint must be
     this one. For the other arguments see `start`.
     """
+    if letters := {name for node in scope.topology.nodes if node.source for name in node.source.dead_letters}:
+        raise TopologyError(
+            f'a DataFrame has no topics for dead letters ({", ".join(sorted(letters))}); use "skip"'
+        )
+    kept = Checkpoint(checkpoint.absolute())
     sink = Node(f"frame-{len(scope.topology.nodes)}", sink=TopicFormats(FRAME, *formats, is_frame=True))
     with scope.topology.with_node(sink, node):
-        kept = Checkpoint(checkpoint.absolute())
         results = _results_of(
             scope, spark, _connected(bootstrap, client), kept, partitions, max_records, is_own=False
         )
-    return frame_of_packs(results.where(functions.col("topic") == FRAME))
+    return frame_of_packs(results.where(functions.col("topic") == FRAME), kept.path)
 
 
 def _connected(bootstrap: str, client: Mapping[str, object]) -> dict[str, str]:
@@ -170,7 +193,7 @@ def _results_of(
     *,
     is_own: bool = True,
 ) -> DataFrame:
-    """The packs of all results. `is_own`: the checkpoint is known to be that of the query."""
+    """The packs of all results. `is_own`: for the application's own query, and not for one of the caller."""
     for name, value in QUERY_CONFIG.items():
         spark.conf.set(name, value)
     description = described(scope, kept, int(spark.sparkContext.defaultParallelism), partitions)
@@ -182,20 +205,22 @@ def _results_of(
         None if is_own else str(kept.path),
     )
     register_once(spark)
-    inputs = []
-    if topics := scope.topology.topics():
+    topics, frames, inputs = scope.topology.topics(), scope.topology.frames(), []
+    # Where several inputs must be taken in the order of timestamps, a limit would hold one of them back.
+    limit = max_records or (MAX_RECORDS if len(topics) + len(frames) == 1 else None)
+    if topics:
         source = spark.readStream.format(NAME).options(
             **connected,
             **{PLAN: written_plan(plan)},
             subscribe=",".join(topics),
             includeHeaders="true",
-            groupId=scope.name,
             **{"kafka.isolation.level": "read_committed"},
+            **({"groupId": scope.name} if is_own else {}),
             **(description.starting or EARLIEST),
-            **_limited(max_records or (MAX_RECORDS if len(topics) == 1 else None)),
+            **_limited(limit),
         )
         inputs.append(source.load())
-    inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in scope.topology.frames()]
+    inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
     if plan.application().clocked:
         inputs.append(_ticks(spark, plan))
     return _results(scope.topology, reduce(DataFrame.union, inputs), plan)
@@ -273,6 +298,8 @@ def described(
                 f"the state in {checkpoint.path} {text}; use another checkpoint, or remove this one"
             )
     if partitions is not None and partitions != found.partitions:
+        if f"DataFrame {FRAME}" in found.topology:
+            raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
         raise CheckpointError(
             f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
             f"felice streams rescale FILE --partitions {partitions}"

@@ -26,14 +26,14 @@ from pyspark import TaskContext, cloudpickle
 
 from felice.client.blocking import BlockingConfig
 from felice.dataclass import dataclass
-from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID
+from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
-from felice.pipelines.streams.on_spark.directory import check_query
+from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
-from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateFiles, Version
+from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
 from felice.pipelines.streams.task import (
     GroupError,
@@ -66,7 +66,7 @@ class Plan:
     client: BlockingConfig | None = None
     """How workers ask for the limits of topics; None: the limits are Kafka's defaults."""
     checkpoint: str | None = None
-    """The checkpoint that the query must have, if somebody else starts it: the state has the numbers of its batches."""
+    """The checkpoint that a query of the caller must have: the state has the numbers of its batches."""
 
     def application(self) -> Application:
         """The topology and its parts, unpickled once in each process."""
@@ -139,14 +139,17 @@ class Application:
     def where(self, topic: str, origin: str, seq: int) -> str:
         """The origin of a record, for error messages."""
         if topic not in self._inner:
-            task = origin.removeprefix(f"{topic}-")
-            return (
-                f"row {seq} of task {task}" if self._formats[topic].is_frame else f"at {origin}, offset {seq}"
-            )
+            return f"at {self._place_of(origin, seq)}"
         if INNER in origin:
             number, place = origin.split(INNER)
             return f"sent by partition {place} of sub-topology {number}"
-        return f"made of {origin}, offset {seq >> SUB_BITS}"
+        return f"made of {self._place_of(origin, seq >> SUB_BITS)}"
+
+    def _place_of(self, origin: str, offset: int) -> str:
+        name, _, partition = origin.rpartition("-")
+        if name in self._formats and self._formats[name].is_frame:
+            return f"row {offset} of task {partition} of DataFrame {name!r}"
+        return f"{origin}, offset {offset}"
 
     def reader_of(self, topic: str) -> int:
         """The part that a topic's records go to within the batch; OUT for results."""
@@ -271,9 +274,9 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
     """A later stage: run one part on one partition, with its state."""
     context = TaskContext.get()
     assert context is not None, "Spark runs stages in tasks"
-    place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
     if plan.checkpoint is not None:
-        check_query(Path(plan.checkpoint), context.getLocalProperty(QUERY_ID))
+        check_query(plan.checkpoint)
+    place, batch_id = context.partitionId(), int(str(context.getLocalProperty(BATCH_ID)))
     application, held = plan.application(), _held_task(plan, number, place)
     packs = pa.Table.from_batches(list(batches), PACKS)
     is_mine = pc.equal(packs["part"], number)
@@ -397,20 +400,32 @@ def _processed(task: Task, record: TopicRecord, where: str) -> list[TopicRecord]
 class HeldTask:
     """A task in a worker's memory, with the version of its state; None while a batch is being processed."""
 
-    def __init__(self, application: Application, number: int, files: StateFiles) -> None:
+    def __init__(
+        self, application: Application, number: int, files: StateFiles, *, has_own_query: bool = True
+    ) -> None:
         self._application, self._number, self._files = application, number, files
+        self._has_own_query = has_own_query
         self._task = application.task(number)
         self._version: Version | None = EMPTY
 
     def at(self, version: int) -> Task:
         """The task with this version of its state."""
+        try:
+            self._catch_up(version)
+        except StateError as error:
+            if self._has_own_query:
+                raise
+            reason = "a query that reads a Stream must read each of its batches to the end"
+            raise StateError(f"{error}; {reason}") from None
+        self._version = None
+        return self._task
+
+    def _catch_up(self, version: int) -> None:
         if not self._follows(version):
             self._task = self._application.task(self._number)
             self._version = self._files.load(version, self._task.stores)
         assert self._version is not None
         self._files.catch_up(self._version, version, self._task.stores)
-        self._version = None
-        return self._task
 
     def save(self, batch_id: int) -> None:
         """Write what the batch changed."""
@@ -430,7 +445,7 @@ class HeldTask:
 @lru_cache(maxsize=CACHED_TASKS)
 def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
     files = StateFiles(Path(plan.state) / str(number) / str(place))
-    return HeldTask(plan.application(), number, files)
+    return HeldTask(plan.application(), number, files, has_own_query=plan.checkpoint is None)
 
 
 def _place(key: bytes | None, places: int, otherwise: int) -> int:

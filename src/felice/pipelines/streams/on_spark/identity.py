@@ -1,0 +1,28 @@
+"""Which query runs a task, and whether its checkpoint is the one that the state belongs to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from felice.pipelines.spark.properties import QUERY_ID
+from felice.pipelines.streams.on_spark.directory import CheckpointError
+
+
+def check_query(checkpoint: str) -> None:
+    """Raise `CheckpointError` unless this task belongs to the query with this checkpoint."""
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
+    if query is None:
+        raise CheckpointError("only a streaming query can read the DataFrame of a Stream")
+    try:
+        owner = json.loads((Path(checkpoint) / "metadata").read_text())["id"]
+    except FileNotFoundError:
+        owner = None
+    if owner != query:
+        raise CheckpointError(
+            "the query has not the checkpoint that `df` was given; start it with the option "
+            f"checkpointLocation={checkpoint}"
+        )
