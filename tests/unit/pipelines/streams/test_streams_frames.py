@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.on_spark import frames, identity, runner
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
 from felice.pipelines.streams.on_spark.identity import check_query
@@ -21,7 +22,7 @@ from felice.pipelines.streams.on_spark.packs import READ, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.operators.stateless import Pass
-from felice.pipelines.streams.topology import Node
+from felice.pipelines.streams.topology import Node, TopicFormats
 from felice.streams import App, DeadLetters, StreamsError, TestDriver, TopologyError
 
 
@@ -61,19 +62,19 @@ def test_rows_of_a_task_are_numbered_over_all_its_batches(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         frames, "TaskContext", SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 3))
     )
-    given = [rows("a", "b"), rows("c")]
+    given = [rows("a", "b"), rows("c"), rows("d")]
     made = list(frames.packed_frame(given, plan, "rows"))
     packs = pa.Table.from_batches(made)
     records = unpacked(packs.filter(pa.compute.equal(packs["part"], OUT)))
-    assert records["value"].to_pylist() == [b"ka", b"kb", b"kc"]
+    assert records["value"].to_pylist() == [b"ka", b"kb", b"kc", b"kd"]
     assert set(records["origin"].to_pylist()) == {"rows-3"}
-    assert records["seq"].to_pylist() == [0, 1 << 20, 2 << 20]
-    assert packs.filter(pa.compute.equal(packs["part"], READ))["count"].to_pylist() == [3]
+    assert records["seq"].to_pylist() == [0, 1 << 20, 2 << 20, 3 << 20]
+    assert packs.filter(pa.compute.equal(packs["part"], READ))["count"].to_pylist() == [4]
     monkeypatch.setattr(frames, "check_query", lambda checkpoint: None)
     outs = (one.filter(pa.compute.equal(one["part"], OUT)) for one in made)
     found = pa.Table.from_batches(frames.records(outs, "checkpoint"))
     assert found.column_names == ["key", "value", "timestamp", "headers"]
-    assert found["timestamp"].cast(pa.int64()).to_pylist() == [5_000] * 3
+    assert found["timestamp"].cast(pa.int64()).to_pylist() == [5_000] * 4
 
 
 def rows(*values: str) -> pa.RecordBatch:
@@ -205,6 +206,16 @@ def test_a_topic_is_limited_only_alone_and_lag_is_only_that_of_the_app(
     runner._results_of(app.scope, spark, connected, Checkpoint(tmp_path), None, None, is_own=is_own)
     assert ("maxOffsetsPerTrigger" in spark.told) == (not reads_frame)
     assert spark.told.get("groupId") == ("sales" if is_own else None)
+
+
+def test_a_query_keeps_its_number_of_tasks(tmp_path: Path) -> None:
+    app = App("sales", value="string")
+    text, kept = FORMATS["string"], Checkpoint(tmp_path)
+    sink = Node("frame", sink=TopicFormats(runner.FRAME, text, text, is_frame=True))
+    with app.topology.with_node(sink, app.stream("orders").node):
+        assert runner.described(app.scope, kept, 2).partitions == 2
+        with pytest.raises(CheckpointError, match="has 2 partitions, and keeps them"):
+            runner.described(app.scope, kept, 2, 3)
 
 
 def test_an_app_with_dead_letters_has_no_dataframe(tmp_path: Path) -> None:
