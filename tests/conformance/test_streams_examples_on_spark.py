@@ -41,7 +41,9 @@ class Place:
         from felice.pipelines.streams.on_spark.runner import start
 
         checkpoint = self._directory / app.name
-        query = start(app, self._spark, self.broker.bootstrap, checkpoint, partitions=2, until_caught_up=True)
+        query = start(
+            app.scope, self._spark, self.broker.bootstrap, checkpoint, partitions=2, until_caught_up=True
+        )
         query.awaitTermination()
 
     def values(self, topic: str) -> list[Any]:

@@ -49,7 +49,7 @@ class Place:
         from felice.pipelines.streams.on_spark.runner import start
 
         start(
-            app, self.spark, self.broker.bootstrap, self.checkpoint, partitions=2, until_caught_up=True
+            app.scope, self.spark, self.broker.bootstrap, self.checkpoint, partitions=2, until_caught_up=True
         ).awaitTermination()
 
     def rows_of(self, stream: Stream, checkpoint: Path | None = None) -> list[tuple[Any, ...]]:

@@ -75,7 +75,12 @@ class Place:
         from felice.pipelines.streams.on_spark.runner import start
 
         query = start(
-            self.app, self.spark, self.broker.bootstrap, self.directory, partitions=2, until_caught_up=True
+            self.app.scope,
+            self.spark,
+            self.broker.bootstrap,
+            self.directory,
+            partitions=2,
+            until_caught_up=True,
         )
         query.awaitTermination()
 

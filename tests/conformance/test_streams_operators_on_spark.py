@@ -97,7 +97,9 @@ def send(broker: Target, rows: list[Row]) -> None:
 def run(app: App, spark: Any, broker: Target, directory: Path) -> None:
     from felice.pipelines.streams.on_spark.runner import start
 
-    start(app, spark, broker.bootstrap, directory, partitions=2, until_caught_up=True).awaitTermination()
+    start(
+        app.scope, spark, broker.bootstrap, directory, partitions=2, until_caught_up=True
+    ).awaitTermination()
 
 
 def by_key(pairs: list[tuple[Any, Any]]) -> dict[str, list[str]]:
@@ -150,7 +152,7 @@ def test_timers_of_the_wall_clock_run_without_records(
     stream.to(f"{name}-sums")
     now = int(time.time() * 1000)
     send(broker, [(f"{name}-clicks", key, f"{key}-x", now) for key in ("k0", "k1", "k2")])
-    query = start(app, spark, broker.bootstrap, tmp_path / "checkpoint", partitions=2)
+    query = start(app.scope, spark, broker.bootstrap, tmp_path / "checkpoint", partitions=2)
     try:
         deadline = time.monotonic() + 120
         while len(read_pairs(broker.bootstrap, f"{name}-sums")) < 3 and time.monotonic() < deadline:

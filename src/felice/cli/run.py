@@ -231,7 +231,7 @@ def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQu
     for path in claim.checkpoint.requests:  # An earlier run may have left them.
         path.unlink(missing_ok=True)
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-    return start(claim.app, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
+    return start(claim.app.scope, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
 
 
 def _wait(spark: SparkSession) -> None:

@@ -45,15 +45,13 @@ from felice.demo.topics import (
     produce,
 )
 from felice.env.interrupts import HeldInterrupts
+from felice.pipelines.spark.java import options_for_few_resources
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
 from felice.server.embedded import EmbeddedBroker
 
 CHART = "delays.png"
 PROGRESS_EVERY_S = 0.3
-
-# A Java process that lives for half a minute does not profit from optimising its code further.
-_SHORT_LIVED = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # Spark logs to a file, because its lines would break the progress bars.
 _LOG4J = """
@@ -279,7 +277,7 @@ def _spark_config(place: Path) -> dict[str, str]:
     log4j = place / "log4j2.properties"
     log4j.write_text(_LOG4J.format(log=place / "spark.log"))
     return {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {_SHORT_LIVED}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {options_for_few_resources()}",
         "spark.local.dir": str(place / "spark"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.session.timeZone": "UTC",

@@ -60,10 +60,7 @@ class App:
         with that function drops the record. It also holds behind a repartition, unless records of another source with
         another `on_error` go through the same one: then the application stops.
         """
-        formats = self._formats(topic, key, value, on_bad_record, on_error)
-        if ts is not None:
-            formats = replace(formats, timestamp_of=by(ts))
-        return Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
+        return self._stream(self._formats(topic, key, value, on_bad_record, on_error), ts)
 
     def from_df(
         self,
@@ -91,10 +88,8 @@ class App:
             raise TopologyError(
                 f"DataFrame {name!r}: from_df takes a function of the session, and got {shown(make)}"
             )
-        formats = replace(self._formats(name, key, value, on_bad_record, on_error), is_frame=True)
-        if ts is not None:
-            formats = replace(formats, timestamp_of=by(ts))
-        stream = Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
+        formats = self._formats(name, key, value, on_bad_record, on_error)
+        stream = self._stream(replace(formats, is_frame=True), ts)
         self.scope.frames[name] = make
         return stream
 
@@ -159,6 +154,11 @@ class App:
     def dot(self) -> str:
         """The sub-topologies as a picture, in the language of Graphviz: `dot -Tsvg` draws it."""
         return self.topology.dot()
+
+    def _stream(self, formats: TopicFormats, ts: KeyValueFunction | str | None) -> Stream:
+        if ts is not None:
+            formats = replace(formats, timestamp_of=by(ts))
+        return Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
 
     def _formats(
         self,

@@ -80,14 +80,6 @@ class Scope:
         return self.topology.source(formats)
 
 
-class Scoped(Protocol):
-    """What modules need of an App that it imports itself."""
-
-    @property
-    def scope(self) -> Scope:
-        """The shared values."""
-
-
 def check_same_keys(what: str, one: Format, other: Format) -> None:
     """Raise an error if two inputs have different formats of keys: equal keys would be in different partitions."""
     if one is not other:

@@ -67,9 +67,14 @@ class TopicFormats:
                 raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
 
     @property
+    def kind(self) -> str:
+        """What it is, for descriptions."""
+        return "DataFrame" if self.is_frame else "topic"
+
+    @property
     def title(self) -> str:
-        """What it is, with its name, for descriptions and errors."""
-        return f"{'DataFrame' if self.is_frame else 'topic'} {self.topic!r}"
+        """What it is, with its name, for errors."""
+        return f"{self.kind} {self.topic!r}"
 
     @property
     def dead_letters(self) -> set[str]:
@@ -380,7 +385,7 @@ def _described(part: SubTopology) -> Iterator[str]:
     yield f"Sub-topology {part.number}"
     for node in part.nodes:
         where = node.source or node.sink
-        topic = f" ({'DataFrame' if where.is_frame else 'topic'} {where.topic})" if where else ""
+        topic = f" ({where.kind} {where.topic})" if where else ""
         stores = f" [stores {', '.join(node.stores)}]" if node.stores else ""
         then = f" -> {', '.join(child.name for child in node.children)}" if node.children else ""
         yield f"  {node.name}{topic}{stores}{then}"

@@ -198,7 +198,7 @@ def test_a_topic_is_limited_only_alone_and_lag_is_only_that_of_the_app(
     app = App("sales", value="string")
     stream = app.stream("orders")
     (stream.merge(app.from_df("rows", never)) if reads_frame else stream).to("out")
-    for name in ("register_once", "packs_of_frame", "_results"):
+    for name in ("register_once", "packs_of_frame", "_stages"):
         monkeypatch.setattr(runner, name, lambda *given: None)
     monkeypatch.setattr(runner, "reduce", lambda union, inputs: inputs)
     spark: Any = Session()
@@ -224,20 +224,3 @@ def test_an_app_with_dead_letters_has_no_dataframe(tmp_path: Path) -> None:
     spark: Any = None
     with pytest.raises(TopologyError, match=r"no topics for dead letters \(dead\)"):
         stream.df(spark, tmp_path)
-
-
-def test_a_collector_of_the_user_is_the_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def options() -> str:
-        return str(runner.session_for_applications("app", "local[2]"))
-
-    monkeypatch.setattr(
-        runner, "session", lambda name, master, *, config: config["spark.driver.defaultJavaOptions"]
-    )
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert runner.COLLECTOR in options()
-    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:+UseZGC")
-    assert runner.COLLECTOR not in options() and "-XX:TieredStopAtLevel=1" in options()
-    (tmp_path / "spark-defaults.conf").unlink()
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert runner.COLLECTOR not in options()

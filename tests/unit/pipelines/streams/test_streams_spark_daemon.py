@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from felice.pipelines.spark import java
 from felice.pipelines.streams.on_spark import daemon, runner
-from felice.pipelines.streams.on_spark.runner import JAVA_ENVIRONMENT, JAVA_OPTIONS, WORKER_MEMORY
+from felice.pipelines.streams.on_spark.runner import WORKER_MEMORY
 
 IN_A_PROCESS = """
 import gc, sys
@@ -52,7 +53,7 @@ def test_pysparks_daemon_takes_over_if_an_import_has_started_a_thread(
 @pytest.mark.parametrize(
     ("master", "module", "options"),
     [
-        ("local[2]", daemon.__name__, JAVA_OPTIONS),
+        ("local[2]", daemon.__name__, java.OPTIONS),
         ("spark://host:7077", None, None),
         ("sc://host", None, None),
     ],
@@ -61,18 +62,18 @@ def test_only_processes_of_this_machine_get_settings_for_few_resources(
     master: str, module: str | None, options: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
-    for variable in JAVA_ENVIRONMENT:
+    for variable in java.ENVIRONMENT:
         monkeypatch.setenv(variable, "")  # So that the end of the test restores it.
         monkeypatch.delenv(variable)
     found: Any = runner.session_for_applications("app", master)
     assert found.get("spark.python.daemon.module") == module
     assert found.get("spark.driver.defaultJavaOptions") == options
-    assert all((variable in os.environ) == (options is not None) for variable in JAVA_ENVIRONMENT)
+    assert all((variable in os.environ) == (options is not None) for variable in java.ENVIRONMENT)
 
 
 def test_the_users_environment_of_java_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
-    for variable in JAVA_ENVIRONMENT:
+    for variable in java.ENVIRONMENT:
         monkeypatch.setenv(variable, "9")
     runner.session_for_applications("app", "local[2]")
-    assert [os.environ[variable] for variable in JAVA_ENVIRONMENT] == ["9"] * len(JAVA_ENVIRONMENT)
+    assert [os.environ[variable] for variable in java.ENVIRONMENT] == ["9"] * len(java.ENVIRONMENT)

@@ -13,7 +13,7 @@ from felice.pipelines.streams.on_spark import runner
 from felice.pipelines.streams.on_spark.packs import READ, SKIPPED
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
-from felice.pipelines.streams.on_spark.runner import FOR_STATE, _results, register_once
+from felice.pipelines.streams.on_spark.runner import FOR_STATE, _stages, register_once
 from felice.streams import App
 
 
@@ -54,7 +54,7 @@ def test_only_parts_with_state_run_in_workers_for_state(monkeypatch: pytest.Monk
     counts.group_by(lambda key, count: str(count)).count().to("out")
     frame: Any = Frame()
     plan: Any = SimpleNamespace(places=2)
-    _results(app.topology, frame, plan)
+    _stages(app.topology, frame, plan)
     assert frame.found == [True, True]
     assert FOR_STATE not in frame.environment
 
@@ -67,7 +67,7 @@ def test_packs_that_count_are_summed_behind_the_last_part_and_kept_from_the_sink
     app.stream("in").group_by_key().count().to("out")
     frame: Any = Frame()
     plan: Any = SimpleNamespace(places=2)
-    _results(app.topology, frame, plan)
+    _stages(app.topology, frame, plan)
     sums = (f"sum(if(part = {READ}, count, 0)) as read", f"sum(if(part = {SKIPPED}, count, 0)) as skipped")
     assert frame.told == [
         ("shuffle", 2, "place"),

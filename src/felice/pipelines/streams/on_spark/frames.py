@@ -73,7 +73,7 @@ def packed_frame(batches: Iterable[pa.RecordBatch], plan: Plan, name: str) -> It
 def _as_of_a_topic(batches: Iterable[pa.RecordBatch], name: str, partition: int) -> Iterator[pa.RecordBatch]:
     offset = 0
     for batch in batches:
-        columns = {column: batch.column(column).cast(kind) for column, kind in _TYPES.items()}
+        columns = _columns(batch)
         columns["topic"] = pa.repeat(pa.scalar(name), len(batch))
         columns["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), len(batch))
         columns["offset"] = pa.array(np.arange(offset, offset + len(batch)))
@@ -90,5 +90,8 @@ def records(batches: Iterable[pa.RecordBatch], checkpoint: str) -> Iterator[pa.R
     """The last stage: from packs to the columns of a DataFrame."""
     check_query(checkpoint)
     for batch in packs.results(batches):
-        columns = {column: batch.column(column).cast(kind) for column, kind in _TYPES.items()}
-        yield pa.RecordBatch.from_pydict(columns)
+        yield pa.RecordBatch.from_pydict(_columns(batch))
+
+
+def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: batch.column(name).cast(kind) for name, kind in _TYPES.items()}

@@ -11,7 +11,6 @@ How:        The source gives out packs of records, each for one place (`source`)
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -19,11 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
 
-import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
 from felice.pipelines.streams.formats import Format
@@ -34,7 +33,7 @@ from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import NAME, PLAN, StreamsDataSource, written_plan
 from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
-from felice.pipelines.streams.scope import Scope, Scoped
+from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.topology import Described, Node, TopicFormats, Topology, TopologyError
 
 FRAME = "(results)"
@@ -62,29 +61,7 @@ SPARK_CONFIG = {
     # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
     "spark.scheduler.mode": "FAIR",
 }
-COLLECTOR = "-XX:+UseSerialGC"
-JAVA_OPTIONS = " ".join(
-    (
-        # Java plans batches and copies packs. In the first minutes its optimising compiler took half of Java's
-        # processor time, and the copies did not become faster.
-        "-XX:TieredStopAtLevel=1",
-        # The heap grows as the application needs, and shrinks again. Otherwise it is never smaller than 1/64 of the
-        # machine's memory.
-        COLLECTOR,
-        "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
-        "-XX:-UsePerfData",
-    )
-)
-JAVA_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
-"""In this environment Java's threads share two pools of memory outside the heap. Otherwise each of eight pools or more
-keeps what it once needed.
-"""
-LOCAL_CONFIG = {
-    **SPARK_CONFIG,
-    # Spark puts the user's own `extraJavaOptions` behind these, and the last value of an option counts.
-    "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
-    "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon",
-}
+LOCAL_CONFIG = {**SPARK_CONFIG, "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon"}
 """For Spark on this machine. Workers of a cluster may get Felice only after their daemon has started."""
 QUERY_CONFIG = {
     # Spark must not change the number of tasks by itself, because each task has the state of one partition.
@@ -100,27 +77,15 @@ def session_for_applications(name: str, master: str) -> SparkSession:
     """A session with the settings of `felice run`."""
     if not master.startswith("local"):
         return session(name, master, config=SPARK_CONFIG)
-    for variable, value in JAVA_ENVIRONMENT.items():
+    for variable, value in java.ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    # Java does not start with two collectors.
-    options = JAVA_OPTIONS.replace(COLLECTOR, "") if _chosen_collector() else JAVA_OPTIONS
-    return session(name, master, config={**LOCAL_CONFIG, "spark.driver.defaultJavaOptions": options})
-
-
-def _chosen_collector() -> bool:
-    """Whether the user has chosen a garbage collector, in the environment or in Spark's defaults."""
-    texts = [
-        os.environ.get(variable, "")
-        for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-    ]
-    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    defaults = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
-    texts.append(defaults.read_text() if defaults.is_file() else "")
-    return re.search(r"-XX:\+Use\w+GC", "\n".join(texts)) is not None
+    # Spark puts the user's own `extraJavaOptions` behind these, and the last value of an option counts.
+    options = {"spark.driver.defaultJavaOptions": java.options_for_few_resources()}
+    return session(name, master, config=LOCAL_CONFIG | options)
 
 
 def start(
-    app: Scoped,
+    scope: Scope,
     spark: SparkSession,
     bootstrap: str,
     checkpoint: Path,
@@ -131,22 +96,19 @@ def start(
     trigger_ms: int = 0,
     max_records: int | None = None,
 ) -> StreamingQuery:
-    """Start the App. With `until_caught_up` it ends when it has processed all records that exist now.
+    """Start an App. With `until_caught_up` it ends when it has processed all records that exist now.
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
     of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
     limits the records of a batch that are from topics. Without it, an application that reads one topic has the limit
     `MAX_RECORDS`; with several inputs there is no limit, because a batch takes their records in the order of
-    timestamps. The caller must
-    hold a `lock.RunLock`.
+    timestamps. The caller must hold a `lock.RunLock`.
     """
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", app.scope.name)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
-    results = _results_of(
-        app.scope, spark, connected, Checkpoint(checkpoint.absolute()), partitions, max_records
-    )
+    results = _results_of(scope, spark, connected, Checkpoint(checkpoint.absolute()), partitions, max_records)
     writer = results.writeStream.format(NAME).options(**connected)
-    writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(app.scope.name)
+    writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
     return writer.trigger(**timed).start()
 
@@ -223,7 +185,7 @@ def _results_of(
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
     if plan.application().clocked:
         inputs.append(_ticks(spark, plan))
-    return _results(scope.topology, reduce(DataFrame.union, inputs), plan)
+    return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
 def register_once(spark: SparkSession) -> None:
@@ -243,7 +205,7 @@ def _ticks(spark: SparkSession, plan: Plan) -> DataFrame:
     return seconds.mapInArrow(partial(packed_ticks, plan=plan), SPARK_SCHEMA)
 
 
-def _results(topology: Topology, packs: DataFrame, plan: Plan) -> DataFrame:
+def _stages(topology: Topology, packs: DataFrame, plan: Plan) -> DataFrame:
     for part in topology.parts():
         if part.is_placed:
             placed = packs.repartitionById(plan.places, "place")
@@ -298,7 +260,7 @@ def described(
                 f"the state in {checkpoint.path} {text}; use another checkpoint, or remove this one"
             )
     if partitions is not None and partitions != found.partitions:
-        if f"DataFrame {FRAME}" in found.topology:
+        if any(node.sink is not None and node.sink.is_frame for node in app.topology.nodes):
             raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
         raise CheckpointError(
             f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
