@@ -16,6 +16,8 @@ class FakeZooKeeper:
         self.timeout_ms = timeout_ms
         self.received: asyncio.Queue[int] = asyncio.Queue()
         """The xids of requests, pings left out."""
+        self.ignored = 0
+        """How many of the next connections get no answer."""
 
     async def __aenter__(self) -> FakeZooKeeper:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -24,12 +26,21 @@ class FakeZooKeeper:
 
     async def __aexit__(self, *exc: object) -> None:
         self._server.close()
+        self.drop()
+
+    def drop(self) -> None:
+        """Ends the last connection without a word."""
         self._writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         try:
             await self._frame(reader)
+            if self.ignored > 0:
+                self.ignored -= 1
+                await reader.read()
+                writer.close()
+                return
             self._send(struct.pack("!iiqi16s?", 0, self.timeout_ms, 77, 16, b"", False))
             while True:
                 (xid,) = struct.unpack_from("!i", await self._frame(reader))

@@ -1,8 +1,10 @@
-"""The lease of a session with ZooKeeper counts from the time at which the last answered request was sent."""
+"""A session with ZooKeeper: what its lease counts from, and how long one attempt to connect may take."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 
 import pytest
 
@@ -48,9 +50,13 @@ class Owner:
         raise AssertionError("the connection was not lost")
 
 
+def new_session(address: str, clock: object, owner: Owner, *, timeout_ms: int = 18_000) -> ZooKeeperSession:
+    settings = ZooKeeperSettings((address,), session_timeout_ms=timeout_ms)
+    return ZooKeeperSession(settings, None, clock, owner)  # type: ignore[arg-type]
+
+
 async def connected(server: FakeZooKeeper, clock: HandClock, owner: Owner) -> ZooKeeperSession:
-    settings = ZooKeeperSettings((server.address,))
-    session = ZooKeeperSession(settings, None, clock, owner)  # type: ignore[arg-type]
+    session = new_session(server.address, clock, owner)
     await session.connect()
     return session
 
@@ -107,6 +113,45 @@ def test_an_answer_extends_the_session_from_the_time_its_request_was_sent() -> N
             clock.s += 100
             assert not is_alive(session)
             second.cancel()
+            await session.abandon()
+
+    asyncio.run(scenario())
+
+
+def test_one_connection_without_an_answer_does_not_cost_the_session() -> None:
+    """A server that starts may accept a connection and never answer on it."""
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60), FakeZooKeeper(timeout_ms=9_000) as server:
+            owner = Owner()
+            session = new_session(server.address, time, owner, timeout_ms=9_000)
+            await session.connect()
+            server.ignored = 1
+            server.drop()
+            while len(owner.states) < 2:
+                await asyncio.sleep(0.05)
+            assert owner.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            assert server.ignored == 0
+            await session.abandon()
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_lets_no_connection_come_about_is_given_up_early() -> None:
+    """As a machine without power. Linux drops new connections while a queue of 0 is full."""
+
+    async def scenario() -> None:
+        with socket.socket() as listener, socket.socket() as queued:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            queued.connect(listener.getsockname())
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            session = new_session(address, time, Owner(), timeout_ms=9_000)
+            connecting = asyncio.create_task(session.connect())
+            async with asyncio.timeout(8):
+                while session.last_failure != f"{address}: no connection within 3.0 s":
+                    await asyncio.sleep(0.05)
+            connecting.cancel()
             await session.abandon()
 
     asyncio.run(scenario())

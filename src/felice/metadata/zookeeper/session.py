@@ -12,6 +12,7 @@ How:        kazoo finds a server, negotiates and keeps the session, pings, encod
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import ssl
 from collections import deque
@@ -351,8 +352,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _invoke(self, timeout: float, request: Request, xid: int | None = None) -> object:
         sent_s = self._session.now_s()
-        answer = super()._invoke(timeout, request, xid)
-        if request.type is None and answer[0].time_out > 0:
+        is_connect = request.type is None
+        answer = super()._invoke(
+            min(timeout, self.handler.attempt_s) if is_connect else timeout, request, xid
+        )
+        if is_connect and answer[0].time_out > 0:
             # The session exists before kazoo reports it.
             self.session_id = answer[0].session_id
             self.timeout_ms = answer[0].time_out
@@ -419,10 +423,11 @@ class _WatchAgain:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler, without its callback threads and with our TLS context."""
+    """kazoo's handler, without its callback threads, with our TLS context and our limit for one attempt to connect."""
 
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, attempt_s: float) -> None:
         super().__init__()
+        self.attempt_s = attempt_s
         self._tls = tls
 
     def start(self) -> None:
@@ -431,10 +436,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def stop(self) -> None:
         pass
 
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
-    ) -> object:
-        plain = super().create_connection(address, timeout=timeout)
+    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: object) -> object:
+        try:
+            plain = super().create_connection(address, timeout=self.attempt_s)
+        except TimeoutError:
+            raise TimeoutError(errno.ETIMEDOUT, f"no connection within {self.attempt_s:.1f} s") from None
         if self._tls is None:
             return plain
         try:
@@ -444,11 +450,20 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
 
+def _attempt_s(settings: ZooKeeperSettings) -> float:
+    """How long a connection may take to come about, and then how long its first answer may take.
+
+    kazoo waits for a whole session timeout, so a single server that does not answer costs the session. A silent server
+    is noticed after two thirds of the timeout; the last third is enough to try half of the servers in vain.
+    """
+    return settings.session_timeout_ms / 1000 / max(3, 2 * len(settings.hosts))
+
+
 def _client(settings: ZooKeeperSettings, tls: ssl.SSLContext | None) -> KazooClient:
     return KazooClient(
         hosts=",".join(settings.hosts),
         timeout=settings.session_timeout_ms / 1000,
-        handler=_Handler(tls),
+        handler=_Handler(tls, _attempt_s(settings)),
         auth_data=[("digest", settings.digest)] if settings.digest else None,
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY_S, max_delay=_MAX_RETRY_DELAY_S),
         logger=_kazoo_log,
