@@ -20,6 +20,8 @@ _EXPLAINED = frozenset(
         "JavaNotFound",
     )
 )
+# How the client begins its text for _ALL_BROKERS_DOWN.
+_NO_BROKER = "Local: All broker connections are down: "
 # Module -> the extra of Felice that installs it.
 _EXTRAS = {
     "pyspark": "spark",
@@ -68,6 +70,8 @@ def _describe_kafka(error: BaseException) -> str:
     inner = error.args[0] if error.args else error
     text = getattr(inner, "str", None)
     line = str(text() if callable(text) else inner)
+    _, is_down, reasons = line.partition(_NO_BROKER)
+    told = f"no broker answers: {reasons}" if is_down else line
     if "does security.protocol fit" in line:
-        return f"{line}; --command-config names the file with the options of a secured cluster"
-    return line
+        return f"{told}; --command-config names the file with the options of a secured cluster"
+    return f"{told}. Is one running, and does --bootstrap-server name it?" if is_down else line

@@ -8,6 +8,8 @@ Keeps true:  Every code of the protocol, and every local code, has one name and 
 from __future__ import annotations
 
 import builtins
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from felice.protocol.errors import ApiError, ErrorCode
@@ -305,6 +307,22 @@ def error_of(code: int, reason: str | None = None, *, retriable: bool | None = N
         retriable = int(code) in _NAMES and int(code) >= -1 and ErrorCode(code).retriable
     reason = beyond_the_code(code, reason)
     return KafkaError(int(code), f"{text}: {reason}" if reason else text, retriable=retriable)
+
+
+def no_broker_answers(errors: Iterable[KafkaError]) -> KafkaException:
+    """Return the exception for a request that no broker answered, with the reasons of all attempts."""
+    reasons = (detail_of(error) if error == KafkaError._TRANSPORT else error.str() for error in errors)
+    return failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+
+
+def detail_of(error: KafkaError) -> str:
+    """Return the text of an error without the meaning of its code."""
+    return error.str().removeprefix(f"{_text(error.code())}: ")
+
+
+def system_reason(error: OSError) -> str:
+    """Return the operating system's words for an error. asyncio replaces them by its own."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def beyond_the_code(code: int, message: str | None) -> str:

@@ -137,6 +137,17 @@ def test_a_subclass_of_a_fault_is_a_fault() -> None:
     assert describe_fault(Worse("the disk is gone")) == "the disk is gone"
 
 
+def test_a_broker_that_does_not_answer_is_told_without_the_clients_layers() -> None:
+    from felice.client.error import KafkaError, error_of, failure, no_broker_answers
+
+    down = no_broker_answers([error_of(KafkaError._TRANSPORT, "a:9092: Connection refused")])
+    expected = (
+        "no broker answers: a:9092: Connection refused. Is one running, and does --bootstrap-server name it?"
+    )
+    assert describe_fault(down) == expected
+    assert describe_fault(failure(KafkaError._MSG_TIMED_OUT, down.error.str())) == expected
+
+
 def test_bytes_that_are_not_text_stay_distinct_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     show_json([b"\xbe", b"\\xbe", b"text"])
     assert json.loads(capsys.readouterr().out) == [{"base64": "vg=="}, "\\xbe", "text"]

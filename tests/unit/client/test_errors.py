@@ -1,7 +1,17 @@
 import pickle
 
 from felice.client.admin.topics import outcome
-from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error, kafka_exception
+from felice.client.error import (
+    KafkaError,
+    KafkaException,
+    detail_of,
+    error_of,
+    failure,
+    kafka_error,
+    kafka_exception,
+    no_broker_answers,
+    system_reason,
+)
 from felice.protocol.errors import ApiError, ErrorCode
 
 
@@ -121,3 +131,17 @@ def test_foreign_exceptions_keep_their_reasons() -> None:
     odd = kafka_error(ZeroDivisionError("odd"))
     assert (odd.code(), odd.str().endswith(": ZeroDivisionError: odd")) == (KafkaError._FAIL, True)
     assert not odd.retriable()
+
+
+def test_the_reasons_why_no_broker_answers_are_named_once_and_in_the_systems_words() -> None:
+    refused = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
+    assert system_reason(refused) == "Connection refused"
+    assert system_reason(OSError("the broker closed the connection")) == "the broker closed the connection"
+    transport = error_of(KafkaError._TRANSPORT, f"a:9092: {system_reason(refused)}")
+    unresolved = error_of(KafkaError._RESOLVE, "b:9092: Name or service not known")
+    error = no_broker_answers([transport, unresolved, transport]).error
+    assert error == KafkaError._ALL_BROKERS_DOWN and error.retriable()
+    assert detail_of(error) == (
+        "a:9092: Connection refused; Local: Host resolution failure: b:9092: Name or service not known"
+    )
+    assert error.str() == f"Local: All broker connections are down: {detail_of(error)}"

@@ -20,7 +20,7 @@ async def ask_coordinator(
     cluster: Cluster, key: str, request: object, timeout_s: float, key_type: int = GROUP_KEY_TYPE
 ) -> Any:
     """Return the coordinator's response. After a failed request, the next one looks the coordinator up again."""
-    node_id = await cluster.coordinator(key, timeout_s, key_type)
+    node_id = await cluster.coordinator(key, timeout_s, key_type, waits_for_brokers=False)
     try:
         return await cluster.call(node_id, request)
     except KafkaException:

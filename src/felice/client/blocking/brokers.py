@@ -11,7 +11,7 @@ from typing import Any
 
 from felice.client.blocking.config import BlockingConfig
 from felice.client.blocking.link import BlockingLink
-from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.error import KafkaException, failure, no_broker_answers
 from felice.client.model import Partition
 from felice.client.net.requests import metadata_request
 from felice.client.net.topology import NO_LEADER, Topology
@@ -46,7 +46,7 @@ class Brokers:
     # The type of the response follows from the API of the request, so callers annotate it.
     def call_any(self, request: object) -> Any:
         """Return the response of the first broker that gives one. Raises _ALL_BROKERS_DOWN with all reasons."""
-        reasons = []
+        errors = []
         known = [(broker.host, broker.port) for broker in self.topology.brokers.values()]
         for address in dict.fromkeys([*self._links, *known, *self._bootstrap]):
             try:
@@ -54,8 +54,8 @@ class Brokers:
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
-                reasons.append(error.error.str())
-        raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+                errors.append(error.error)
+        raise no_broker_answers(errors)
 
     def link(self, address: tuple[str, int]) -> BlockingLink:
         """Return an idle connection to this address (host and port)."""

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from typing import Any
 
-from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, failure, system_reason
 from felice.client.net.wire import (
     MAX_FRAME_BYTES,
     BrokerVersions,
@@ -124,7 +124,7 @@ class BlockingLink:
         if isinstance(error, TimeoutError):
             reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}"
             return failure(KafkaError._TIMED_OUT, reason, retriable=True)
-        return failure(KafkaError._TRANSPORT, f"{self.address}: {error.strerror or error}", retriable=True)
+        return failure(KafkaError._TRANSPORT, f"{self.address}: {system_reason(error)}", retriable=True)
 
     def _authenticate(self) -> None:
         """Logs in. Responses to earlier requests are received first, and kept."""
@@ -182,9 +182,7 @@ def _open(host: str, port: int, connect_s: float, security: Security) -> socket.
     except ssl.SSLError as error:
         raise tls_failure(address, error) from None
     except OSError as error:
-        raise failure(
-            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
-        ) from None
+        raise failure(KafkaError._TRANSPORT, f"{address}: {system_reason(error)}", retriable=True) from None
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

@@ -18,7 +18,7 @@ from dataclasses import field
 from random import Random
 from typing import Any, Never, TypeVar
 
-from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure
+from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure, no_broker_answers
 from felice.client.model import BrokerMetadata, ThrottleEvent
 from felice.client.net.connection import Connection, connect
 from felice.client.net.requests import metadata_request
@@ -253,7 +253,7 @@ class Cluster:
 
     async def _call_any(self, request: object) -> tuple[_Node, Any]:
         """Return the address that answered, and its response."""
-        reasons: list[str] = []
+        errors: list[KafkaError] = []
         for node in self._candidates():
             try:
                 connection = await self._open_now(node)
@@ -261,8 +261,8 @@ class Cluster:
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
-                reasons.append(error.error.str())
-        raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+                errors.append(error.error)
+        raise no_broker_answers(errors)
 
     async def _open_now(self, node: _Node) -> Connection:
         """Open like `_open`, but fail at once during the backoff: another broker may answer now."""
@@ -364,15 +364,21 @@ class Cluster:
 
     # Coordinators
 
-    async def coordinator(self, key: str, timeout_s: float, key_type: int = GROUP_KEY_TYPE) -> int:
-        """Return the coordinator's node id for a group or a transactional id; waits until brokers have assigned one."""
+    async def coordinator(
+        self, key: str, timeout_s: float, key_type: int = GROUP_KEY_TYPE, *, waits_for_brokers: bool = True
+    ) -> int:
+        """Return the coordinator's node id for a group or a transactional id; waits until brokers have assigned one.
+
+        Without `waits_for_brokers` it raises `_ALL_BROKERS_DOWN` at once if no broker can be reached.
+        """
         deadline = self._loop.time() + timeout_s
         attempt = 0
         while (key_type, key) not in self._coordinators:
             try:
                 return await self._find_coordinator(key, key_type)
             except KafkaException as error:
-                if not error.error.retriable() or self._loop.time() >= deadline:
+                gone = error.code == KafkaError._ALL_BROKERS_DOWN and not waits_for_brokers
+                if gone or not error.error.retriable() or self._loop.time() >= deadline:
                     raise
                 if error.code in _RETRY_COORDINATOR:
                     self._waiting.go_on((key_type, key), error.error)

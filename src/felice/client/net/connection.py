@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, failure, system_reason
 from felice.client.net.low_water import LowWater
 from felice.client.net.outbox import Outbox
 from felice.client.net.rest import RestReceiver
@@ -333,9 +333,7 @@ async def connect(
     except ssl.SSLError as error:
         raise tls_failure(address, error) from None
     except OSError as error:
-        raise failure(
-            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
-        ) from None
+        raise failure(KafkaError._TRANSPORT, f"{address}: {system_reason(error)}", retriable=True) from None
     assert isinstance(protocol, Connection)
     connection = protocol
     set_no_delay(transport)

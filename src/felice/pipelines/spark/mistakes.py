@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
-from felice.client.error import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException, detail_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,11 +63,9 @@ def plain_errors_while_read(function: Callable[P, Iterator[T]]) -> Callable[P, I
 def _plain(error: Exception) -> Exception:
     if not isinstance(error, KafkaException):
         return error.with_traceback(None)
-    text = error.error.str()
-    if error.code == KafkaError._ALL_BROKERS_DOWN:
-        for layer in ("Local: All broker connections are down: ", "Local: Broker transport failure: "):
-            text = text.replace(layer, "")
-        return ClusterError(
-            f"no broker answers: {text}. Is one running, and does the option 'kafka.bootstrap.servers' name it?"
-        )
-    return ClusterError(text)
+    if error.code != KafkaError._ALL_BROKERS_DOWN:
+        return ClusterError(error.error.str())
+    return ClusterError(
+        f"no broker answers: {detail_of(error.error)}. Is one running, and does the option 'kafka.bootstrap.servers' "
+        "name it?"
+    )

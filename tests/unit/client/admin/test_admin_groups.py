@@ -605,3 +605,16 @@ def test_a_broker_without_a_connection_does_not_hide_the_groups_of_others() -> N
     assert result.valid == LISTINGS
     [error] = result.errors
     assert isinstance(error, KafkaException) and error.code == KafkaError._TRANSPORT
+
+
+def test_a_question_for_a_coordinator_fails_at_once_if_no_broker_answers() -> None:
+    """And not at the end of the time limit, which is a minute."""
+    with AdminClient({"bootstrap.servers": "127.0.0.1:1"}) as admin:
+        asked = [
+            *admin.describe_consumer_groups(["g"]).values(),
+            *admin.delete_consumer_groups(["g"]).values(),
+        ]
+        for future in asked:
+            with pytest.raises(KafkaException) as raised:
+                future.result(40)
+            assert raised.value.args[0].code() == KafkaError._ALL_BROKERS_DOWN
