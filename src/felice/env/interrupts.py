@@ -1,15 +1,17 @@
-"""Ctrl-C and SIGTERM while Spark runs: noted at once, and raised between calls to Java.
+"""Ctrl-C and SIGTERM while Spark runs: noted at once, raised between calls to Java, and ignored by Java.
 
 Keeps true: the first signal does not interrupt a call to Java. py4j would print its own traceback, and would take the
             response of the interrupted call for that of the next one, so that a clean stop failed.
             A second signal interrupts at once.
+            A service manager that sends SIGTERM to all processes of a service lets Spark finish its batch.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 _HELD = (signal.SIGINT, signal.SIGTERM)
@@ -49,6 +51,26 @@ class HeldInterrupts:
         if self._came:
             raise KeyboardInterrupt
         self._came = True
+
+
+@contextmanager
+def starting_deaf_to_sigterm() -> Iterator[None]:
+    """Processes that start in this block ignore SIGTERM, and so do the processes that they start. They must end in
+    another way, for example with their standard input.
+
+    This process gets a SIGTERM that comes meanwhile at the end of the block.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    # Linux keeps a blocked signal even if it is ignored.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _in_main_thread() -> bool:

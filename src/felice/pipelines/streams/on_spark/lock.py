@@ -133,7 +133,8 @@ def _wait_for_end_of(holder: dict[str, object]) -> None:
     while started is not None and _started(process_id) == started:
         if time.monotonic() > until:
             raise CheckpointError(
-                f"process {process_id}, Spark's Java of the run before, has not ended; end it first"
+                f"process {process_id}, Spark's Java of the run before, has not ended; end it first: "
+                f"kill -9 {process_id}"
             )
         time.sleep(_POLL_S)
 
