@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -282,8 +283,14 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
     program.send(b"a b c")
     with program.start() as second:
         wait_until(lambda: len(program.counts()) == 6, 200)
-        second.terminate()
-        assert second.wait(200) == 0
+        # As a service manager does, which sends the signal to every process of a service.
+        processes = tree(second.pid)
+        assert len(processes) >= 4, "felice, Java, the daemon of its workers, workers"
+        for process in reversed(processes):
+            with suppress(ProcessLookupError):  # It may have ended meanwhile.
+                os.kill(process, signal.SIGTERM)
+        assert second.stderr is not None
+        assert second.wait(200) == 0, second.stderr.read()
     assert program.counts() == [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("b", "2"), ("c", "1")]
 
 
@@ -296,6 +303,16 @@ def test_a_program_whose_java_dies_says_so(broker: Target, tmp_path: Path) -> No
         os.kill(java_of(program.checkpoint) or 0, signal.SIGKILL)
         assert first.wait(100) == 1
         assert "Spark's Java has ended" in first.stderr.read()
+
+
+def tree(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [process]
+    for one in found:
+        with suppress(OSError):  # It may have ended meanwhile.
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 def java_of(checkpoint: Checkpoint) -> int | None:

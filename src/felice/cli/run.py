@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.application_file import apps_in
 from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
@@ -26,41 +26,6 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
-
-
-def apps_in(path: Path, names: Sequence[str] = ()) -> list[App]:
-    """The Apps of a file with these names.
-
-    Without names: the App of the variable `app`, otherwise every App of the file.
-    """
-    from felice.streams import App
-
-    # The file is run and not imported: pickling sends functions of an imported module by name, and workers cannot
-    # import it.
-    found = runpy.run_path(str(path), run_name="felice_app")
-    apps = list({id(value): value for value in found.values() if isinstance(value, App)}.values())
-    if not apps:
-        raise Fault(f"{path} defines no App")
-    by_name = {app.name: app for app in apps}
-    if len(by_name) < len(apps):
-        raise Fault(f"{path} defines several Apps with one name; their names are {_listed(apps)}")
-    if unknown := [name for name in names if name not in by_name]:
-        raise Fault(f"{path} defines no App {unknown[0]!r}; it defines {_listed(apps)}")
-    if names:
-        return [by_name[name] for name in names]
-    return [found["app"]] if isinstance(found.get("app"), App) else apps
-
-
-def app_in(path: Path, name: str | None = None) -> App:
-    """The App of a file with this name. Without a name: the App of the variable `app`, or the only App of the file."""
-    apps = apps_in(path, () if name is None else (name,))
-    if len(apps) != 1:
-        raise Fault(f"{path} defines {_listed(apps)}; choose one with --app")
-    return apps[0]
-
-
-def _listed(apps: Iterable[App]) -> str:
-    return ", ".join(sorted(app.name for app in apps))
 
 
 def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:

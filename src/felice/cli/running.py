@@ -32,6 +32,9 @@ BUSY_POLL_S = 0.02
 STOP_WITHIN_S = 120.0
 # Spark's text for an error without a message, such as the end of a connection to a process that was killed.
 _NO_MESSAGE = "(no cause message)"
+# Spark's text if a Python process that it started has not reported within some ten seconds.
+_NOT_STARTED = "Python worker failed to connect back"
+_GOES_ON = "Start the application again: it goes on after its last finished batch"
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)|DataLoss|TornBatch): (.+)$", re.MULTILINE)
 
 
@@ -42,8 +45,14 @@ def reason_of(text: str) -> str:
 
 
 def failure_of(query: Any) -> str:
-    """Why a query failed. If Spark has no message: Java's error and the likely cause."""
-    reason = reason_of(str(query.exception()))
+    """Why a query failed. If Spark does not say it: the likely cause, and what to do."""
+    text = str(query.exception())
+    if _NOT_STARTED in text:
+        return (
+            "a Python process that Spark started did not report in time. The machine may have been too busy. "
+            f"{_GOES_ON}"
+        )
+    reason = reason_of(text)
     if _NO_MESSAGE not in reason:
         return reason
     cause = query._jsq.exception().get()
@@ -51,8 +60,7 @@ def failure_of(query: Any) -> str:
         cause = cause.getCause()
     return (
         f"a process that Spark started for the query has ended ({cause.getClass().getName()}). The operating system "
-        "may have killed it, for example because memory was short. Start the application again: it goes on after its "
-        "last finished batch"
+        f"may have killed it, for example because memory was short. {_GOES_ON}"
     )
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.application_file import app_in
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
 from felice.cli.output import show, show_fields, show_json
-from felice.cli.run import app_in, checkpoint_at, locked, plain_faults
+from felice.cli.run import checkpoint_at, locked, plain_faults
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -67,7 +68,8 @@ def list_command(directory: Path, as_json: bool) -> None:
     """
     from felice.pipelines.streams.on_spark.directory import checkpoints_below
 
-    rows = [_listed(checkpoint) for checkpoint in checkpoints_below(directory)]
+    found = (checkpoint for checkpoint in checkpoints_below(directory) if not checkpoint.is_of_frame)
+    rows = [_listed(checkpoint) for checkpoint in found]
     show(rows, as_json, empty=f"there is no checkpoint of a stream application in {directory}")
 
 
@@ -231,6 +233,11 @@ def _existing(application: str, directory: Path | None) -> Checkpoint:
     found = checkpoint_at(application, directory)
     if not found.directory.is_dir():
         raise Fault(f"{found.path} is no checkpoint of a stream application; name it with --checkpoint")
+    if found.is_of_frame:
+        raise Fault(
+            f"{found.path} belongs to a query of Spark that reads a DataFrame of {application}; stop the query in its "
+            "own program. To begin again, remove the checkpoint"
+        )
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,11 @@ from click.testing import CliRunner
 
 pytest.importorskip("pyspark")
 
+from pyspark import cloudpickle
+
+from felice.cli.application_file import app_in, apps_in
 from felice.cli.faults import Fault
-from felice.cli.run import app_in, apps_in, run
+from felice.cli.run import run
 from felice.cli.running import failure_of, reason_of
 from felice.pipelines.spark.cluster import DataLoss
 from felice.pipelines.spark.commit import CommitError, TornBatch
@@ -50,6 +56,66 @@ def test_a_file_with_several_apps_runs_all_unless_one_is_named_app(tmp_path: Pat
     assert names(TWO + "app = other\n") == ["second"]
     with pytest.raises(Fault, match="several Apps with one name; their names are first, first"):
         names(ONE + "other = App('first')\n")
+
+
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After the test, nothing remains of the modules that it imports."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in repr(sys.modules[name]):
+            del sys.modules[name]
+
+
+BESIDE = """
+import prices
+from rates.table import rate
+from felice.streams import App
+
+app = App("beside", value="string")
+app.stream("in").map_values(lambda key, value: prices.doubled(value) + rate()).to("out")
+"""
+ON_A_WORKER = """
+import pickle, sys
+topology = pickle.load(sys.stdin.buffer)
+(step,) = [node.make({}) for node in topology.nodes if node.make is not None]
+print(step.function("key", "x"))
+"""
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_modules_beside_the_file_are_imported_and_sent_to_workers(tmp_path: Path) -> None:
+    """Workers run in other directories, perhaps on other machines."""
+    (tmp_path / "prices.py").write_text(
+        "import prices_more\ndef doubled(text): return prices_more.twice(text)\n"
+    )
+    (tmp_path / "prices_more.py").write_text("def twice(text): return text * 2\n")
+    (tmp_path / "rates").mkdir()
+    (tmp_path / "rates" / "table.py").write_text("def rate(): return '!'\n")
+    topology = app_in(written(tmp_path, BESIDE)).scope.topology
+    run = subprocess.run(
+        [sys.executable, "-c", ON_A_WORKER],
+        input=cloudpickle.dumps(topology),
+        cwd="/",
+        capture_output=True,
+        check=False,
+    )
+    assert run.stderr == b""
+    assert run.stdout == b"xx!\n"
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_file_that_is_read_again_gets_its_modules_as_they_are_then(tmp_path: Path) -> None:
+    (tmp_path / "names.py").write_text("name = 'before'\n")
+    program = written(tmp_path, "import names\n" + ONE.replace("'first'", "names.name"))
+    assert app_in(program).name == "before"
+    (tmp_path / "names.py").write_text("name = 'afterwards'\n")
+    assert app_in(program).name == "afterwards"
+    (tmp_path / "names.py").unlink()
+    with pytest.raises(ModuleNotFoundError):
+        app_in(program)
 
 
 def test_describe_shows_the_topology_of_each_app(tmp_path: Path) -> None:
@@ -121,3 +187,5 @@ def test_a_failure_without_a_message_says_that_a_process_has_ended() -> None:
     told = failure_of(FailedQuery("(no cause message)\n=== Streaming Query ===", error))
     assert told.startswith("a process that Spark started for the query has ended (java.io.EOFException)")
     assert failure_of(FailedQuery("KeyError: 'x'", error)) == "KeyError: 'x'"
+    late = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache…"
+    assert "did not report in time" in failure_of(FailedQuery(late, error))

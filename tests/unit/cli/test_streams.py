@@ -52,6 +52,17 @@ def test_list_shows_each_application_with_its_last_batch(place: Path) -> None:
     assert "there is no checkpoint" in told("list", str(place / "busy-checkpoint" / "felice-streams")).output
 
 
+def test_a_query_of_a_dataframe_is_left_to_its_own_program(place: Path, groups: list[str]) -> None:
+    """It holds no lock, so that the commands cannot tell whether it runs."""
+    found = checkpoint(place, "sold")
+    found.describe(Description("sold", "Sub-topology 0", 2, {}, is_frame=True))
+    assert "there is no checkpoint" in told("list").output
+    for words in (["describe", "sold"], ["stop", "sold"], ["reset", "sold", "--yes"]):
+        refused = told(*words)
+        assert refused.exit_code == 1 and "stop the query in its own program" in refused.output
+    assert found.is_used and groups == []
+
+
 def test_describe_shows_topology_and_failure(place: Path) -> None:
     checkpoint(place).report(PROGRESS | {"failure": "KeyError: 'x'"})
     lines = told("describe", "shop").output.splitlines()

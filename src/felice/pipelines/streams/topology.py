@@ -293,6 +293,10 @@ class Topology:
         """The names of the DataFrames that the application reads."""
         return [node.source.topic for node in self.nodes if node.source is not None and node.source.is_frame]
 
+    def has_frame_of_results(self) -> bool:
+        """Whether a query of the caller reads a stream of the application as a DataFrame."""
+        return any(node.sink is not None and node.sink.is_frame for node in self.nodes)
+
     def describe(self) -> str:
         """The sub-topologies with their topics, operators and stores, as text."""
         return "\n".join(line for part in self.parts() for line in _described(part))

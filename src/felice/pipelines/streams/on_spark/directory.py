@@ -38,6 +38,8 @@ class Description:
     starting: dict[str, str]
     state: str = FIRST_STATE
     format: int = FORMAT
+    is_frame: bool = False
+    """Whether a query of the caller runs it, and reads a DataFrame of its results. No lock tells whether it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,15 @@ class Checkpoint:
     def is_used(self) -> bool:
         """Whether an application has used it."""
         return (self.directory / "application.json").exists()
+
+    @property
+    def is_of_frame(self) -> bool:
+        """`Description.is_frame`; False for a checkpoint that cannot be read."""
+        try:
+            found = self.description()
+        except CheckpointError:
+            return False
+        return found is not None and found.is_frame
 
     def description(self) -> Description | None:
         """The application that uses the checkpoint; None if no application has used it.

@@ -22,6 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from felice.env.interrupts import starting_deaf_to_sigterm
 from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
@@ -74,7 +75,12 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def session_for_applications(name: str, master: str) -> SparkSession:
-    """A session with the settings of `felice run`."""
+    """A session with the settings of `felice run`. Its Java ends with this process and not by SIGTERM."""
+    with starting_deaf_to_sigterm():
+        return _session(name, master)
+
+
+def _session(name: str, master: str) -> SparkSession:
     if not master.startswith("local"):
         return session(name, master, config=SPARK_CONFIG)
     for variable, value in java.ENVIRONMENT.items():
@@ -247,7 +253,11 @@ def described(
     found = checkpoint.description()
     if found is None:
         description = Description(
-            app.name, app.topology.describe(), partitions or default, starting=checkpoint.starting()
+            app.name,
+            app.topology.describe(),
+            partitions or default,
+            starting=checkpoint.starting(),
+            is_frame=app.topology.has_frame_of_results(),
         )
         checkpoint.describe(description)
         return description
@@ -260,7 +270,7 @@ def described(
                 f"the state in {checkpoint.path} {text}; use another checkpoint, or remove this one"
             )
     if partitions is not None and partitions != found.partitions:
-        if any(node.sink is not None and node.sink.is_frame for node in app.topology.nodes):
+        if found.is_frame:
             raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
         raise CheckpointError(
             f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
