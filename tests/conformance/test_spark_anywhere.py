@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -65,6 +66,8 @@ class Copy:
         """Run it to its end, and `meanwhile` beside it. The copy then has each row once, and no transaction is open."""
         # As a user has it who set nothing up: Spark must find the Python that felice is installed in.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+        # Spark's Connect server takes a free port then, so another one may run on this machine.
+        environment["SPARK_TESTING"] = "1"
         with subprocess.Popen(
             self._command,
             stdout=subprocess.PIPE,
@@ -94,7 +97,10 @@ class Copy:
 
 
 def test_spark_connect(broker: Target, tmp_path: Path) -> None:
-    Copy("sc://local[2]", broker, tmp_path).run()
+    with socket.socket() as other:
+        with contextlib.suppress(OSError):  # Another test run has it.
+            other.bind(("127.0.0.1", 15002))
+        Copy("sc://local[2]", broker, tmp_path).run()
 
 
 def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
