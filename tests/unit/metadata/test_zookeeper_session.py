@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 
 import pytest
 
 from felice.metadata.store import SessionExpired, SessionState
+from felice.metadata.zookeeper.connection import _attempt_s
 from felice.metadata.zookeeper.requests import AddWatch
 from felice.metadata.zookeeper.session import ZooKeeperSession
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
@@ -50,9 +52,16 @@ class Owner:
         raise AssertionError("the connection was not lost")
 
 
-def new_session(address: str, clock: object, owner: Owner, *, timeout_ms: int = 18_000) -> ZooKeeperSession:
+def new_session(
+    address: str,
+    clock: object,
+    owner: Owner,
+    *,
+    timeout_ms: int = 18_000,
+    tls: ssl.SSLContext | None = None,
+) -> ZooKeeperSession:
     settings = ZooKeeperSettings((address,), session_timeout_ms=timeout_ms)
-    return ZooKeeperSession(settings, None, clock, owner)  # type: ignore[arg-type]
+    return ZooKeeperSession(settings, tls, clock, owner)  # type: ignore[arg-type]
 
 
 async def connected(server: FakeZooKeeper, clock: HandClock, owner: Owner) -> ZooKeeperSession:
@@ -132,26 +141,42 @@ def test_one_connection_without_an_answer_does_not_cost_the_session() -> None:
                 await asyncio.sleep(0.05)
             assert owner.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
             assert server.ignored == 0
+            assert session.last_failure == f"{server.address}: no answer within 3.0 s"
             await session.abandon()
 
     asyncio.run(scenario())
 
 
-def test_an_address_that_lets_no_connection_come_about_is_given_up_early() -> None:
-    """As a machine without power. Linux drops new connections while a queue of 0 is full."""
+@pytest.mark.parametrize(
+    "tls", [None, ssl.create_default_context()], ids=["no connection", "no TLS handshake"]
+)
+def test_an_address_that_lets_no_connection_come_about_is_given_up_early(tls: ssl.SSLContext | None) -> None:
+    """As a machine without power, or a server that hangs."""
 
     async def scenario() -> None:
         with socket.socket() as listener, socket.socket() as queued:
             listener.bind(("127.0.0.1", 0))
-            listener.listen(0)
+            # Linux drops new connections while a queue of 0 is full.
+            listener.listen(0 if tls is None else 100)
             queued.connect(listener.getsockname())
             address = f"127.0.0.1:{listener.getsockname()[1]}"
-            session = new_session(address, time, Owner(), timeout_ms=9_000)
+            session = new_session(address, time, Owner(), timeout_ms=9_000, tls=tls)
             connecting = asyncio.create_task(session.connect())
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(60):
                 while session.last_failure != f"{address}: no connection within 3.0 s":
+                    assert session.last_failure == "nothing was heard"
                     await asyncio.sleep(0.05)
             connecting.cancel()
             await session.abandon()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "addresses", "attempt_s"),
+    [(18_000, 1, 6), (18_000, 2, 4.5), (18_000, 3, 3), (2_000, 3, 1)],
+)
+def test_half_of_the_addresses_can_be_tried_in_vain(
+    timeout_ms: int, addresses: int, attempt_s: float
+) -> None:
+    assert _attempt_s(timeout_ms, addresses) == attempt_s
