@@ -204,7 +204,7 @@ def _check_reached(consumer: Consumer) -> None:
     try:
         consumer.list_topics("", timeout=_REACH_TIMEOUT_S)
     except KafkaException:
-        raise Fault("no broker was reached; is one running, and is --bootstrap-server its address?") from None
+        raise Fault("no broker answers. Is one running, and does --bootstrap-server name it?") from None
 
 
 class Written(NamedTuple):

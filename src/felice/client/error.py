@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
+import ssl
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -322,7 +324,11 @@ def detail_of(error: KafkaError) -> str:
 
 def system_reason(error: OSError) -> str:
     """Return the operating system's words for an error. asyncio replaces them by its own."""
-    return os.strerror(error.errno) if error.errno else str(error)
+    if isinstance(error, ssl.SSLError) or (error.errno or 0) < 0:
+        return str(error)  # Their numbers are not those of the system.
+    # asyncio has one text for the errors of all addresses of a host.
+    numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
+    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or str(error)
 
 
 def beyond_the_code(code: int, message: str | None) -> str:

@@ -184,7 +184,7 @@ def test_a_consumer_that_reached_no_broker_prints_the_reason_once_and_fails(
     code = main.run(consume.consume, ["t", "-b", f"127.0.0.1:{port}", *words])
     waiting, error = capsys.readouterr().err.splitlines()
     assert (code, waiting.startswith("waiting: "), str(port) in waiting) == (1, True, True)
-    assert error.startswith("error: no broker was reached")
+    assert error.startswith("error: no broker answers")
     assert caplog.text == "", "where nobody has set up logging, Python prints a warning beside what is told"
 
 

@@ -1,4 +1,6 @@
 import pickle
+import socket
+import ssl
 
 from felice.client.admin.topics import outcome
 from felice.client.error import (
@@ -137,6 +139,15 @@ def test_the_reasons_why_no_broker_answers_are_named_once_and_in_the_systems_wor
     refused = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
     assert system_reason(refused) == "Connection refused"
     assert system_reason(OSError("the broker closed the connection")) == "the broker closed the connection"
+    both = OSError(
+        "Multiple exceptions: [Errno 111] Connect call failed ('::1', 9092, 0, 0), [Errno 111] Connect call …"
+    )
+    assert system_reason(both) == "Connection refused"
+    refused_by_tls = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required")
+    assert "certificate required" in system_reason(refused_by_tls)
+    assert system_reason(socket.gaierror(-2, "Name or service not known")).endswith(
+        "Name or service not known"
+    )
     transport = error_of(KafkaError._TRANSPORT, f"a:9092: {system_reason(refused)}")
     unresolved = error_of(KafkaError._RESOLVE, "b:9092: Name or service not known")
     error = no_broker_answers([transport, unresolved, transport]).error

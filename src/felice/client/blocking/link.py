@@ -124,6 +124,8 @@ class BlockingLink:
         if isinstance(error, TimeoutError):
             reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}"
             return failure(KafkaError._TIMED_OUT, reason, retriable=True)
+        if isinstance(error, ssl.SSLError):
+            return tls_failure(self.address, error)
         return failure(KafkaError._TRANSPORT, f"{self.address}: {system_reason(error)}", retriable=True)
 
     def _authenticate(self) -> None:

@@ -336,7 +336,7 @@ class Cluster:
 
     def tell_of_waiting(self, error: KafkaError) -> None:
         """Report to the application what the client waits for. The client continues to try."""
-        self._log.getChild(WAITING_LOGGER).warning("waiting: %s", error.str())
+        self._log.getChild(WAITING_LOGGER).warning("waiting: %s", error.str().removeprefix("Local: "))
         if self._on_error is not None:
             self._on_error(error)
 
