@@ -26,6 +26,7 @@ ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 keeps what it once needed.
 """
 _READ_BY_JAVA = "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"
+_READ_BY_SPARK = "PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS"
 
 
 def options_for_few_resources() -> str:
@@ -41,5 +42,5 @@ def _users_options() -> str:
     """What the environment and Spark's defaults say."""
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     defaults = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
-    texts = [os.environ.get(variable, "") for variable in _READ_BY_JAVA]
+    texts = [os.environ.get(variable, "") for variable in (*_READ_BY_JAVA, *_READ_BY_SPARK)]
     return "\n".join([*texts, defaults.read_text() if defaults.is_file() else ""])

@@ -18,5 +18,7 @@ def test_a_collector_of_the_user_is_the_only_one(tmp_path: Path, monkeypatch: py
     without = options_for_few_resources()
     assert COLLECTOR not in without and "-XX:TieredStopAtLevel=1" in without
     (tmp_path / "spark-defaults.conf").unlink()
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert COLLECTOR not in options_for_few_resources()
+    for variable in ("JAVA_TOOL_OPTIONS", "PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS"):
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, "--conf spark.driver.extraJavaOptions=-XX:+UseG1GC pyspark-shell")
+            assert COLLECTOR not in options_for_few_resources()
