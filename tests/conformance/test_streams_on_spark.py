@@ -189,12 +189,15 @@ def counting(name: str) -> App:
 
 
 PROGRAM = """
+import letters
 from felice.streams import App
 
 app = App("{name}", value="string")
 words = app.stream("{name}-lines").flat_map_values(lambda key, line: line.split())
-words.group_by(lambda key, word: word[0]).count().to("{name}-counts")
+words.group_by(lambda key, word: letters.first(word)).count().to("{name}-counts")
 """
+# Not in the directory in which `felice run` starts, and Spark its workers: they cannot import `letters`.
+FILE = "programs/program.py"
 
 
 class Program:
@@ -204,7 +207,9 @@ class Program:
         self.bootstrap, self.directory, self.name = broker.bootstrap, directory, unique_name("program")
         for topic in ("lines", "counts"):
             create_topic(broker, f"{self.name}-{topic}", partitions=2)
-        (directory / "program.py").write_text(PROGRAM.format(name=self.name))
+        (directory / FILE).parent.mkdir()
+        (directory / FILE).write_text(PROGRAM.format(name=self.name))
+        (directory / FILE).with_name("letters.py").write_text("def first(word): return word[0]\n")
         self.checkpoint = Checkpoint(directory / f"{self.name}-checkpoint")
 
     def send(self, value: bytes, partition: int = 0) -> None:
@@ -213,7 +218,7 @@ class Program:
         assert producer.flush(30) == 0
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        run = ["run", "program.py", "--master", "local[2]", "--bootstrap-server", self.bootstrap]
+        run = ["run", FILE, "--master", "local[2]", "--bootstrap-server", self.bootstrap]
         return subprocess.Popen(
             [FELICE, *run, *options], cwd=self.directory, stderr=subprocess.PIPE, text=True
         )
@@ -270,7 +275,7 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
         code, told = program.run()
         assert code == 1 and f"is in use by process {first.pid}" in told
         assert " running " in program.streams("list").stdout
-        assert program.streams("rescale", "program.py", "--partitions", "3").returncode == 1
+        assert program.streams("rescale", FILE, "--partitions", "3").returncode == 1
         assert program.streams("stop", program.name).stdout == f"{program.name} has stopped\n"
         assert first.wait(60) == 0
     assert " stopped " in program.streams("list").stdout
@@ -278,7 +283,7 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
     assert code == 1 and "has 2 partitions" in told
     code, told = program.run()  # Ends a batch that was cut off.
     assert code == 0, told
-    done = program.streams("rescale", "program.py", "--partitions", "3")
+    done = program.streams("rescale", FILE, "--partitions", "3")
     assert done.stdout == f"{program.name} has 3 partitions, before 2\n", done.stderr
     program.send(b"a b c")
     with program.start() as second:
@@ -368,7 +373,7 @@ def test_several_apps_of_a_file_run_fail_stop_and_start_each_by_itself(
         create_topic(broker, topic, partitions=2)
 
     def define(which: str) -> None:
-        (tmp_path / "program.py").write_text(SEVERAL.format(name=program.name, which=which))
+        (tmp_path / FILE).write_text(SEVERAL.format(name=program.name, which=which))
 
     def states() -> dict[str, str]:
         return {
@@ -442,7 +447,7 @@ def test_bad_records_are_answered_as_each_application_says(broker: Target, tmp_p
         ("refused", {"max_message_bytes": SMALL_BYTES}),
     ):
         create_topic(broker, f"{name}-{which}", partitions=2, **limits)
-    (tmp_path / "program.py").write_text(POLICIES.format(name=name))
+    (tmp_path / FILE).write_text(POLICIES.format(name=name))
     for value in (b"{", b"0", b"1", LONG):
         program.send(value)
     code, told = program.run()

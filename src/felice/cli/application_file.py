@@ -1,7 +1,7 @@
 """The Apps that a Python file defines, and the modules beside the file that it imports.
 
-Keeps true: the file may import what `python FILE` could import. Spark's workers get the file and these modules by
-            value, because they cannot import them. A file that is read again gets its modules as they are then.
+Keeps true: the file may import what `python FILE` could import. A file that is read again gets its modules as they are
+            then, also after a read that failed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from felice.cli.faults import Fault
 
 if TYPE_CHECKING:
+    from felice.pipelines.streams.on_spark.modules import SentModule
     from felice.streams import App
 
-_read: set[str] = set()
-"""The names of the modules that lie beside files that were read."""
+_not_the_users: frozenset[str] = frozenset(sys.modules)
+"""What was imported before the first file was read."""
 
 
 def apps_in(path: Path, names: Sequence[str] = ()) -> list[App]:
@@ -55,35 +56,31 @@ def _listed(apps: Iterable[App]) -> str:
     return ", ".join(sorted(app.name for app in apps))
 
 
+def modules_beside(path: Path) -> tuple[SentModule, ...]:
+    """The modules that have been imported and lie beside a file, or in a package beside it."""
+    from felice.pipelines.streams.on_spark.modules import modules_of, note_imported
+
+    modules = modules_of(_neighbours(path.resolve().parent))
+    note_imported(modules)
+    return modules
+
+
 def _run(path: Path) -> dict[str, Any]:
-    for name in _read:
-        sys.modules.pop(name, None)
-    _read.clear()
-    directory = str(path.parent)
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
-    before = set(sys.modules)
+    for name in _neighbours(path.parent):
+        del sys.modules[name]
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
     # The file is run and not imported: pickling sends functions of an imported module by name.
-    found = runpy.run_path(str(path), run_name="felice_app")
-    new = set(sys.modules) - before
-    beside = {name for name in new if "." not in name and _is_in(directory, sys.modules[name])}
-    _read.update(name for name in new if name.partition(".")[0] in beside)
-    if beside:
-        _send_by_value(beside)
-    return found
+    return runpy.run_path(str(path), run_name="felice_app")
 
 
-def _is_in(directory: str, module: ModuleType) -> bool:
-    """Whether a module or package lies directly in a directory."""
-    places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None) or ""]
-    return any(str(Path(place).resolve().parent) == directory for place in places)
+def _neighbours(directory: Path) -> list[str]:
+    new = set(sys.modules) - _not_the_users
+    roots = {name for name in new if "." not in name and _lies_in(directory, sys.modules[name])}
+    return [name for name in new if name.partition(".")[0] in roots]
 
 
-def _send_by_value(modules: Iterable[str]) -> None:
-    """Let pickled functions bring these modules, and the modules in these packages, with them."""
-    try:
-        from pyspark import cloudpickle
-    except ImportError:
-        return  # Without Spark there are no workers.
-    for name in modules:
-        cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
+def _lies_in(directory: Path, module: ModuleType) -> bool:
+    """Whether a module or package lies directly in a directory. Links count where they are."""
+    places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None)]
+    return any(Path(place).parent.resolve() == directory for place in places if place)

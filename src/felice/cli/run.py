@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from felice.cli.application_file import apps_in
+from felice.cli.application_file import apps_in, modules_beside
 from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
@@ -196,7 +196,10 @@ def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQu
     for path in claim.checkpoint.requests:  # An earlier run may have left them.
         path.unlink(missing_ok=True)
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-    return start(claim.app.scope, spark, settings.bootstrap, claim.checkpoint.path, **settings.options)
+    modules = modules_beside(settings.file)
+    return start(
+        claim.app.scope, spark, settings.bootstrap, claim.checkpoint.path, modules=modules, **settings.options
+    )
 
 
 def _wait(spark: SparkSession) -> None:

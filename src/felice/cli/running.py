@@ -49,8 +49,8 @@ def failure_of(query: Any) -> str:
     text = str(query.exception())
     if _NOT_STARTED in text:
         return (
-            "a Python process that Spark started did not report in time. The machine may have been too busy. "
-            f"{_GOES_ON}"
+            "a Python process that Spark started did not report in time. The machine may have been too busy, or the "
+            f"process has ended. {_GOES_ON}"
         )
     reason = reason_of(text)
     if _NO_MESSAGE not in reason:

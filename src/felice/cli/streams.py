@@ -135,6 +135,10 @@ def reload_command(application: str, checkpoint: Path | None, timeout: float) ->
     for what in ("started", "stopping"):
         if changes[what]:
             click.echo(f"{what}: {', '.join(changes[what])}")
+    if not any(changes.values()):
+        click.echo(
+            "nothing to start or to stop; running applications keep the functions that they were started with"
+        )
     if changes["failed"]:
         raise Fault("\n".join(f"{name}: {reason}" for name, reason in changes["failed"].items()))
 

@@ -8,10 +8,12 @@ Keeps true: the first signal does not interrupt a call to Java. py4j would print
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType, TracebackType
 
 _HELD = (signal.SIGINT, signal.SIGTERM)
@@ -54,23 +56,35 @@ class HeldInterrupts:
 
 
 @contextmanager
-def starting_deaf_to_sigterm() -> Iterator[None]:
+def children_ignore_sigterm() -> Iterator[None]:
     """Processes that start in this block ignore SIGTERM, and so do the processes that they start. They must end in
     another way, for example with their standard input.
 
-    This process gets a SIGTERM that comes meanwhile at the end of the block.
+    This holds for `subprocess.Popen` with a `preexec_fn`, as PySpark starts Java, and for `os.fork`.
     """
-    if not _in_main_thread():
-        yield
-        return
-    # Linux keeps a blocked signal even if it is ignored.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    global _do_children_ignore
+    _register_once()
+    _do_children_ignore = True
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        _do_children_ignore = False
+
+
+_do_children_ignore = False
+
+
+@cache
+def _register_once() -> None:
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    if _do_children_ignore:
+        # Java leaves a signal that is ignored when it starts alone. Python's daemon of workers sets a handler, so the
+        # signal is blocked, too.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def _in_main_thread() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,13 +15,16 @@ pytest.importorskip("pyspark")
 
 from pyspark import cloudpickle
 
-from felice.cli.application_file import app_in, apps_in
+from felice.cli.application_file import app_in, apps_in, modules_beside
 from felice.cli.faults import Fault
 from felice.cli.run import run
 from felice.cli.running import failure_of, reason_of
 from felice.pipelines.spark.cluster import DataLoss
 from felice.pipelines.spark.commit import CommitError, TornBatch
 from felice.pipelines.spark.mistakes import ClusterError, OptionError, QueryError
+from felice.pipelines.streams.on_spark.modules import SentModule
+from felice.pipelines.streams.on_spark.stage import Plan
+from felice.streams import App
 
 ONE = "from felice.streams import App\nfirst = App('first')\nfirst.stream('in').to('out')\n"
 
@@ -72,38 +76,81 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 BESIDE = """
 import prices
 from rates.table import rate
+from linked import linked
 from felice.streams import App
 
 app = App("beside", value="string")
-app.stream("in").map_values(lambda key, value: prices.doubled(value) + rate()).to("out")
+app.stream("in").map_values(lambda key, value: prices.doubled(value) + rate() + linked()).to("out")
 """
+PRICES = """
+import threading
+from functools import lru_cache
+import prices_more
+
+LOCK = threading.Lock()
+
+@lru_cache
+def doubled(text):
+    from prices_late import late
+    with LOCK:
+        return prices_more.twice(text) + late()
+"""
+FILES = {
+    "prices.py": PRICES,
+    "prices_more.py": "import prices\nimport prices_late\ndef twice(text): return text * 2\n",
+    "prices_late.py": "def late(): return '?'\n",
+    "rates/table.py": "import rates.shared\ndef rate(): return rates.shared.SIGN\n",
+    "rates/shared.py": "import rates.table\nSIGN = '!'\n",
+    "other/linked.py": "import os\ndef linked(): return os.path.basename(__file__)\n",
+}
+"""A package without `__init__`, modules that import each other, a lock, a cached function, an import in a function."""
 ON_A_WORKER = """
 import pickle, sys
-topology = pickle.load(sys.stdin.buffer)
+topology = pickle.load(sys.stdin.buffer).application().topology
 (step,) = [node.make({}) for node in topology.nodes if node.make is not None]
 print(step.function("key", "x"))
 """
 
 
-@pytest.mark.usefixtures("own_modules")
-def test_modules_beside_the_file_are_imported_and_sent_to_workers(tmp_path: Path) -> None:
+def on_a_worker(app: App, modules: tuple[SentModule, ...]) -> subprocess.CompletedProcess[bytes]:
     """Workers run in other directories, perhaps on other machines."""
-    (tmp_path / "prices.py").write_text(
-        "import prices_more\ndef doubled(text): return prices_more.twice(text)\n"
-    )
-    (tmp_path / "prices_more.py").write_text("def twice(text): return text * 2\n")
-    (tmp_path / "rates").mkdir()
-    (tmp_path / "rates" / "table.py").write_text("def rate(): return '!'\n")
-    topology = app_in(written(tmp_path, BESIDE)).scope.topology
-    run = subprocess.run(
+    plan = Plan(cloudpickle.dumps(app.scope.topology), 1, "", modules=modules)
+    return subprocess.run(
         [sys.executable, "-c", ON_A_WORKER],
-        input=cloudpickle.dumps(topology),
+        input=pickle.dumps(plan),
         cwd="/",
         capture_output=True,
         check=False,
     )
-    assert run.stderr == b""
-    assert run.stdout == b"xx!\n"
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_modules_beside_the_file_are_imported_and_sent_to_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "linked.py").symlink_to(tmp_path / "other" / "linked.py")
+    program = written(tmp_path, BESIDE)
+    # From here the parent of the current directory is the directory of the file.
+    monkeypatch.chdir(tmp_path / "other")
+    app = app_in(program)
+    modules = modules_beside(program)
+    assert [module.name for module in modules] == [
+        "linked",
+        "prices",
+        "prices_late",
+        "prices_more",
+        "rates",
+        "rates.shared",
+        "rates.table",
+    ]
+    for name in FILES:
+        (tmp_path / name).unlink()
+    ran = on_a_worker(app, modules)
+    assert (ran.stdout, ran.stderr) == (b"xx?!linked.py\n", b"")
+    assert b"No module named" in on_a_worker(app, ()).stderr
 
 
 @pytest.mark.usefixtures("own_modules")
@@ -113,6 +160,9 @@ def test_a_file_that_is_read_again_gets_its_modules_as_they_are_then(tmp_path: P
     assert app_in(program).name == "before"
     (tmp_path / "names.py").write_text("name = 'afterwards'\n")
     assert app_in(program).name == "afterwards"
+    (tmp_path / "names.py").write_text("name = 'at last'\nraise KeyError(name)\n")
+    with pytest.raises(KeyError, match="at last"):
+        app_in(program)
     (tmp_path / "names.py").unlink()
     with pytest.raises(ModuleNotFoundError):
         app_in(program)

@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from felice.env.interrupts import HeldInterrupts, starting_deaf_to_sigterm
+from felice.env.interrupts import HeldInterrupts, children_ignore_sigterm
 
 each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
@@ -61,11 +60,15 @@ sys.stdin.read()
 """
 
 
-def test_a_process_that_starts_deaf_ends_with_its_input_and_not_by_sigterm() -> None:
-    with starting_deaf_to_sigterm():
-        child = subprocess.Popen(
-            [sys.executable, "-c", SET_A_HANDLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+def child_of(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: None
+    )
+
+
+def test_a_process_that_ignores_sigterm_ends_with_its_input() -> None:
+    with children_ignore_sigterm():
+        child = child_of(sys.executable, "-c", SET_A_HANDLER)
     with child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
@@ -74,27 +77,22 @@ def test_a_process_that_starts_deaf_ends_with_its_input_and_not_by_sigterm() -> 
     assert child.returncode == 0
 
 
+def test_java_is_told_to_leave_the_signal_alone() -> None:
+    """A shell, too, cannot take a signal that was ignored when it started; it says so by listing no trap for it."""
+    script = "trap 'echo handled' TERM; kill -TERM $$; grep SigIgn /proc/$$/status"
+    with children_ignore_sigterm():
+        told, _ = child_of("bash", "-c", script).communicate(timeout=60)
+    assert int(told.split()[-1], 16) & 1 << signal.SIGTERM - 1
+    told, _ = child_of("bash", "-c", script).communicate(timeout=60)
+    assert told.splitlines()[0] == "handled"
+
+
 def test_a_sigterm_while_a_process_starts_is_not_lost() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
-        with starting_deaf_to_sigterm():
+        with children_ignore_sigterm():
             os.kill(os.getpid(), signal.SIGTERM)
-            assert heard == []
         assert heard == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_another_thread_may_start_processes_too() -> None:
-    """Only the main thread may change what a signal does."""
-    entered: list[bool] = []
-
-    def start() -> None:
-        with starting_deaf_to_sigterm():
-            entered.append(True)
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-    assert entered == [True]

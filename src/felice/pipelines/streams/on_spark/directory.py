@@ -39,7 +39,9 @@ class Description:
     state: str = FIRST_STATE
     format: int = FORMAT
     is_frame: bool = False
-    """Whether a query of the caller runs it, and reads a DataFrame of its results. No lock tells whether it runs."""
+    """Whether it runs in a query of the user's program, which reads its results as a DataFrame. Such a query holds no
+    lock.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,14 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
-from felice.env.interrupts import starting_deaf_to_sigterm
+from felice.env.interrupts import children_ignore_sigterm
 from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
+from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
@@ -76,7 +77,7 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 def session_for_applications(name: str, master: str) -> SparkSession:
     """A session with the settings of `felice run`. Its Java ends with this process and not by SIGTERM."""
-    with starting_deaf_to_sigterm():
+    with children_ignore_sigterm():
         return _session(name, master)
 
 
@@ -101,6 +102,7 @@ def start(
     until_caught_up: bool = False,
     trigger_ms: int = 0,
     max_records: int | None = None,
+    modules: tuple[SentModule, ...] = (),
 ) -> StreamingQuery:
     """Start an App. With `until_caught_up` it ends when it has processed all records that exist now.
 
@@ -108,11 +110,12 @@ def start(
     of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
     limits the records of a batch that are from topics. Without it, an application that reads one topic has the limit
     `MAX_RECORDS`; with several inputs there is no limit, because a batch takes their records in the order of
-    timestamps. The caller must hold a `lock.RunLock`.
+    timestamps. `modules` are sent to the workers. The caller must hold a `lock.RunLock`.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
-    results = _results_of(scope, spark, connected, Checkpoint(checkpoint.absolute()), partitions, max_records)
+    kept = Checkpoint(checkpoint.absolute())
+    results = _results_of(scope, spark, connected, kept, partitions, max_records, modules=modules)
     writer = results.writeStream.format(NAME).options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
@@ -160,6 +163,7 @@ def _results_of(
     max_records: int | None,
     *,
     is_own: bool = True,
+    modules: tuple[SentModule, ...] = (),
 ) -> DataFrame:
     """The packs of all results. `is_own`: for the application's own query, and not for one of the caller."""
     for name, value in QUERY_CONFIG.items():
@@ -171,6 +175,7 @@ def _results_of(
         str(kept.state_path(description)),
         SinkOptions.parse(connected).client,
         None if is_own else str(kept.path),
+        modules,
     )
     register_once(spark)
     topics, frames, inputs = scope.topology.topics(), scope.topology.frames(), []

@@ -31,6 +31,7 @@ from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.identity import check_query
+from felice.pipelines.streams.on_spark.modules import SentModule, install
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
@@ -67,10 +68,12 @@ class Plan:
     """How workers ask for the limits of topics; None: the limits are Kafka's defaults."""
     checkpoint: str | None = None
     """The checkpoint that a query of the caller must have: the state has the numbers of its batches."""
+    modules: tuple[SentModule, ...] = ()
+    """The user's modules that workers cannot import."""
 
     def application(self) -> Application:
         """The topology and its parts, unpickled once in each process."""
-        return _application(self.pickled, self.client)
+        return _application(self.pickled, self.client, self.modules)
 
 
 class Application:
@@ -157,7 +160,10 @@ class Application:
 
 
 @lru_cache(maxsize=4)
-def _application(pickled: bytes, client: BlockingConfig | None) -> Application:
+def _application(
+    pickled: bytes, client: BlockingConfig | None, modules: tuple[SentModule, ...]
+) -> Application:
+    install(modules)
     return Application(cloudpickle.loads(pickled), client)
 
 
