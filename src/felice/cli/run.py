@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.application_file import apps_in, modules_beside
-from felice.cli.faults import Fault
+from felice.cli.faults import Fault, describe_fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
 from felice.dataclass import dataclass
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from felice.streams import App
 
 POLL_S = 1.0
+BROKER_WITHIN_S = 30.0
+_BROKER_POLL_S = 0.5
 EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
 
 
@@ -163,6 +166,7 @@ def _run(apps: list[App], settings: Settings) -> None:
     from felice.pipelines.streams.on_spark.lock import RunLock
     from felice.pipelines.streams.on_spark.runner import session_for_applications
 
+    _wait_for_broker(settings)
     are_many = len(apps) > 1
     sessions: list[SparkSession] = []
     interrupts = HeldInterrupts()
@@ -188,6 +192,27 @@ def _run(apps: list[App], settings: Settings) -> None:
         running.start(one)
     with interrupts:
         running.follow()
+
+
+def _wait_for_broker(settings: Settings) -> None:
+    """Return when a broker answers. Raises after `BROKER_WITHIN_S`: Spark would need minutes to report the same."""
+    from felice.client import KafkaException
+    from felice.client.admin import AdminClient
+
+    gives_up_at, is_told = time.monotonic() + BROKER_WITHIN_S, False
+    with AdminClient(settings.options["client"]) as admin:
+        while True:
+            try:
+                admin.list_topics("", timeout=BROKER_WITHIN_S)
+            except KafkaException as error:
+                if not error.error.retriable() or time.monotonic() >= gives_up_at:
+                    raise
+                if not is_told:
+                    click.echo(f"waiting: {describe_fault(error)}", err=True)
+                    is_told = True
+                time.sleep(_BROKER_POLL_S)
+            else:
+                return
 
 
 def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:

@@ -15,6 +15,8 @@ pytest.importorskip("pyspark")
 
 from pyspark import cloudpickle
 
+from felice.cli import main
+from felice.cli import run as command
 from felice.cli.application_file import app_in, apps_in, modules_beside
 from felice.cli.faults import Fault
 from felice.cli.run import run
@@ -239,3 +241,15 @@ def test_a_failure_without_a_message_says_that_a_process_has_ended() -> None:
     assert failure_of(FailedQuery("KeyError: 'x'", error)) == "KeyError: 'x'"
     late = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache…"
     assert "did not report in time" in failure_of(FailedQuery(late, error))
+
+
+def test_a_broker_that_does_not_answer_is_reported_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "BROKER_WITHIN_S", 0.6)
+    monkeypatch.chdir(tmp_path)
+    assert main.run(run, [str(written(tmp_path, ONE)), "-b", "127.0.0.1:1"]) == 1
+    waiting, error = capsys.readouterr().err.splitlines()
+    reason = "no broker answers: 127.0.0.1:1: Connection refused. Is one running, and does --bootstrap-server name it?"
+    assert (waiting, error) == (f"waiting: {reason}", f"error: {reason}")
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
