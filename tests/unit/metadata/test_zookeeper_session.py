@@ -59,8 +59,9 @@ def new_session(
     *,
     timeout_ms: int = 18_000,
     tls: ssl.SSLContext | None = None,
+    digest: str | None = None,
 ) -> ZooKeeperSession:
-    settings = ZooKeeperSettings((address,), session_timeout_ms=timeout_ms)
+    settings = ZooKeeperSettings((address,), session_timeout_ms=timeout_ms, digest=digest)
     return ZooKeeperSession(settings, tls, clock, owner)  # type: ignore[arg-type]
 
 
@@ -180,3 +181,20 @@ def test_half_of_the_addresses_can_be_tried_in_vain(
     timeout_ms: int, addresses: int, attempt_s: float
 ) -> None:
     assert _attempt_s(timeout_ms, addresses) == attempt_s
+
+
+def test_a_login_without_an_answer_ends_with_the_attempt() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(60), FakeZooKeeper(timeout_ms=15_000) as server:
+            session = new_session(server.address, time, Owner(), timeout_ms=15_000, digest="alice:secret")
+            connecting = asyncio.create_task(session.connect())
+            await server.received.get()
+            began_s = time.monotonic()
+            while session.last_failure == "nothing was heard":
+                await asyncio.sleep(0.05)
+            assert session.last_failure == f"{server.address}: no answer within 5.0 s"
+            assert time.monotonic() - began_s < 12, "kazoo waits for the whole session timeout"
+            connecting.cancel()
+            await session.abandon()
+
+    asyncio.run(scenario())

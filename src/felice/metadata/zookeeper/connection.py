@@ -143,11 +143,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _invoke(self, timeout: float, request: Request, xid: int | None = None) -> object:
         sent_s = self._session.now_s()
-        is_connect = request.type is None
-        answer = super()._invoke(
-            min(timeout, self.handler.attempt_s) if is_connect else timeout, request, xid
-        )
-        if is_connect and answer[0].time_out > 0:
+        answer = super()._invoke(min(timeout, self.handler.left_s), request, xid)
+        if request.type is None and answer[0].time_out > 0:
             # The session exists before kazoo reports it.
             self.session_id = answer[0].session_id
             self.timeout_ms = answer[0].time_out
