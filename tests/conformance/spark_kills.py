@@ -208,6 +208,21 @@ def children_of(parent: int) -> list[int]:
     return found
 
 
+def tree_of(root: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [root]
+    for process in found:
+        found += children_of(process)
+    return found
+
+
+def send_to_all(processes: list[int], number: signal.Signals) -> None:
+    """Send a signal to each process that still runs."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
 def fill(bootstrap: str, records: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10})
     for number in range(records):

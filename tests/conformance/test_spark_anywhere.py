@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from conformance.spark_kills import children_of
+from conformance.spark_kills import send_to_all, tree_of
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
@@ -113,23 +113,14 @@ def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
             wait_until(lambda: copy.written() > ROWS // 5, START_S)
             wait_for(log, r"Launching executor", 2)
             assert copy.written() < ROWS, "the copy ended before the kill"
-            kill_tree(workers[1].pid)
+            # As if a machine stopped: the worker, its executors and their Python processes end.
+            send_to_all(tree_of(workers[1].pid), signal.SIGKILL)
 
         copy = Copy(master, broker, tmp_path, str(ROWS // 20))
         copy.run(kill_one)
         assert workers[1].wait(30) == -signal.SIGKILL
         wait_for(log, r"Removing worker", 1)
         assert workers[0].poll() is None
-
-
-def kill_tree(root: int) -> None:
-    """As if a machine stopped: kills the worker, its executors and their Python processes."""
-    found = [root]
-    for process in found:
-        found += children_of(process)
-    for process in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import sys
 import time
 import uuid
 from collections import defaultdict
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'"
 
 from confluent_kafka import Producer
 
+from conformance.spark_kills import send_to_all, tree_of
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
@@ -289,11 +289,9 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
     with program.start() as second:
         wait_until(lambda: len(program.counts()) == 6, 200)
         # A service manager sends the signal to every process of a service. Here the command itself gets it last.
-        helpers = tree(second.pid)[1:]
+        helpers = tree_of(second.pid)[1:]
         assert len(helpers) >= 3, "Java, the daemon of its workers, workers"
-        for process in helpers:
-            with suppress(ProcessLookupError):  # It may have ended meanwhile.
-                os.kill(process, signal.SIGTERM)
+        send_to_all(helpers, signal.SIGTERM)
         program.send(b"d")
         wait_until(lambda: len(program.counts()) == 7 or second.poll() is not None, 200)
         second.terminate()
@@ -312,16 +310,6 @@ def test_a_program_whose_java_dies_says_so(broker: Target, tmp_path: Path) -> No
         os.kill(java_of(program.checkpoint) or 0, signal.SIGKILL)
         assert first.wait(100) == 1
         assert "Spark's Java has ended" in first.stderr.read()
-
-
-def tree(process: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [process]
-    for one in found:
-        with suppress(OSError):  # It may have ended meanwhile.
-            for thread in Path(f"/proc/{one}/task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
-    return found
 
 
 def java_of(checkpoint: Checkpoint) -> int | None:

@@ -55,6 +55,9 @@ class HeldInterrupts:
         self._came = True
 
 
+_do_children_ignore = False
+
+
 @contextmanager
 def children_ignore_sigterm() -> Iterator[None]:
     """Processes that start in this block ignore SIGTERM, and so do the processes that they start. They must end in
@@ -69,9 +72,6 @@ def children_ignore_sigterm() -> Iterator[None]:
         yield
     finally:
         _do_children_ignore = False
-
-
-_do_children_ignore = False
 
 
 @cache
