@@ -203,7 +203,7 @@ def _wait_for_broker(settings: Settings) -> None:
     with AdminClient(settings.options["client"]) as admin:
         while True:
             try:
-                admin.list_topics("", timeout=BROKER_WITHIN_S)
+                admin.list_topics("", timeout=max(_BROKER_POLL_S, gives_up_at - time.monotonic()))
             except KafkaException as error:
                 if not error.error.retriable() or time.monotonic() >= gives_up_at:
                     raise

@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM while Spark runs: noted at once, raised between calls to Java, and ignored by Java.
+"""Ctrl-C and SIGTERM while Spark runs: noted at once, and raised between calls to Java. Java ignores both.
+
+PySpark makes Java ignore Ctrl-C, and `children_ignore_sigterm` makes it ignore SIGTERM.
 
 Keeps true: the first signal does not interrupt a call to Java. py4j would print its own traceback, and would take the
             response of the interrupted call for that of the next one, so that a clean stop failed.
@@ -81,8 +83,8 @@ def _register_once() -> None:
 
 def _in_child() -> None:
     if _do_children_ignore:
-        # Java leaves a signal that is ignored when it starts alone. Python's daemon of workers sets a handler, so the
-        # signal is blocked, too.
+        # If SIGTERM is ignored when Java starts, Java keeps ignoring it. Python's daemon of workers sets a handler, so
+        # the signal is blocked, too.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 

@@ -39,9 +39,7 @@ class Description:
     state: str = FIRST_STATE
     format: int = FORMAT
     is_frame: bool = False
-    """Whether it runs in a query of the user's program, which reads its results as a DataFrame. Such a query holds no
-    lock.
-    """
+    """Whether `stream.df` made the checkpoint. The user's program runs the query then, which holds no lock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The user's modules that Spark's workers get from the driver, because they cannot import them.
 
-Keeps true: a function of such a module is sent by its name, and a worker imports the source that the driver had.
-            Modules that the user changes meanwhile reach the workers with the next application that starts.
+Keeps true: a function of such a module is sent by its name, and a worker imports the source that the module's file
+            had when the application started. Modules that the user changes meanwhile reach the workers with the next
+            application that starts.
 How:        the plan of an application carries the sources, and a finder of Python's import system serves them.
 """
 

@@ -76,7 +76,7 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def session_for_applications(name: str, master: str) -> SparkSession:
-    """A session with the settings of `felice run`. Its Java ends with this process and not by SIGTERM."""
+    """A session with the settings of `felice run`. Its Java ignores SIGTERM, and ends when this process ends."""
     with children_ignore_sigterm():
         return _session(name, master)
 
