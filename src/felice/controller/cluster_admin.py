@@ -342,7 +342,7 @@ class ClusterAdmin:
         return True
 
     async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
-        """Waits until the image shows a write, so that the client's next request finds it."""
+        """Waits, up to `_FOLLOW_TIMEOUT_S`, until the image shows a write: the client's next request should find it."""
         await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
 
     def _existing(self, name: str) -> TopicImage:

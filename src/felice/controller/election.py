@@ -15,7 +15,10 @@ from felice.metadata.layout import NO_LEADER, StateNode
 
 
 def first_state(replicas: tuple[int, ...], alive: Collection[int], controller_epoch: int) -> StateNode:
-    """State of a new partition: the first live replica leads, and all live replicas are in sync."""
+    """State of a new partition: the first live replica leads, and all live replicas are in sync.
+
+    If no replica is alive, there is no leader, and all replicas count as in sync.
+    """
     isr = tuple(replica for replica in replicas if replica in alive)
     return StateNode(isr[0] if isr else NO_LEADER, 0, controller_epoch, isr or replicas)
 

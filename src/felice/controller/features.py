@@ -37,7 +37,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureChange:
-    """`upgrade_type` is the number in the request; it may be none that exists."""
+    """One change of a request. `upgrade_type` is the number in the request, which may be unknown."""
 
     feature: str
     level: int

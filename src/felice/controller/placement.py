@@ -80,7 +80,10 @@ def _follower_index(first: int, shift: int, follower: int, count: int) -> int:
 def check_assignment(
     assignment: Mapping[int, Sequence[int]], live_brokers: Sequence[int], *, first_partition: int = 0
 ) -> None:
-    """Refuses a manual assignment that has gaps, names a broker twice, or names an unknown broker."""
+    """Checks a manual assignment: replicas by partition, which must be consecutive from `first_partition` on.
+
+    Raises `PlacementError` for gaps, and for replicas that are missing, unequal in number, repeated, or not alive.
+    """
     expected = list(range(first_partition, first_partition + len(assignment)))
     if not assignment or sorted(assignment) != expected:
         raise PlacementError(f"partitions must be consecutive from {first_partition}")

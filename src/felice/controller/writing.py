@@ -80,7 +80,10 @@ async def write_guarded(store: MetadataStore, epoch_version: int, operations: Se
 async def carry_out(
     store: MetadataStore, watcher: Watcher, image: ClusterImage, decisions: list[Decision]
 ) -> list[Decision]:
-    """Writes decisions based on `image`. Returns those to make again, once there is a newer image for it."""
+    """Writes decisions based on `image`, and waits for a newer image. Returns the decisions to make again on that one.
+
+    These lost a version conflict, or the controller epoch had changed. Raises `StoreError`.
+    """
     version = image.controller_epoch_version
     try:
         lost = await write_decisions(store, version, decisions)

@@ -118,7 +118,7 @@ class HostedShard(Generic[S, R]):
         return self.partition.log_start_offset == self.partition.log_end_offset
 
     def begin_loading(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
-        """Loads the log when it is its `turn`; calls `on_failed` if that is impossible."""
+        """Loads the log once it holds the lock `turn`: one log is read at a time. Calls `on_failed` if that fails."""
         self._loading = asyncio.get_running_loop().create_task(self._load(turn, on_failed))
 
     async def _load(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:

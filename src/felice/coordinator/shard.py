@@ -6,7 +6,7 @@ How:         an event goes in with the time and comes out as an `Outcome`: recor
              now, and continuations that must wait for the records. Deadlines are data: the shell reads
              `next_deadline_ms` and calls `on_time`. Applying a record returns a function that undoes it, so that a
              refused write leaves no trace.
-Leaves:      logs, clocks, sockets and futures to `runtime`.
+Leaves:      logs, clocks, sockets and futures to `hosted_shard` and `runtime`.
 """
 
 from __future__ import annotations

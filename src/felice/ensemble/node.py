@@ -80,7 +80,7 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None if the process does not run."""
+        """The process id, also of a process that has ended; None before the first start."""
         return self._process.pid if self._process is not None else None
 
     @property
@@ -129,7 +129,7 @@ class Node:
             return None
 
     def stop(self) -> None:
-        """Stops the process cleanly."""
+        """Stops the process cleanly; kills it if it still runs after `_STOP_TIMEOUT_S`."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -20,7 +20,10 @@ class AppendOrigin(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """Result of an append. `log_append_time_ms` is -1 if the producer's timestamps stay."""
+    """Result of an append. `log_append_time_ms` is -1 if the producer's timestamps stay.
+
+    With `duplicate` nothing was appended: the offsets and the time are those of the batch that was stored before.
+    """
 
     base_offset: int
     last_offset: int
@@ -30,7 +33,7 @@ class AppendInfo(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its timestamp."""
+    """A record found by its timestamp (in milliseconds), with the leader epoch of its batch."""
 
     timestamp: int
     offset: int

@@ -105,7 +105,11 @@ class _Output:
 
 
 class CleaningPass:
-    """Created on the log's thread, which takes the facts from the log; run on another thread."""
+    """One pass. Create it, and call `swap_in`, on the log's own thread; call `index` and `clean` on a cleaner thread.
+
+    `index` comes first, then for each of `groups`: `clean`, and `swap_in` or `discard`. `index` and `clean` raise
+    `CleaningAborted`, `ApiError` (damage: `CorruptLog` or an error of `records`) or OSError.
+    """
 
     def __init__(
         self,
@@ -289,7 +293,10 @@ class CleaningPass:
     # -- reading ---------------------------------------------------------------------------------------
 
     def _batches(self, source: Source, position: int) -> Iterator[tuple[Buffer, BatchHeader, bool]]:
-        """Yields the batches from `position` on: a window, a header (its position is in the window), is it the last?"""
+        """Yields (window, header, whether it is the last) for each batch from `position` on.
+
+        The position in the header is that in the window.
+        """
         path, end = source.segment.log_path, source.facts.size_bytes
         window, start = b"", position
         while position < end:

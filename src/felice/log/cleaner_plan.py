@@ -125,7 +125,7 @@ def is_due(found: Cleanable, config: TopicConfig) -> bool:
 def groups(
     segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int
 ) -> list[list[SegmentFacts]]:
-    """Runs of segments, each to be merged into one, as long as their present content fits into one segment."""
+    """Runs of adjacent segments, each to be merged into one: together they fit into one segment as they are now."""
     found: list[list[SegmentFacts]] = []
     size = indexed = 0
     for segment in segments:

@@ -1,7 +1,7 @@
 """Limits cleaning to log.cleaner.io.max.bytes.per.second, over all threads together.
 
-Keeps true: in any period that begins with a call, the bytes let through do not exceed what the rate allows, plus
-            the bytes of one call. A stop ends every wait at once.
+Keeps true: in any period, the bytes let through are at most what the rate allows in that period and one second more
+            (`_IDLE_S`), plus the bytes of one call. A stop ends every wait at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threading import Event, Lock
 from felice.env import Clock
 
 _IDLE_S = 1.0
-"""Unused allowance expires after this time: an idle hour must not allow a burst."""
+"""Unused allowance expires after this time, so that the burst after an idle hour is bounded."""
 
 
 class Throttle:

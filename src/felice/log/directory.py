@@ -126,7 +126,10 @@ class LogDirectory:
             self._lock = None
 
     def load(self, config_of: Callable[[str], TopicConfig]) -> None:
-        """Opens all partitions, several at a time. `failed` has the reason for each that cannot be opened."""
+        """Opens all partitions, several at a time. `failed` has the reason for each that cannot be opened.
+
+        `config_of` returns a topic's configuration. Raises `LogDirectoryError` for a damaged checkpoint, or OSError.
+        """
         self._take_clean_shutdown_marker()
         self._sync_failed = failed_sync.has_marker(self._disk, self.path)
         self.checkpoints.read()
@@ -215,7 +218,7 @@ class LogDirectory:
     # -- partitions ------------------------------------------------------------------------------------
 
     def create(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID | None) -> Log:
-        """Creates the log of a new partition. Its first flush brings it to disk."""
+        """Creates the log of a new partition. Its first flush brings it to disk. Raises `LogDirectoryError`."""
         self._check_online()
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
@@ -268,12 +271,18 @@ class LogDirectory:
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
 
     def delete(self, topic: str, partition: int) -> None:
-        """Renames a partition; its files are removed after file.delete.delay.ms. The name is free at once."""
+        """Renames a partition; its files are removed after file.delete.delay.ms. The name is free at once.
+
+        Raises `LogDirectoryError`.
+        """
         log = self.logs.get((topic, partition))
         self._set_aside(topic, partition, DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
 
     def set_aside_as_stray(self, topic: str, partition: int, reason: str) -> None:
-        """Removes a partition that this broker should not have. An operator can inspect its files, which stay."""
+        """Removes a partition that this broker should not have. Its files stay, so that an operator can inspect them.
+
+        Raises `LogDirectoryError`.
+        """
         log = self.logs.get((topic, partition))
         target = self._set_aside(topic, partition, STRAY_SUFFIX, None)
         self.strays.on_set_aside(f"{topic}-{partition}", log, target, reason)
@@ -355,7 +364,10 @@ class LogDirectory:
     # -- replicas that come from another directory -----------------------------------------------------
 
     def create_future(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID) -> Log:
-        """Starts a copy of a replica of another directory. `adopt_future` makes the copy the replica."""
+        """Starts a copy of a replica of another directory. `adopt_future` makes the copy the replica.
+
+        Raises `LogDirectoryError`.
+        """
         self._check_online()
         name = f"{topic}-{partition}"
         path = self._names.new(name, FUTURE_SUFFIX)
@@ -368,7 +380,7 @@ class LogDirectory:
         return log
 
     def adopt_future(self, topic: str, partition: int, *, clean_offset: int) -> Log:
-        """Brings the complete copy to disk and gives it the replica's name."""
+        """Brings the complete copy to disk and gives it the replica's name. Raises `LogDirectoryError`."""
         topic_partition = topic, partition
         future = self.futures[topic_partition]
         path = self.path / f"{topic}-{partition}"

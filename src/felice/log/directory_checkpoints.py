@@ -1,8 +1,9 @@
 """The checkpoints of one log directory: recovery points, log starts, high watermarks and clean offsets.
 
 Keeps true: a partition that could not be loaded keeps the offsets that were read at the start.
-            Before a partition is created, the checkpoints on disk hold no offsets of a deleted
-            partition with the same name.
+            Before a partition is created, the checkpoints on disk hold no recovery point, log start or clean
+            offset of a deleted partition with the same name. (The high watermark is not rewritten: a replica
+            never takes one above its log's end.)
 
 How: each `capture_...` takes the offsets as of now, on the thread that owns the logs. It returns a function that
 writes them, on any thread; that function may raise OSError.

@@ -1,4 +1,4 @@
-"""What of one log is on disk, and what its next flush must write.
+"""Which part of one log is on disk, and what its next flush must write.
 
 Keeps true:  L4  the recovery point never passes what has reached the disk.
              One flush of a log runs at a time. A truncation that happens meanwhile
@@ -8,8 +8,8 @@ How: `begin_flush` collects files and state into a `Flush`, which runs on any th
 `end_flush` moves the recovery point. If the disk had no room, `end_flush` takes back what was not
 written, for the next flush.
 
-Leaves: what a failed flush means for the log, and which components learn of a lowered recovery point
-(`log`); the writing itself (`flush`).
+Leaves: what a failed flush means for the log (`log`); the report of a lowered recovery point (`segmented`);
+the writing itself (`flush`).
 """
 
 from __future__ import annotations

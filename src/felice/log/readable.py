@@ -95,7 +95,7 @@ class ReadableLog:
         return LogOffline(self._offline)
 
     def take_offline(self, reason: str) -> None:
-        """Refuses appends and reads until the broker restarts, because the log directory failed."""
+        """Refuses appends and reads from now on, because the log was closed or its log directory failed."""
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {reason}"
 

@@ -224,7 +224,10 @@ class Segment:
 
     @property
     def largest_timestamp_or_mtime(self) -> int:
-        """The timestamp that retention uses. Records without timestamps are as old as their file."""
+        """The timestamp that retention and min.compaction.lag.ms use, in milliseconds.
+
+        Records without timestamps are as old as their file.
+        """
         largest = self.largest.timestamp
         if largest >= 0:
             return largest

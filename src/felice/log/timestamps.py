@@ -65,7 +65,10 @@ def first_since(
 
 
 def first_largest(segments: Sequence[Segment], log_start_offset: int, find: Find) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of the log; None if no record has a timestamp."""
+    """The first record that has the largest timestamp of the log.
+
+    None if no record has a timestamp, or the record lies below `log_start_offset`.
+    """
     segment = max(segments, key=lambda segment: segment.largest.timestamp)
     timestamp, last_offset = segment.largest
     if timestamp < 0:

@@ -1,7 +1,8 @@
 """Cluster metadata: a small tree of versioned nodes with ZooKeeper's semantics, and its image.
 
-`store` is the interface, `memory` and `embedded` are two stores that implement it, `layout` has the paths and contents
-of nodes (Kafka's own), `image` is the meaning of the nodes, `watcher` keeps the image current.
+`store` is the interface. Four stores implement it: `memory` (tests and simulation), `embedded` (this process, on disk),
+`served` (an embedded store of another process of this machine) and `zookeeper`. `layout` has the paths and contents of
+nodes (Kafka's own), `image` is the meaning of the nodes, `watcher` keeps the image current.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ How:        one write at a time is planned, appended to `journal`, synced, appli
             skipped, so a crash between the two steps does no harm. `store_files` reads both: it cuts a torn tail and
             refuses damage. Every broker of the process has a session of its own (`connect`); the watches of all
             sessions report each write.
-Leaves out: more than one process. The owner of the data directory holds its lock.
+Leaves out: more than one process (`served` has that). The owner of the data directory holds its lock.
 """
 
 from __future__ import annotations

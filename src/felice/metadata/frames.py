@@ -47,7 +47,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The end of a file that a write did not reach before the machine stopped. Nobody was told of that write."""
+    """An incomplete last write: the machine stopped before all of it was on disk. It was not acknowledged."""
 
     position: int
     size_bytes: int

@@ -1,6 +1,7 @@
 """Paths and contents of the nodes: Kafka's znode paths and their JSON.
 
-Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store.
+Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store. Felice adds topic-id nodes
+(`identity`) and client metrics, which Kafka's tools ignore.
 Everything here is a pure translation between values and (path, data).
 """
 
@@ -224,7 +225,10 @@ def client_config_path(entity: ClientEntity) -> str:
 
 
 def entity_of(config_path: str) -> str:
-    """The topic or broker that a configuration node belongs to: the reverse of the two functions above."""
+    """The topic, broker or client metrics resource that a configuration node belongs to.
+
+    The reverse of `topic_config_path`, `broker_config_path` and `client_metrics_path`.
+    """
     return unquote(config_path.rpartition("/")[2])
 
 
@@ -326,7 +330,10 @@ def encode_topic(node: TopicNode) -> bytes:
 
 
 def decode_topic(data: bytes) -> TopicNode:
-    """A malformed id, for example with a typing error, counts as missing."""
+    """The assignment in a topic's node. A malformed id, for example with a typing error, counts as missing.
+
+    Raises ValueError, KeyError, TypeError or AttributeError if it is not Kafka's JSON.
+    """
     value = json.loads(data)
     return TopicNode(
         _topic_id(value.get("topic_id")),

@@ -223,15 +223,15 @@ class MetadataStore(Protocol):
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Replaces the data; returns the new version."""
+        """Replaces the data; returns the new version. Raises `BadVersion` if the node has another version."""
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Deletes a node without children."""
+        """Deletes a node without children. Raises `BadVersion` if the node has another version."""
         ...
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children, sorted."""
+        """Names of the children, sorted; raises `NoNode`."""
         ...
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
@@ -239,7 +239,10 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
-        """All or nothing. Per operation: the path created, the new version, or None."""
+        """All or nothing. Returns per operation: the path created (`Create`), the new version (`SetData`), or None.
+
+        Raises the `StoreError` of the operation that was refused, or `StoreUnavailable` if the answer was lost.
+        """
         ...
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:

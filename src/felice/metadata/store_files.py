@@ -1,6 +1,6 @@
 """The embedded store's two files, `snapshot` and `journal`: read at a start, shown to people, repaired.
 
-Keeps true: nothing that was acknowledged is left out without a word. A torn last write is dropped with a warning;
+Keeps true: no acknowledged write is left out silently. A torn last write is dropped with a warning;
             damage, or writes that are missing between two others, raise `CorruptStore`.
             Reading changes nothing. `repair` first copies the journal that it replaces.
 Leaves out: the lock of the directory, which is the caller's.
@@ -65,10 +65,10 @@ def load_tree(disk: Disk, directory: Path) -> Tree:
 
 
 def _write_again(disk: Disk, path: Path, contents: Contents) -> None:
-    """The whole frames once more, and synced, before anything is built on them.
+    """Writes the whole frames once more and syncs them, before new writes follow.
 
-    Where a sync failed in an earlier life, the page cache may have what the disk has not, and no later sync would
-    bring it there.
+    If a sync failed in an earlier process, the page cache may hold data that the disk lacks and that no later sync
+    would write (`log.failed_sync`).
     """
     whole = contents.reading.frames[-1].end if contents.reading.frames else 0
     journal = disk.open(path)

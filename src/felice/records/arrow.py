@@ -86,7 +86,10 @@ class ArrowReader:
         return self._columns.rows
 
     def add(self, buffer: Buffer, aborted: AbortedTransactions | None = None) -> Iterator[pa.RecordBatch]:
-        """Reads whole batches and yields a RecordBatch whenever one is full. The caller must exhaust it."""
+        """Reads whole batches and yields a RecordBatch whenever one is full. The caller must exhaust the iterator.
+
+        Raises `CorruptBatch`, `InvalidRecord`, `BatchTooLarge` or `UnsupportedCodec`.
+        """
         for header in iter_batches(buffer):
             if header.base_offset >= self._end_offset:
                 return

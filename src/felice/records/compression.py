@@ -4,8 +4,8 @@ Keeps true:  readers of Java and librdkafka accept the output of `compress`: sna
              blocks, lz4 as a frame of independent 64 KiB blocks, gzip and zstd as plain streams;
              `decompress` never returns more than `max_size_bytes` and never trusts a size
              that the data claims.
-Broken data raises CORRUPT_MESSAGE. Codecs are imported at first use: a broker whose topics keep
-the producer's compression does not spend time on them at start.
+Broken data raises `CorruptBatch`, data above the limit `BatchTooLarge`. Codecs are imported at first
+use: a broker whose topics keep the producer's compression does not spend time on them at start.
 """
 
 from __future__ import annotations

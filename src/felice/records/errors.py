@@ -1,8 +1,8 @@
 """Errors in record bytes. Each is an `ApiError` that can be sent to a client.
 
-Three kinds exist because clients react differently: a client may send corrupt bytes again
-(CORRUPT_MESSAGE is retriable), must not send invalid records again, and may split a batch that
-is too large.
+Their codes differ because clients react differently: a client may send corrupt bytes again
+(CORRUPT_MESSAGE is retriable), must not send invalid records or codecs again, and may split a
+batch that is too large.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Keeps true:  a record gets its absolute offset, and the batch's maximum timestamp if the topic uses
              the broker's clock (LogAppendTime);
-             bytes that break the format raise `InvalidRecord` or `CorruptBatch`, never another
-             error, and nothing past the batch is read.
+             bytes that break the format raise an `ApiError` of `errors`, never another error, and
+             nothing past the batch is read.
 The caller drops records below its fetch position: a fetch response starts with a whole batch.
 """
 
@@ -48,7 +48,10 @@ def append_time(header: BatchHeader) -> int | None:
 def read_batch(
     buffer: Buffer, header: BatchHeader, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
 ) -> list[Record]:
-    """The records of one batch, also of a control batch."""
+    """The records of one batch, also of a control batch.
+
+    Raises `CorruptBatch`, `InvalidRecord`, `UnsupportedCodec`, or `BatchTooLarge` above `max_size_bytes` decompressed.
+    """
     payload = records_payload(buffer, header, max_size_bytes)
     return iterate(
         payload, header.record_count, header.base_offset, header.base_timestamp, append_time(header)

@@ -1,4 +1,4 @@
-"""What every partition of a broker uses of that broker."""
+"""The parts of a broker that its partitions use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _refuse(partition: ProposingPartition, proposal: IsrProposal) -> None:
 
 @dataclass(slots=True)
 class PartitionDependencies:
-    """The defaults are those of a broker that stands alone."""
+    """The parts of a broker that its partitions use. The defaults are those of a broker without a cluster."""
 
     clock: Clock
     lag_time_max_ms: Callable[[], int] = lambda: 30_000

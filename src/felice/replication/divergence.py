@@ -21,7 +21,8 @@ class Divergence:
 def between(log: Log, offset: int, last_fetched_epoch: int) -> Divergence | None:
     """Compares `log` with a log whose end is `offset` and whose last record has the epoch `last_fetched_epoch`.
 
-    Returns None if the other log is a prefix of `log`. Raises `ApiError` if `log` no longer knows so old an epoch.
+    Returns None if the other log is a prefix of `log`. Raises `ApiError` (OFFSET_OUT_OF_RANGE) if `log` has no epochs,
+    or only epochs before `last_fetched_epoch`.
     """
     found = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if found.epoch < 0:

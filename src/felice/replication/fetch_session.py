@@ -41,7 +41,7 @@ class FollowersSession(Generic[Key, Asked]):
         self._known: dict[Key, Asked] = {}
 
     def plan(self, wanted: Mapping[Key, Asked], touched: Iterable[Key]) -> SessionPlan[Key, Asked]:
-        """`touched` are the keys that may differ from the last plan."""
+        """The next request. `wanted` are all partitions, `touched` the keys that may differ from the last plan."""
         if self._epoch == FULL_EPOCH:
             self._known = dict(wanted)
             return SessionPlan(self._session_id, FULL_EPOCH, dict(wanted))
@@ -56,7 +56,7 @@ class FollowersSession(Generic[Key, Asked]):
         return SessionPlan(self._session_id, self._epoch, changed, tuple(forgotten))
 
     def on_response(self, error_code: int, session_id: int) -> bool:
-        """Whether the response has rows to process."""
+        """Takes the error code and the session id of a response. Returns whether the response has rows to process."""
         if error_code != ErrorCode.NONE:
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = NO_SESSION

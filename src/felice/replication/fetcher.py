@@ -202,7 +202,7 @@ class Fetcher:
             now_s = self._owner.clock.monotonic()
             touched = self._look(now_s)
             if not self._positions:
-                # The failed request told the leader nothing: look at the same partitions again.
+                # No request is sent now. The next one must still name the partitions that have left the session.
                 self._touched.update(touched)
                 await set_within(self._changed, self._next_retry_s(now_s))
                 continue

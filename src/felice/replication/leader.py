@@ -126,7 +126,10 @@ class Leader:
         return len(self.isr) < min(min_insync_replicas, len(self.replicas))
 
     def may_show_latest(self, high_watermark: int) -> bool:
-        """A new leader's watermark may be below what its predecessor has already shown to consumers."""
+        """Whether clients may see the latest offset (KIP-207).
+
+        A new leader's watermark may be below the offset that its predecessor has already shown to consumers.
+        """
         return high_watermark >= self.epoch_start_offset
 
     def low_watermark(self, own_start: int, broker_epoch_of: BrokerEpochOf) -> int:
@@ -277,10 +280,10 @@ class Leader:
         return self._propose(kept) if len(kept) < len(self.isr) else None
 
     def _has_bounced(self, replica: int, high_watermark: int, broker_epoch_of: BrokerEpochOf) -> bool:
-        """Whether the replica's broker registered again since it fetched, or fetches from a lower offset than before.
+        """Whether the replica's broker registered again since it fetched, or fetches from below the high watermark.
 
-        Between the check of its registration and the write of the ISR it may have restarted with fewer records; the
-        store cannot compare the two.
+        The write that lets a replica join checks that its broker is registered, but the store cannot check that it is
+        the same registration: before that write the broker may restart with fewer records.
         """
         follower, registered = self.followers[replica], broker_epoch_of(replica)
         if UNKNOWN < follower.log_end_offset < high_watermark:

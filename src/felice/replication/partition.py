@@ -88,8 +88,8 @@ class Partition(Replica):
     def update_role(self, image: PartitionImage) -> None:
         """Takes the role that the metadata image gives; an image older than the current role is ignored.
 
-        A leader epoch has one leader. An image without this leader in its own epoch means that the broker's session
-        has ended, even if the image does not yet show changes that this broker made.
+        A leader epoch has one leader. If an image of the current epoch lacks its leader, the session of that broker has
+        ended. Such an image counts even if it does not yet show changes that this broker made.
         """
         is_new_term = image.leader_epoch != self.leader_epoch or image.leader != self.leader_id
         is_older = image.partition_epoch < self.partition_epoch and not is_new_term
@@ -168,7 +168,10 @@ class Partition(Replica):
         header: BatchHeader | None = None,
         verdict: Verdict | None = None,
     ) -> AppendInfo:
-        """Appends as the leader. `is_acknowledged` of the result says whether the answer may leave at once."""
+        """Appends as the leader; the arguments are those of `Log.append`. Raises `ApiError`.
+
+        While `is_acknowledged` of the result is false, the producer must not be answered: await `wait_acknowledged`.
+        """
         traffic = self.traffic
         traffic.produce_requests += 1
         leader = self.leader
@@ -250,7 +253,11 @@ class Partition(Replica):
         min_one: bool = True,
         from_any_replica: bool = False,
     ) -> FetchedRecords:
-        """Whole batches from `offset` on, as far as the consumer or follower may see."""
+        """Whole batches from `offset` on, as far as the consumer or follower may see. Raises `ApiError`.
+
+        With `last_fetched_epoch` the result may be a divergence instead (KIP-595). `from_any_replica`: a consumer may
+        read although this broker does not lead (KIP-392).
+        """
         self.traffic.fetch_requests += 1
         if from_any_replica and replica_id < 0:
             self.check_epoch(current_leader_epoch)

@@ -10,9 +10,10 @@ NO_PREFERENCE = -1
 
 
 def same_rack_replica(leader: Leader, racks: Mapping[int, str | None], rack: str, offset: int) -> int:
-    """The in-sync replica in the consumer's rack with the most records; -1 if that is, or might as well be, the leader.
+    """The in-sync replica in the consumer's rack with the most records.
 
-    `racks` has the live brokers only.
+    -1 stands for the leader: the consumer names no rack, the leader is in that rack, or no other replica there has
+    `offset`. `racks` has the live brokers only.
     """
     if not rack or racks.get(leader.broker_id) == rack:
         return NO_PREFERENCE

@@ -1,6 +1,7 @@
 """Limits the bandwidth of replication (leader/follower.replication.throttled.*).
 
-Keeps true:  over any interval that begins with a call, at most the rate times its length passes, plus one answer.
+Keeps true:  in any period, the bytes that pass are at most what the rate allows in that period and one second more
+             (`_IDLE_S`), plus one answer.
              In-sync replicas are never throttled: that would remove them from the ISR.
 Pure: times are arguments, in seconds.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _IDLE_S = 1.0
-"""Unused allowance expires after this long: a quiet hour does not pay for a burst."""
+"""Unused allowance expires after this time, so that the burst after an idle hour is bounded."""
 
 
 class ReplicationThrottle:

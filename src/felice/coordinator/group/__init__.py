@@ -1,5 +1,5 @@
 """Consumer groups: the classic rebalance protocol and committed offsets.
 
 Pure: `states`, `member`, `classic_group` (the data), `join`, `sync`, `membership`, `rebalance` (the protocol),
-`offsets`, `commits`, `listing`, `records`, `shard` (all of one partition). Shell: `coordinator`.
+`offsets`, `commits`, `offset_topics`, `listing`, `records`, `shard` (all of one partition). Shell: `coordinator`.
 """

@@ -33,7 +33,7 @@ _SUBSCRIBED_TOPICS_MAX = 10_000
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """`state_timestamp_ms` is wall time, all deadlines are steady time.
+    """`state_timestamp_ms` is wall time; all deadlines are steady time (`shard.Instant`).
 
     `pending_joins` are member ids that were given out with MEMBER_ID_REQUIRED and have not been used yet, with their
     deadlines. `pending_syncs` are the members whose SyncGroup of this generation is missing. `wake_at_ms` is never
@@ -142,7 +142,7 @@ class ClassicGroup:
     def park_join(
         self, member: Member, waiter: Waiter[JoinGroupResponse]
     ) -> Waiter[JoinGroupResponse] | None:
-        """Returns the request that the new one replaces."""
+        """Lets the member's JoinGroup wait. Returns the waiting request that the new one replaces, if there was one."""
         displaced, member.joining = member.joining, waiter
         self.joining_count += displaced is None
         return displaced

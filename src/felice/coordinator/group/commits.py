@@ -100,7 +100,10 @@ def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Comm
 
 
 def write(group: ClassicGroup, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
-    """Writes offsets of members, or of a transaction."""
+    """Adds a record for each valid commit to the turn's outcome, and an error to the row of each other one.
+
+    `expire_ms` is the wall time at which the offsets expire; -1 leaves that to `offsets.retention.minutes`.
+    """
     wall_ms = turn.now.wall_ms
     for wanted in commits:
         metadata = wanted.asked.committed_metadata or ""
@@ -168,7 +171,7 @@ def no_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions
 
 
 def removals(offsets: OffsetStore, group_id: str) -> list[OffsetRecord]:
-    """Removes all commits of the group, also those of open transactions."""
+    """The records that remove all commits of the group, also those of open transactions."""
     return [OffsetRecord(group_id, topic, partition, None) for topic, partition in offsets.all_of(group_id)]
 
 
@@ -182,7 +185,7 @@ def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRe
 
 
 def expired(group: ClassicGroup, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
-    """Removes the offsets that were not needed for `offsets.retention.minutes`."""
+    """The records that remove the group's expired offsets (`offsets.retention.minutes`, or the commit's own time)."""
     if not _may_expire(group):
         return []
     return [

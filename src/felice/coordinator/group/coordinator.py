@@ -111,7 +111,7 @@ class GroupCoordinator:
         self._runtime.start()
 
     def stop(self) -> None:
-        """Answers every waiting request with NOT_COORDINATOR."""
+        """Answers every waiting request with COORDINATOR_NOT_AVAILABLE."""
         self._runtime.stop()
 
     def on_image(self) -> None:

@@ -40,7 +40,7 @@ _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 def join(
     group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
 ) -> None:
-    """The session timeout was checked, and the group found or created."""
+    """Handles a JoinGroup. The caller has checked the session timeout, and found or created the group."""
     member_id = request.member_id
     error = _check(group, request, turn)
     if error == ErrorCode.GROUP_MAX_SIZE_REACHED:

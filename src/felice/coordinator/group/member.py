@@ -12,9 +12,9 @@ from felice.protocol.messages.sync_group import SyncGroupResponse
 class Member:
     """`protocols` are (name, metadata) in the member's order of preference.
 
-    `joining` and `syncing` are its parked requests. While a request is parked the member cannot send heartbeats, so its
-    session deadline does not count. Exception: a member that never got an answer (`is_new`), because a client that
-    gave up would otherwise stay a member for ever.
+    `joining` and `syncing` are its parked requests: JoinGroup and SyncGroup wait for the other members. While a request
+    is parked the member cannot send heartbeats, so its session deadline does not count. Exception: a member that never
+    got an answer (`is_new`), because a client that gave up would otherwise stay a member for ever.
     """
 
     member_id: str

@@ -186,7 +186,7 @@ def drop_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def after_removal(group: ClassicGroup, turn: Turn) -> None:
-    """A removal may end the join phase at once (behaviour 63)."""
+    """Begins a rebalance; or ends the join phase, if it waited only for the removed members."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     elif group.state is GroupState.PREPARING_REBALANCE and (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from felice.config import BrokerConfig
 from felice.dataclass import dataclass
 
-# How long the JoinGroup of a new member may stay parked. Its client may have come back under another id, and the
-# abandoned member would delay every rebalance. Fixed in Kafka as well.
+# How long the JoinGroup of a new member may wait. Its client may have come back under another id, and the abandoned
+# member would delay every rebalance. Fixed in Kafka as well.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 

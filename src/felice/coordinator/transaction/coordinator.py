@@ -40,7 +40,7 @@ from felice.records.batch import NO_PRODUCER_ID
 TRANSACTION_TOPIC = "__transaction_state"
 NO_NODE = -1
 WRITE_TIMEOUT_MS = 5000
-"""Timeout of writing a change to the log. Fixed here; Kafka uses the request's or the transaction's timeout."""
+"""Timeout of writing a change to the log. Fixed here; Kafka uses the transaction's timeout or request.timeout.ms."""
 
 _log = logging.getLogger("felice.coordinator")
 
@@ -91,7 +91,7 @@ class TransactionCoordinator:
         self._runtime.start()
 
     def stop(self) -> None:
-        """Answers every waiting request with NOT_COORDINATOR."""
+        """Answers every waiting request with COORDINATOR_NOT_AVAILABLE, and writes no more markers."""
         self._runtime.stop()
         for task in self._writing:
             task.cancel()
@@ -224,7 +224,7 @@ class TransactionCoordinator:
     # Decisions
 
     def put(self, transactional_id: str, decided: TransactionMetadata) -> None:
-        """Receives the decisions of shards."""
+        """Receives a decision that a shard has in its log: a task begins to write the markers (`Outbox`)."""
         with contextlib.suppress(ApiError):  # closed meanwhile: the next coordinator writes the markers
             hosted = self._runtime.hosted(transactional_id)
             task = asyncio.get_running_loop().create_task(

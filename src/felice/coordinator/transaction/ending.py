@@ -88,7 +88,7 @@ def end_v2(
     if current.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID:
         return (
             ErrorCode.CONCURRENT_TRANSACTIONS
-        )  # the id changed since the caller read it: the client repeats
+        )  # the transactional id changed after the caller had looked for a next producer id: the client repeats
     return current.decided_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
 
 

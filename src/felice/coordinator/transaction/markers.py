@@ -42,7 +42,7 @@ class MarkerChannel(Protocol):
 
 
 class MarkerSender:
-    """Sends the markers of one decision after the other."""
+    """Sends the markers of decided transactions. `send` may run for several transactions at once."""
 
     def __init__(self, image: Callable[[], ClusterImage], channel: MarkerChannel) -> None:
         self._image = image

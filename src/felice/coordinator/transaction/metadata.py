@@ -28,7 +28,7 @@ LAST_EPOCH = 2**15 - 1
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
     """`last_producer_id` and `last_epoch` are the identity before this one, if the producer itself asked for a new one
-    (KIP-360): it may ask again if it missed the answer. The epoch is not in the log.
+    (KIP-360): it may ask again if it missed the answer. `last_epoch` is not in the log.
 
     `client_version` is the flow that the producer uses; `next_producer_id` belongs to the next transaction if
     the epochs ran out.

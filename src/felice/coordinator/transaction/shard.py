@@ -100,8 +100,8 @@ class TransactionShard:
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
     # The state of each id before the change that is being written to the log.
     _changing: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    # The last committed state of each id that has a later change in the log whose commit timed out. Any next change
-    # of such an id starts from this state.
+    # The last state that is certainly committed of each id with a later change in the log whose commit timed out.
+    # `committed` returns it until a later change is committed, which shows that the log has both.
     _unsure: dict[str, TransactionMetadata | None] = field(default_factory=dict)
     _next_abort_ms: int = NEVER_MS
     _next_removal_ms: int = NEVER_MS
@@ -256,7 +256,7 @@ class TransactionShard:
         return self._carry_out(identity, change, waiter, Ended(ErrorCode.NONE), Ended)
 
     def needs_next_producer_id(self, identity: Identity) -> bool:
-        """Whether `end` needs a new producer id for the next transaction, which the caller fetches first (KIP-890)."""
+        """Whether `end_v2` needs a new producer id for the next transaction; the caller fetches it first (KIP-890)."""
         current = self.transactions.get(identity.transactional_id)
         return ending.needs_next_producer_id(current, identity.producer_id, identity.epoch)
 
@@ -371,7 +371,7 @@ class TransactionShard:
             self.outbox.put(transactional_id, change)
 
     def on_change_failed(self, transactional_id: str, now: Instant) -> None:
-        """Undone if it was refused; in the log with an unknown outcome if it only timed out."""
+        """The change was refused and undone, or its commit timed out: then it is in the log with an unknown outcome."""
         before = self._changing.pop(transactional_id, None)
         if transactional_id in self.transactions:
             self._unsure.setdefault(transactional_id, before)

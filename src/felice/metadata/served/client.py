@@ -153,7 +153,7 @@ class ServedStore(SingleWrites):
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Closes the connection without a word; the server ends the session."""
+        """Closes the connection without a request to end the session; the server ends it."""
         self._watches.clear()
         self._life.end()
         self._is_gone = True

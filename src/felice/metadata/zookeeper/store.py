@@ -192,7 +192,7 @@ class ZooKeeperStore(SingleWrites):
             await self._give_up()
 
     async def abandon(self) -> None:
-        """Ends the connection without a word: the ensemble ends the session after its timeout."""
+        """Closes the connection without a request to end the session: the ensemble ends it after its timeout."""
         if not self._is_closed:
             self._fall_silent()
             await self._session.abandon()

@@ -55,7 +55,7 @@ def trailing_fault(record_count: int, spare_bytes: int) -> InvalidRecord:
 
 
 def wrap64(number: int) -> int:
-    """Adds as Java's long does: a hostile delta must not give a number that fits no buffer."""
+    """Wraps a sum into 64 bits, as Java's long does: a hostile delta must not give a number that fits no buffer."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -121,7 +121,7 @@ class EncodedRows(NamedTuple):
 
 
 class BinaryBuffers(NamedTuple):
-    """A finished Arrow binary array; `data` and `offsets` match int32 offsets."""
+    """A finished Arrow binary array: a validity bitmap, int32 offsets into `data`, one more than rows, and the data."""
 
     null_count: int
     validity: Buffer
@@ -139,7 +139,9 @@ class HeadersBuffers(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """Finished columns: int64 offsets, int64 microseconds, int32 timestamp types, key, value."""
+    """Finished columns: int64 offsets, int64 microseconds, int32 timestamp types (0 CreateTime, 1 LogAppendTime), keys,
+    values, and headers if they were asked for.
+    """
 
     rows: int
     offsets: Buffer
