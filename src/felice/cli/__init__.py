@@ -6,5 +6,5 @@ Keeps true: a user's mistake is answered by one line that says what to do, never
 
 Each module holds the functions of one subject and its `felice` commands;
 `kafka_tools` offers the same functions under the names and options of Kafka's tools.
-All commands reach brokers through the client, except `start` and `broker`, which run one.
+Commands that ask brokers use the client. `start` and `broker` run brokers; others read files, or ask ZooKeeper.
 """

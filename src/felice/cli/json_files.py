@@ -13,7 +13,7 @@ from felice.cli.options import read_text
 T = TypeVar("T")
 
 
-# What a row really is shows when `read` uses it: `read_rows` reports rows of another shape.
+# A row is checked only when `read` uses it: `read_rows` then reports rows of another shape.
 JsonRow: TypeAlias = Any
 
 

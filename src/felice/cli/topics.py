@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient, TopicDescription
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Without a timeout of its own, listing topics waits for the client's request timeout.
+# Without this timeout, `AdminClient.list_topics` would try for 60 s.
 _TIMEOUT_S = 30.0
 
 _MIN_INSYNC = "min.insync.replicas"

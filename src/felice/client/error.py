@@ -2,7 +2,7 @@
 
 Keeps true:  Every code of the protocol, and every local code, has one name and one text. The names are those that
              applications of librdkafka already use. Inside the client, a failure is an `ApiError` of the protocol or
-             a `KafkaException`; it becomes a `KafkaError` only in this module.
+             a `KafkaException`; only this module converts an `ApiError` to a `KafkaError`.
 """
 
 from __future__ import annotations
@@ -298,12 +298,15 @@ class ConcurrentModificationException(RuntimeError):
 
 
 def failure(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaException:
-    """Return the exception for a code, ready to raise."""
+    """Return the exception for a code, ready to raise. See `error_of` for the arguments."""
     return KafkaException(error_of(code, reason, retriable=retriable))
 
 
 def error_of(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaError:
-    """Return the error for a code. The protocol defines which of its codes are retriable; `retriable` overrides it."""
+    """Return the error for a code: its text is the meaning of the code, and the reason if it says more.
+
+    The protocol defines which of its codes are retriable, and the client's own codes are not; `retriable` overrides it.
+    """
     text = _text(int(code))
     if retriable is None:
         retriable = int(code) in _NAMES and int(code) >= -1 and ErrorCode(code).retriable

@@ -146,11 +146,11 @@ class Message:
         return self._record[3]
 
     def deserialized_key(self) -> Any:
-        """The same object as `key()`."""
+        """Return the same object as `key()`."""
         return self._record[2]
 
     def deserialized_value(self) -> Any:
-        """The same object as `value()`."""
+        """Return the same object as `value()`."""
         return self._record[3]
 
     def headers(self) -> HeaderList | None:
@@ -248,7 +248,7 @@ def error_message(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """A result of ListOffsets; offset -1 means that there is none."""
+    """A result of ListOffsets; offset -1 means that there is none. `timestamp` is in milliseconds, -1 if unknown."""
 
     offset: int
     timestamp: int

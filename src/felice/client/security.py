@@ -48,7 +48,7 @@ SECRETS = frozenset(
         "ssl.truststore.password",
     )
 )
-"""The keys whose values appear nowhere."""
+"""The keys whose values appear in no error and in no `repr`."""
 
 _CLAIM_PREFIX = "unsecuredLoginStringClaim_"
 _UNSECURED_LIFETIME_S = 3600
@@ -78,7 +78,7 @@ TEXT_KEYS = (
     "ssl.cipher.suites",
     "ssl.enabled.protocols",
 )
-"""The keys whose values are texts without a form of their own."""
+"""The keys that accept any text here; the functions below read the files and lists that it names."""
 
 DEFAULTS: Mapping[str, Any] = {
     "security.protocol": "PLAINTEXT",
@@ -104,7 +104,7 @@ class Security:
         return self._start_login is not None
 
     def login(self) -> ClientMechanism:
-        """The start of a login."""
+        """Start a login: return the client's side of the SASL exchange."""
         assert self._start_login is not None
         return self._start_login()
 
@@ -143,7 +143,7 @@ def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
 
 
 def _token_login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
-    """A login with a token: that of `oauth_cb`, or one without a signature whose claims the JAAS text has."""
+    """A login with a token: that of `oauth_cb`, or an unsigned token with the claims in `sasl.jaas.config`."""
     callback = settings["oauth_cb"]
     if callback is not None:
         return _TokenOfCallback(callback, settings["sasl.oauthbearer.config"] or "").login

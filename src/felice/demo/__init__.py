@@ -8,5 +8,4 @@ query       the Spark query over the topics
 check       the expected results, computed without Kafka or Spark
 report      the table, the chart and the summary
 steps       progress and timing of each step
-interrupts  Ctrl-C while Spark runs
 """

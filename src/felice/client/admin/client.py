@@ -93,7 +93,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Add partitions until a topic has `new_total_count` of them."""
+        """Add partitions until each topic has its `new_total_count`; with `validate_only` only check the requests."""
         names = distinct([topic.topic for topic in new_partitions], "topic")
         timeout_s = operation_timeout or request_timeout or DEFAULT_TIMEOUT_S
         return self._many(names, self._admin.create_partitions(new_partitions, timeout_s, validate_only))
@@ -105,7 +105,10 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         include_authorized_operations: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[TopicDescription]]:
-        """Partitions, leaders and replicas of topics; `include_authorized_operations` adds the allowed operations."""
+        """Describe topics: futures of `TopicDescription` by name, with partitions, leaders and replicas.
+
+        `include_authorized_operations` adds the operations that the client may do (KIP-430).
+        """
         listed = topics.topic_names if isinstance(topics, TopicCollection) else list(topics)
         names = distinct(listed, "topic")
         return self._many(
@@ -113,7 +116,11 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         )
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return brokers and topics. Blocks, unlike most methods; -1 waits without a limit."""
+        """Return brokers and topics (with `topic`: only that one). Blocks, unlike most methods.
+
+        `timeout` is in seconds; with -1, transient errors are retried for 60 s. Raises `KafkaException`, with
+        _TRANSPORT after the timeout, and with _ALL_BROKERS_DOWN if no broker can be reached.
+        """
         limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
         future = self._one(self._admin.metadata(None if topic is None else [topic], limit_s))
         try:
@@ -128,7 +135,10 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     def describe_cluster(
         self, *, include_authorized_operations: bool = False, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[DescribeClusterResult]:
-        """Brokers and controller; `include_authorized_operations` adds the operations allowed on the cluster."""
+        """Describe the cluster: a future of `DescribeClusterResult`, with brokers and controller.
+
+        `include_authorized_operations` adds the operations that the client may do on the cluster (KIP-430).
+        """
         return self._one(self._admin.describe_cluster(request_timeout, include_authorized_operations))
 
     # Offsets and records
@@ -153,7 +163,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete the records before the given offsets; OFFSET_END deletes all. Futures of `DeletedRecords`."""
+        """Delete the records before the offsets (KIP-107); OFFSET_END deletes all. Futures of `DeletedRecords`."""
         offsets = {tp.key: tp.offset for tp in topic_partition_offsets}
         futures = self._many(
             offsets, self._admin.delete_records(offsets, operation_timeout or request_timeout)
@@ -183,7 +193,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         request_timeout: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
-        """Apply the changes in each resource's `incremental_configs`; other configs stay as they are."""
+        """Apply the changes in each resource's `incremental_configs` (KIP-339); other configs stay as they are."""
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
 
@@ -205,14 +215,17 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     def delete_acls(
         self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
-        """Delete the access rules that match a filter; each future returns the deleted rules."""
+        """Delete the access rules that match each filter. A future's result is the list of the deleted rules."""
         wanted = distinct_rules(acl_binding_filters, AclBindingFilter)
         return self._many(wanted, self._admin.delete_acls(wanted, request_timeout))
 
     def describe_client_quotas(
         self, wanted: ClientQuotaFilter | None = None, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[dict[ClientQuotaEntity, dict[str, float]]]:
-        """Return the quotas of users, client ids and addresses that match a filter; all of them without one."""
+        """Return the quotas of users, client ids and addresses that match a filter (KIP-546); all of them without one.
+
+        The future's dict has, for each entity, the value of each quota, such as {"producer_byte_rate": 1048576.0}.
+        """
         return self._one(self._admin.describe_client_quotas(wanted or ClientQuotaFilter(), request_timeout))
 
     def alter_client_quotas(
@@ -260,7 +273,10 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[None]]:
-        """Set and delete credentials. All changes of one user are made, or none."""
+        """Set and delete SCRAM credentials (KIP-554). Either all changes of a user are made, or none.
+
+        The password is not sent: the request has the salted password.
+        """
         check_alterations(alterations)
         users = list(dict.fromkeys(one.user for one in alterations))
         return self._many(users, self._admin.alter_scram_users(alterations, request_timeout))
@@ -284,7 +300,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         validate_only: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[None]:
-        """Change finalized feature levels: all of them, or none."""
+        """Change finalized feature levels (KIP-584): all of them, or none."""
         return self._one(self._admin.update_features(updates, validate_only, request_timeout))
 
     # Leaders and replicas
@@ -297,7 +313,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[dict[TopicPartition, KafkaError | None]]:
-        """Elect leaders. If `partitions` is None, of all partitions; the result then has those that needed an election.
+        """Elect leaders (KIP-460). None means all partitions; the result then has only those that needed an election.
 
         A partition's value is None if it now has the requested leader, otherwise the error.
         """
@@ -319,7 +335,10 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[Partition, Future[None]]:
-        """Start to reassign partitions, by (topic, partition), to brokers; None cancels a reassignment."""
+        """Start to reassign partitions, by (topic, partition), to brokers (KIP-455); None cancels a reassignment.
+
+        The first broker of a list becomes the preferred leader. A future is done when the reassignment has begun.
+        """
         return self._many(wanted, self._admin.alter_partition_reassignments(wanted, request_timeout))
 
     def list_partition_reassignments(
@@ -348,5 +367,5 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[Partition, Future[None]]:
-        """Start to move a broker's replicas, by (topic, partition), to other log directories of the same broker."""
+        """Start to move a broker's replicas, by (topic, partition), to its other log directories (KIP-113)."""
         return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))

@@ -41,7 +41,10 @@ class GroupCalls(RetryingCalls):
     async def list_groups(
         self, group_id: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[GroupMetadata]:
-        """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given."""
+        """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given.
+
+        A broker that cannot list its groups is left out without an error; `list_consumer_groups` names it.
+        """
         listed = await self.list_consumer_groups(timeout_s=timeout_s)
         names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
         return [await self._group_metadata(name, timeout_s) for name in names]

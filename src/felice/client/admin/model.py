@@ -21,7 +21,10 @@ from felice.dataclass import dataclass
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create; -1 lets the broker choose a number."""
+    """A topic to create; -1 lets the broker choose a number.
+
+    `replica_assignment` lists the brokers of each partition, the preferred leader first, in place of both numbers.
+    """
 
     topic: str
     num_partitions: int = -1
@@ -35,7 +38,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic that gets `new_total_count` partitions."""
+    """A topic that gets `new_total_count` partitions. `replica_assignment` lists the brokers of each new partition."""
 
     topic: str
     new_total_count: int
@@ -148,7 +151,7 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
-    """An offset, the timestamp of its record in milliseconds (-1 if not requested), and its leader epoch."""
+    """An offset (-1 if there is none), its record's timestamp in ms (-1 if not requested), and its leader epoch."""
 
     offset: int
     timestamp: int
@@ -202,7 +205,7 @@ class PartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInLogDir:
-    """A replica in a log directory. `is_future`: the replica is being moved to this directory."""
+    """A replica in a log directory. `is_future`: the replica is being moved to this directory (KIP-113)."""
 
     topic: str
     partition: int

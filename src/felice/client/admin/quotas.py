@@ -64,7 +64,7 @@ class ClientQuotaAlteration:
 async def describe_client_quotas(
     cluster: Cluster, wanted: ClientQuotaFilter
 ) -> dict[ClientQuotaEntity, dict[str, float]]:
-    """The quotas of the entities that match."""
+    """Return the quotas of the entities that match, by key."""
     components = [
         ComponentData(
             entity_type=kind,
@@ -93,7 +93,7 @@ async def describe_client_quotas(
 async def alter_client_quotas(
     cluster: Cluster, alterations: Iterable[ClientQuotaAlteration], *, validate_only: bool
 ) -> Results:
-    """Changes quotas. Returns None or the error by entity."""
+    """Change quotas. Returns None or the error by entity."""
     wanted = list(alterations)
     entries = [
         EntryData(

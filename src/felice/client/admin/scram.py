@@ -73,7 +73,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 async def describe_users(
     cluster: Cluster, users: Sequence[str] | None
 ) -> dict[str, UserScramCredentialsDescription | KafkaException]:
-    """The credentials of users (None: of all that have some), or the error by user."""
+    """Return the credentials of users (None: of all that have some), or the error by user."""
     asked = None if users is None else [UserName(name=user) for user in users]
     response = await cluster.call_controller(DescribeUserScramCredentialsRequest(users=asked))
     if response.error_code:
@@ -96,7 +96,7 @@ def _description(row: DescribeUserScramCredentialsResult) -> UserScramCredential
 async def alter_users(
     cluster: Cluster, alterations: Mapping[str, Iterable[UserScramCredentialAlteration]]
 ) -> Results:
-    """Changes credentials. Returns None or the error by user."""
+    """Change credentials. Returns None or the error by user."""
     wanted = [one for some in alterations.values() for one in some]
     deletions = [
         ScramCredentialDeletion(name=one.user, mechanism=one.mechanism.value)

@@ -37,7 +37,7 @@ class TokenFutures(FutureCalls):
     def expire_delegation_token(
         self, hmac: bytes, period_ms: int = NO_PERIOD, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[int]:
-        """Let a token expire after a period, and return when. -1: delete it at once."""
+        """Let a token expire after a period, and return when (milliseconds since 1970). -1: delete it at once."""
         return self._one(self._admin.expire_delegation_token(hmac, period_ms, timeout_s=request_timeout))
 
     def describe_delegation_tokens(

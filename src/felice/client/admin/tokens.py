@@ -1,4 +1,4 @@
-"""Delegation tokens: create, renew, expire and describe them.
+"""Delegation tokens (KIP-48): create, renew, expire and describe them.
 
 Only a client that has proved its identity may do this (SASL, or a client certificate), and not with a token.
 """
@@ -155,7 +155,7 @@ class TokenCalls(RetryingCalls):
     async def expire_delegation_token(
         self, hmac: bytes, period_ms: int = NO_PERIOD, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> int:
-        """Let a token expire after a period, and return when. -1: delete it at once."""
+        """Let a token expire after a period, and return when (milliseconds since 1970). -1: delete it at once."""
         return await self._retrying(lambda: expire_token(self.cluster, hmac, period_ms), timeout_s)
 
     async def describe_delegation_tokens(

@@ -1,8 +1,8 @@
 """The asyncio producer.
 
 Keeps true:  `send` returns a future per record, done when the record is acknowledged or failed. If the queue is full,
-             `send` waits for room instead of raising, because waiting in a coroutine costs nothing. Nothing lingers
-             meanwhile.
+             `send` waits for room instead of raising, because waiting in a coroutine costs nothing. While it waits,
+             batches are sent at once, without their linger time.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class AsyncProducer:
         """Queue a record, waiting for room if necessary; the future is done when the record is acknowledged.
 
         `value` and `key` are bytes, strings (sent as UTF-8) or None; `timestamp` is in milliseconds since 1970, 0 for
-        now. The future raises `KafkaException` if the record fails.
+        now. The future raises `KafkaException` if the record fails. `send` itself raises the errors of
+        `felice.client.Producer.produce`, except `BufferError`.
         """
         core, inbox = self._started()
         loop = asyncio.get_running_loop()
@@ -160,7 +161,7 @@ class AsyncProducer:
         return await (await self.send(topic, value, key, partition, timestamp, headers))
 
     async def flush(self) -> None:
-        """Wait until every record sent so far has its result."""
+        """Wait until no record is left without its result. Also waits for records that other tasks send meanwhile."""
         core, inbox = self._started()
         with self._without_linger():
             while self._accumulator.record_count:
@@ -184,7 +185,11 @@ class AsyncProducer:
     # Transactions. A call that timed out continues, and may be made again.
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else."""
+        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else.
+
+        `timeout_s` None means twice `transaction.timeout.ms`, and `transaction.timeout.ms` in the calls below. After
+        it they raise `KafkaException` with _TIMED_OUT.
+        """
         await self._started()[0].transactor.init(timeout_s)
 
     async def begin_transaction(self) -> None:

@@ -1,7 +1,7 @@
 """Transactions and committed offsets through a `BlockingClient`: requests to coordinators.
 
 Keeps true:  A request without a response, or without a coordinator, is repeated within the client's
-             `retry_timeout_ms`. Every request in this module may therefore safely arrive twice.
+             `retry_timeout_ms`. That is safe, because no request in this module does harm if it arrives twice.
 How:         Transactions use the explicit flow (AddPartitionsToTxn, EndTxn up to version 4), which all brokers know.
              The producer epoch then stays the same from begin to end. Any process that knows the producer can end its
              transaction, and the coordinator responds with NONE if the transaction has already ended that way.

@@ -67,7 +67,10 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The limits of one `fetch`: bytes of a response, bytes of a partition in it, and the wait in milliseconds."""
+    """The limits of one `fetch`: bytes of a response, bytes of a partition in it, and the wait in milliseconds.
+
+    `isolation_level` is READ_UNCOMMITTED or READ_COMMITTED; `rack_id` is `client.rack`, empty if it is not set.
+    """
 
     max_bytes: int
     partition_max_bytes: int
@@ -93,7 +96,7 @@ class Fetching:
             left = [piece for piece in left if not piece.done]
 
     def _fetch_round(self, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
-        """Read from every leader once; a failing broker does not delay the data of the others."""
+        """Read from each leader in turn; a failing broker does not keep back the data of the others."""
         ranges = {(piece.topic, piece.partition): piece for piece in left}
         try:
             led = self._brokers.by_leader(ranges)
@@ -108,7 +111,10 @@ class Fetching:
             yield from self._fetch_from(node_id, [ranges[p] for p in partitions], options)
 
     def _fetch_from(self, node_id: int, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
-        """Read from one leader until its ranges are done or an error requires new metadata."""
+        """Read from one leader until its ranges are done or an error requires new metadata.
+
+        Without `prefetch`, and with several brokers, it reads one response only, so that the leaders take turns.
+        """
         alone = len(self._brokers.topology.brokers) == 1
         try:
             link = self._brokers.link_of(node_id)

@@ -226,7 +226,8 @@ class Consumer:
     ) -> pa.Table:
         """Return a pyarrow table of up to `max_rows` rows or about `max_bytes`; fewer after `timeout`.
 
-        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested.
+        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested. Raises
+        `KafkaException` for an error event or an unreadable batch, after the rows before it were returned.
         """
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
@@ -247,7 +248,11 @@ class Consumer:
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Join the group for these topics; a name that begins with ^ is a regular expression."""
+        """Join the group for these topics; a name that begins with ^ is a regular expression.
+
+        Each callback gets this consumer and a list of `TopicPartition`. Raises `KafkaException` without a topic,
+        without `group.id`, or for a pattern that is not a regular expression.
+        """
         if isinstance(topics, str) or not all(isinstance(topic, str) for topic in topics):
             raise TypeError("expected a list of topic names")
         given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
@@ -283,7 +288,7 @@ class Consumer:
         return self._core.assignment()
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue an assigned partition at this offset (or a logical one such as OFFSET_END)."""
+        """Continue a partition at this offset (or a logical one such as OFFSET_END). Raises if it is not assigned."""
         self._call(self._core.seek, partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -307,7 +312,11 @@ class Consumer:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the message's offset + 1, these offsets, or the stored offsets. If asynchronous: see `on_commit`."""
+        """Commit the message's offset + 1, these offsets, or the stored offsets.
+
+        An asynchronous commit returns None at once, and `on_commit` gets its result. Otherwise it returns the
+        partitions, with an error per partition, and raises `KafkaException` if none could be committed.
+        """
         chosen = offsets_of(message, offsets)
         if not asynchronous:
             rows: list[TopicPartition] = self._run(self._core.commit(chosen))
@@ -349,7 +358,10 @@ class Consumer:
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Return for each partition the first offset at or after the time (in ms) given as its offset."""
+        """Return for each partition the first offset at or after the time (in ms) given as its offset.
+
+        OFFSET_END means that no record is that recent. A partition that cannot be looked up carries an error.
+        """
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
         rows: list[TopicPartition] = self._run(self._core.offsets_for_times(partitions, limit_s))
         return rows

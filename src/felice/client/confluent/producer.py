@@ -1,7 +1,8 @@
 """The blocking `Producer`, with confluent_kafka's names.
 
-Keeps true:  `produce` never waits: it queues the record or raises (`BufferError` if the queue is full). Callbacks run
-             in the thread that calls `poll` or `flush`, never in another. `len(producer)` counts the records whose
+Keeps true:  `produce` never waits for room: it queues the record or raises (`BufferError` if the queue is full). While
+             much waits to be sent, it pauses for 0.2 ms now and then (`turns`). Callbacks run in the thread that
+             calls `poll` or `flush`, never in another. `len(producer)` counts the records whose
              report was not served yet.
 How:         `produce` appends to the accumulator in the caller's thread; an event loop on its own thread sends.
 """
@@ -310,7 +311,11 @@ class Producer:
     # Transactions. A call that timed out (its error is `retriable`) continues, and may be made again.
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else."""
+        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else.
+
+        `timeout` is in seconds; -1 means twice `transaction.timeout.ms`, and `transaction.timeout.ms` in the calls
+        below. After it they raise `KafkaException` with _TIMED_OUT.
+        """
         self._thread.run(self._core.transactor.init(timeout))
 
     def begin_transaction(self) -> None:

@@ -3,7 +3,8 @@
 Keeps true:  Data fetched under an old `lease` of a partition is not delivered. A seek, a pause, and the removal of a
              partition end its lease; a revocation ends it as soon as the revocation starts. The position is the offset
              after the last delivered record, and offsets beyond it are never committed.
-The polling thread writes positions, the event loop writes fetch offsets; neither writes the other's.
+While data is delivered, only the polling thread writes a position, and only the event loop writes a fetch offset. The
+event loop sets both when a start offset is found, and for a seek.
 """
 
 from __future__ import annotations

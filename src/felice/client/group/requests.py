@@ -140,7 +140,11 @@ def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition,
 def offsets_of(
     message: Message | None, offsets: Sequence[TopicPartition] | None
 ) -> dict[Partition, CommittedOffset] | None:
-    """Convert what `commit` and `store_offsets` get: a message (the offset after it), partitions, or neither."""
+    """Convert what `commit` and `store_offsets` get: a message (the offset after it), partitions, or neither.
+
+    Partitions whose offset is negative are left out. Raises `ValueError` for both arguments, `KafkaException` for a
+    message that is an error event.
+    """
     if message is not None and offsets is not None:
         raise ValueError("message and offsets are mutually exclusive")
     if message is not None:

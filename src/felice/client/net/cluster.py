@@ -242,12 +242,18 @@ class Cluster:
     async def call(
         self, node_id: int, request: object, *, purpose: str = "", timeout_s: float | None = None
     ) -> Any:
-        """Send a request to a broker and return the response."""
+        """Send a request to a broker and return the response. Raises `KafkaException`.
+
+        `purpose` chooses the connection: each purpose has its own. `timeout_s` is `request.timeout.ms` if not given.
+        """
         connection = await self.connection(node_id, purpose)
         return await connection.call(request, timeout_s or self.timeout_s)
 
     async def call_any(self, request: object) -> Any:
-        """Send to any broker: first over open connections, then to every known address in turn."""
+        """Send to any broker: first over open connections, then to every known address in turn.
+
+        Raises _ALL_BROKERS_DOWN with the reasons of all attempts, or at once an error that is not retriable.
+        """
         _, response = await self._call_any(request)
         return response
 
@@ -343,7 +349,8 @@ class Cluster:
     async def ready_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic's partitions are known; raises after the timeout, and at once after a final error.
 
-        A final error is one of the broker about the topic, or a failed login, as for Kafka's producer.
+        A final error is one that a retry cannot resolve, as for Kafka's producer: a broker's error about the topic, or
+        a failed login.
         """
         deadline = self._loop.time() + timeout_s
         self.interesting.add(topic)

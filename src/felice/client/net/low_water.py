@@ -14,7 +14,7 @@ import sys
 
 MOST_BYTES = 1 << 20
 LEAST_BYTES = 128 * 1024
-# Elsewhere it is not known that a full receive buffer wakes the reader, too.
+# Only on Linux is it certain that a full receive buffer wakes the reader even below the mark.
 _IS_SUPPORTED = sys.platform == "linux"
 
 
@@ -26,7 +26,7 @@ class LowWater:
         self._mark = 1
 
     def lower(self) -> bool:
-        """Let all bytes come that have arrived; False if they come anyway."""
+        """Let the bytes that have arrived wake the loop, however few. Returns False if they do so already."""
         was_raised = self._mark > 1
         self.expect(0)
         return was_raised

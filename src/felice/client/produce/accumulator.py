@@ -1,7 +1,8 @@
 """Records waiting to be sent: one open batch per partition, with a bound on the whole. Pure but for its lock.
 
-Keeps true:  Records of a partition leave in the order in which they were appended. The number of records and bytes
-             never exceeds its bounds: `append` raises `BufferError` instead, and then nothing was appended.
+Keeps true:  Records of a partition leave in the order in which they were appended. With `append`, the number of records
+             and bytes never exceeds its bounds: it raises `BufferError` instead, and then nothing was appended.
+             (`append_batch` checks only the number of records, and only if there are records already.)
              A record counts until its delivery report was served (or the record was dropped). An empty accumulator
              therefore means that every record has its result.
 How:         `append` runs in the caller's thread. Most records go straight into the open batch of their partition: its
@@ -163,7 +164,7 @@ class Accumulator:
         return (-1, queues.open.sticky) if chosen is None else (chosen, chosen)
 
     def close_full(self, topic: str) -> bool:
-        """Close the batches that an offer filled; True: the sender must be woken."""
+        """Close the batches that an offer filled. Returns True, because the sender must be woken."""
         with self.lock:
             for queue in self.topics[topic].queues:
                 if queue.open is not None and _builder(queue.open).record_count >= self.limits.batch_records:
@@ -298,7 +299,10 @@ class Accumulator:
     def append_batch(
         self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None
     ) -> None:
-        """Append a finished batch. The partitions of its topic must be known."""
+        """Append a finished batch. The partitions of its topic must be known.
+
+        Raises `BufferError` if its records do not fit, and `KafkaException` as `append` does.
+        """
         size = len(data)
         with self.lock:
             self._check_open()

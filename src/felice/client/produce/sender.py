@@ -47,7 +47,7 @@ _RENUMBERING = (
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A batch with its result: acknowledged, or failed with `error`."""
+    """A batch with its result: acknowledged, or failed with `error`. Offset and time are -1 if they are unknown."""
 
     batch: ProducerBatch
     error: KafkaError | None

@@ -25,7 +25,7 @@ class SpareBuffers:
         self.kept_bytes = 0
 
     def put(self, data: Buffer) -> None:
-        """Keep this memory, unless it is small, has a view, or there is enough."""
+        """Keep this memory, unless it is small, a view of it exists, or enough is kept already."""
         if not isinstance(data, bytearray) or not self._is_wanted(len(data)):
             return
         try:

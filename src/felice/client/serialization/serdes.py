@@ -50,7 +50,7 @@ class Serdes:
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """A client that cannot be created has no other chance to close its serializers."""
+        """Close the serializers if the block raises: a client that cannot be created would never close them."""
         try:
             yield
         except BaseException:

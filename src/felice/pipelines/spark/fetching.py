@@ -30,7 +30,7 @@ def read_task(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def _rounds(task: Task) -> list[Spans]:
-    """Yields groups of the task's ranges with at most one range of each partition, as one fetch needs it."""
+    """Returns the task's ranges in groups with at most one range of each partition, as one fetch needs it."""
     rounds: list[Spans] = []
     for piece in task:
         key = (piece.topic, piece.partition)

@@ -1,11 +1,11 @@
 """The transactional ids of a query's tasks: `felice-spark-QUERY-PROCESS-SLOT-ATTEMPT`.
 
-Keeps true: one process alone uses an id, and for at most one transaction of a batch. To begin a transaction aborts an
-            open one of the same id, so no task can abort what another task wrote: not a late one, not one of a
-            stage or of a write that runs again, not a speculative one.
-How:        PROCESS is a random name that a worker process chooses. It chooses another one for an id whose batch is
-            not newer than the batch before. Ids return from batch to batch, because brokers remember each of them
-            for days.
+Keeps true: one process alone uses an id, and for at most one transaction of a batch. Beginning a transaction aborts an
+            open transaction with the same id. Because ids differ, no task can abort what another task wrote: neither
+            a late or speculative task, nor a task of a stage or of a write that runs again.
+How:        PROCESS is a random name that a worker process chooses. It chooses a new name for an id that it would use
+            for the same batch again, or for an older one. Ids are used again in later batches, because brokers
+            remember each of them for days.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ Task = tuple[OffsetRange, ...]
 def share_limit(limit: int, start: Mapping[Partition, int], end: Offsets) -> Offsets:
     """Returns where a batch of about `limit` records ends. Each partition gets a part in proportion to its records.
 
-    Rounded up below one record, so that a small partition is never starved; then the
-    batch may exceed `limit` by as many records as there are small partitions.
+    A part below one record is rounded up, so that a small partition is never starved. The batch may then exceed
+    `limit` by as many records as there are small partitions.
     """
     sizes = {key: end[key] - start[key] for key in end if end[key] > start.get(key, end[key])}
     total = sum(sizes.values())

@@ -93,7 +93,7 @@ class TransactionalOutput:
         )
 
     def give_up(self) -> None:
-        """Aborts the transaction, if one was begun; errors are logged."""
+        """Aborts the transaction, if one was begun. An error is ignored: a later commit or the timeout aborts it."""
         if self._producer is not None:
             abort_quietly(self._coordinators, self._producer)
 

@@ -15,7 +15,7 @@ from felice.pipelines.streams.topology import Node
 
 
 class Deduplicate(Processor):
-    """Drops a record whose key was seen before, until stream time has passed that by more than `within_ms`.
+    """Drops a record whose key was passed at most `within_ms` of stream time ago.
 
     The time of a key is the stream time at which it arrived, so copies of a late record are dropped like other copies.
     """

@@ -123,7 +123,10 @@ class TestDriver:
                 self._written[sent.topic].append(sent)
 
     def _next(self) -> TopicRecord | None:
-        """The topic whose first record is the oldest: a task of Kafka Streams chooses among its topics in this way."""
+        """Take the next record: that of the topic whose first waiting record is the oldest. None if no record waits.
+
+        A task of Kafka Streams chooses among its topics in this way.
+        """
         ready = [queue for queue in self._waiting.values() if queue]
         return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
 

@@ -281,7 +281,7 @@ FORMATS: dict[str, Format] = {
         BYTES,
         _String(),
         JSON,
-        # Keyed by layout: a `Struct` cannot be pickled, and formats are sent to the workers.
+        # With the layout, not with a `Struct`: a `Struct` cannot be pickled, and formats are sent to the workers.
         _Number("int", ">i"),
         _Number("long", ">q"),
         _Number("double", ">d"),

@@ -109,7 +109,10 @@ class OneAggregate(Aggregable[TableT]):
 
 
 class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
-    """A stream by its keys. Records without key or value are not aggregated."""
+    """A stream by its keys. Records without key are not aggregated.
+
+    Records without value are aggregated in tumbling, hopping and session windows only, as in Kafka Streams.
+    """
 
     def __init__(
         self,

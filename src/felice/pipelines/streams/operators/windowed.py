@@ -1,7 +1,8 @@
 """Aggregations of streams by key and window of time.
 
 Stream time is the greatest timestamp that the operator has seen in its partition. A window is closed once stream time
-has reached its end and the grace period after it; a record is dropped if all its windows are closed.
+has reached its end and the grace period after it; a record is dropped if all its windows are closed. Records without
+key are skipped. A record without value is aggregated, as in Kafka Streams.
 """
 
 from __future__ import annotations
