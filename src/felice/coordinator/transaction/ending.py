@@ -86,9 +86,8 @@ def end_v2(
     if commit and current.state is not State.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
     if current.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID:
-        return (
-            ErrorCode.CONCURRENT_TRANSACTIONS
-        )  # the transactional id changed after the caller had looked for a next producer id: the client repeats
+        # The transactional id changed after the caller had looked for a next producer id; the client repeats.
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     return current.decided_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
 
 
