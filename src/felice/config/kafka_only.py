@@ -13,7 +13,7 @@ from felice.config.topic import TOPIC_OPTIONS
 from felice.config.without_effect import SETTABLE
 
 # The options of Kafka 4.3.1 (KafkaConfig.configDef) and older versions that Felice does not have: the JVM's thread
-# pools and purgatories, KRaft, and unsupported features (security, quotas, tiered storage, other kinds of groups).
+# pools and purgatories, KRaft, unsupported features (Java plugins, Kerberos, tiered storage, other kinds of groups).
 _NAMES = """
 advertised.host.name advertised.port alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -121,8 +121,8 @@ def is_kafkas(name: str) -> bool:
 def is_settable_at_run_time(name: str) -> bool:
     """Whether Kafka accepts a change of this option at run time, although Felice ignores it.
 
-    Names that Kafka does not know either are accepted, as by Kafka. Options that would turn on security, or another
-    unsupported feature, are not.
+    Names that Kafka does not know either are accepted, as by Kafka. Options of unsupported features (`KAFKA_ONLY`) are
+    not, except those in `SETTABLE`, nor are other names with the prefix of a listener.
     """
     if name in SETTABLE:
         return True

@@ -6,8 +6,8 @@ import errno
 import os
 import resource
 
-# One event loop cannot use more. Programs that iterate over all possible descriptors would take long, where the
-# hard limit is a thousand times higher.
+# One event loop cannot use more. Where the hard limit is a thousand times higher, programs that iterate over all
+# possible descriptors would take long.
 _MOST_DESCRIPTORS = 1_048_576
 # Reserved for log files, the metadata store and other files of the broker; half of a small limit.
 _RESERVED_DESCRIPTORS = 1024

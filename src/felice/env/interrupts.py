@@ -42,12 +42,12 @@ class HeldInterrupts:
             self.check()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal came and `came` has not told so."""
+        """Raise KeyboardInterrupt if a signal came and `came` has not returned True yet."""
         if self._came and not self._is_told:
             raise KeyboardInterrupt
 
     def came(self) -> bool:
-        """Whether a signal came. The caller stops in its own way then: the end of the block raises nothing."""
+        """Whether a signal came. If so, the caller must stop by itself: the end of the block does not raise."""
         self._is_told = self._came
         return self._came
 

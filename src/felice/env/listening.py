@@ -51,7 +51,7 @@ class Gate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How a listening address secures its connections. Each new connection asks for the context of the moment."""
+    """How a listening address secures its connections. `context` is called for each new connection."""
 
     context: Callable[[], ssl.SSLContext]
     handshake_timeout_s: float
@@ -78,7 +78,7 @@ class ListeningServer(asyncio.AbstractServer):
         self._gate = gate
         self._loop = loop
         self._steps = HandshakeSteps(loop)
-        self._connecting: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
+        self._connecting: dict[asyncio.Task[None], None] = {}  # oldest first
         self._reports = RateLimit(loop.time, _LOG_INTERVAL_S)
         self._pause: asyncio.TimerHandle | None = None
         self._waiting: socket.socket | None = None  # accepted, and not set up while the pace is too fast

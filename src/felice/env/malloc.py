@@ -1,7 +1,7 @@
 """The C library's memory: how much of it stays with the process after it was freed.
 
-Each compressed batch is decompressed into a megabyte or two for its check. By default glibc returns so much to the
-kernel at once, and the kernel clears fresh pages for the next batch. Keeping a few megabytes halved the broker's
+Each compressed batch is decompressed into a megabyte or two for its check. By default glibc returns blocks of this size
+to the kernel at once, and the kernel clears fresh pages for the next batch. Keeping a few megabytes halved the broker's
 processor time for lz4 batches of librdkafka (1.1 to 1.35 s for 1.2 GB before, 0.5 to 0.75 s after).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 KEPT_BYTES = 8 * 1024 * 1024
-"""Blocks up to this size come from memory that is kept; so much free memory at its end is kept."""
+"""Blocks up to this size come from the heap, and up to this much free memory at the end of the heap is kept."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")

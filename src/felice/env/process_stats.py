@@ -1,4 +1,4 @@
-"""What this process uses of the machine. Linux only for all but the processor time; other values are then missing."""
+"""What this process uses of the machine. Only Linux has more than the processor time and the limit of descriptors."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ NOTIFY_SOCKET = "NOTIFY_SOCKET"
 
 
 class ServiceManager:
-    """The notifications of one service. `watch` keeps systemd's watchdog quiet while the event loop runs."""
+    """The notifications of one service. After `ready`, systemd's watchdog is notified while the event loop runs."""
 
     def __init__(self) -> None:
         self._address = os.environ.get(NOTIFY_SOCKET, "")

@@ -3,8 +3,8 @@
 Keeps true:  decoding consumes exactly the bytes of one message, or raises `MalformedMessage` that names the
              message, the field and the position. Decoding what was encoded gives an equal message.
              Nothing but `MalformedMessage` comes out of decoding any bytes.
-How:         compiled tables (`kernels`) read and write ordinary messages. The plain codec does the rest, among it all
-             that is malformed: the first use of a message in a version compiles its reader or writer (`decoder`,
+How:         compiled tables (`kernels`) read and write ordinary messages. The plain codec does the rest, including
+             everything malformed: the first use of a message in a version compiles its reader or writer (`decoder`,
              `encoder`), and later uses find it in a dictionary. Error texts are derived from the failing line only if
              an error occurs.
 Leaves:      sizes, correlation ids and headers to `frames`.
@@ -37,7 +37,7 @@ M = TypeVar("M")
 Part: TypeAlias = Buffer | SizedSource
 
 ANY_NUMBER = 2**62
-"""No limit on the elements of a message: for messages from a broker that the client chose, or from the own disk."""
+"""No limit on the elements of a message: for messages from a broker that the client chose, or from this disk."""
 
 _tables: dict[tuple[type, int], kernels.Table | None] = {}
 _SIZE = struct.Struct(">i")
@@ -47,7 +47,10 @@ _element_encoders: dict[tuple[type, type, int], Compiled] = {}
 
 
 def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
-    """Read the message that fills `buffer` from `position` to its end."""
+    """Read the message that fills `buffer` from `position` to its end.
+
+    Raises `MalformedMessage`, also if bytes are left over, and `ValueError` for a version that the class does not have.
+    """
     message, end = decode_prefix(cls, buffer, version, position)
     if end != len(buffer):
         raise MalformedMessage(_label(cls, version), "end", end, f"{len(buffer) - end} bytes left over")
@@ -59,7 +62,8 @@ def decode_prefix(
 ) -> tuple[M, int]:
     """Read the message at `position`; return it and the position after it.
 
-    Raises `OversizedMessage` as soon as it announces more than `max_elements` elements.
+    Raises `MalformedMessage`; its subclass `OversizedMessage` as soon as the message announces more than `max_elements`
+    elements.
     """
     key = cls, version
     table = _tables[key] if key in _tables else _table(cls, version)
@@ -81,7 +85,7 @@ def decode_plain(
 
 
 def encode(message: object, version: int) -> bytes:
-    """Return the bytes of `message`. Records in files are read."""
+    """Return the bytes of `message`. Records in files are read. Raises `UnencodableMessage`."""
     return join_parts(encode_parts(message, version))
 
 
@@ -101,7 +105,10 @@ def encode_element(element: object, message: type, version: int) -> Encoded:
 
 
 def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]:
-    """Return `head` and `message` as parts. Records in files are parts of their own and are not read."""
+    """Return `head` and `message` as parts. Records in files are parts of their own and are not read.
+
+    Raises `UnencodableMessage`.
+    """
     key = type(message), version
     table = _tables[key] if key in _tables else _table(*key)
     if table is not None and (written := table.write(message, head)) is not None:
@@ -151,7 +158,7 @@ def _sized(parts: list[Part]) -> list[Part]:
 
 
 def encode_data(message: object, version: int = 0) -> bytes:
-    """Encode `message` after its version, or after its record type if it is the key of a record."""
+    """Return two bytes and the message: its version or, if it is the key of a record, its record type."""
     schema = schema_of(type(message))
     lead = schema.api_key if schema.kind == "key" else version
     return join_parts(encode_parts(message, version, struct.pack(">h", lead)))
@@ -161,7 +168,7 @@ def decode_data(cls: type[M], buffer: Buffer) -> M:
     """Decode the result of `encode_data`.
 
     As Kafka requires for data between consumers, data of an unknown newer version is decoded as the newest known
-    version, and further bytes are ignored.
+    version, and further bytes are ignored. Raises `MalformedMessage`.
     """
     schema = schema_of(cls)
     lead = data_version(buffer, schema.name)

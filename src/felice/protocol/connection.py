@@ -1,12 +1,12 @@
 """Both ends of one connection, without a socket: bytes to requests and responses, replies in order.
 
 Keeps true:  S1  replies leave a connection in request order, however the answers are made.
-             A frame is handed on once, whole, in memory that is its own for as long as anybody looks at it and
-             that the log may write to. Memory taken for one follows what has arrived of it, so announcing a
-             large one costs nothing.
-             A peer that breaks the protocol is refused from that frame on (`failure`); what came before stands.
+             A frame is handed on once, whole, in memory that is not reused while a view of it exists and that the
+             log may write to. A large frame takes memory only as its bytes arrive, so a peer that announces one
+             and sends nothing costs nothing.
+             After a frame that breaks the protocol no further frame is read (`failure`); earlier frames are handled.
 How:         small frames are read into a scratch buffer that serves many connections, and copied out; a frame
-             that is not whole in it goes on into a buffer of its own by `recv_into`, and is not copied again.
+             that does not fit continues in a buffer of its own by `recv_into`, and is not copied again.
 Leaves:      sockets, timeouts and how many requests may wait to `server.session` and `client.connection`;
              the memory to `frame_memory`.
 """
@@ -41,14 +41,14 @@ _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", 
 
 
 class ProtocolViolation(Exception):
-    """The peer sent what no later byte can mend; the connection must be closed."""
+    """The peer broke the protocol, and later bytes cannot repair that; the connection must be closed."""
 
 
 class FrameReader:
     """Cuts a byte stream into frames.
 
-    Ask `get_buffer()` where the next bytes belong, put them there, then call `received(count)`. Memory may be
-    shared by readers whose calls of the two follow each other without another reader's between.
+    Ask `get_buffer()` where the next bytes belong, put them there, then call `received(count)`. Several readers may
+    share a `FrameMemory` if no reader is called between these two calls of another.
     """
 
     def __init__(self, max_frame_bytes: int, memory: FrameMemory | None = None) -> None:
@@ -133,7 +133,7 @@ class FrameReader:
 
 
 def _foreign(size: Buffer) -> str | None:
-    """What another protocol's first bytes are, where Kafka's announce a frame."""
+    """Names the other protocol to which the four bytes of a frame's size belong; None if they are no known one."""
     found = bytes(size)
     if found[:2] == b"\x16\x03":
         return "not Kafka's protocol: the client begins with TLS, and this listener speaks plain text"
@@ -164,8 +164,8 @@ class Request:
     reply: list[Part] | None = None
     undecoded: memoryview | None = None
     timing: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Set by the session: seconds in the queue and on the event loop, and when the handler left it. Once the reply was
-    made, the last one is that moment.
+    """Set by the session: seconds in the queue, seconds on the event loop, and a time of the monotonic clock: when the
+    handler left the event loop or, once the reply was made, when that was.
     """
 
 
@@ -264,8 +264,8 @@ class ServerConnection:
         self.client_id = client_id
         api = self._apis.get(key)
         if api is not None and version in api.accepted:
-            # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
-            # three too many (an array's length in its old form).
+            # Bytes after the request are ignored, as in Kafka: librdkafka's Metadata request for all topics has
+            # three bytes too many (the old form of an array's length).
             small = min(SMALL_REQUEST_ELEMENTS, self._max_elements)
             try:
                 message, _ = decode_prefix(api.request, frame, version, position, small)
@@ -310,7 +310,7 @@ class ClientConnection:
         self.reader = FrameReader(max_response_bytes)
         self.failure: Exception | None = None
         self.unreadable: int | None = None
-        """The request whose response could not be read: only its own outcome will never be known."""
+        """The correlation id of the request whose response could not be decoded, so that its outcome stays unknown."""
         self._client_id = client_id
         self._next_correlation_id = 0
         self._expected: deque[tuple[int, Api, int]] = deque()

@@ -34,7 +34,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Read a header. Return it and the position of the body.
+    """Read a header. Return it and the position of the body. Raises `MalformedMessage`.
 
     For an unknown API or version it reads only the fields that all header versions share, and the position is not that
     of the body.
@@ -90,14 +90,14 @@ def _skip_header_tags(frame: Buffer, position: int, header: str = "RequestHeader
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> bytes:
-    """Return a complete request after its size."""
+    """Return the frame of a request: size, header and body. Raises `UnencodableMessage`."""
     return join_parts(encode_request_parts(api_key, version, correlation_id, client_id, message))
 
 
 def encode_request_parts(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> list[Part]:
-    """Return a complete request after its size, in parts. Records are not copied."""
+    """Return the frame of a request in parts: size, header and body. Records are not copied."""
     raw = b"" if client_id is None else client_id.encode()
     length = struct.pack(">h", -1 if client_id is None else len(raw))
     tags = _NO_TAGS if API.by_key[api_key].is_flexible(version) else b""
@@ -106,7 +106,7 @@ def encode_request_parts(
 
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, message: object) -> list[Part]:
-    """Return a complete response after its size, in parts. Records are not copied."""
+    """Return the frame of a response in parts: size, header and body. Records are not copied."""
     head = _RESPONSE_FRAME.pack(0, correlation_id)
     if version in API.by_key[api_key].flexible and api_key != API_VERSIONS_KEY:
         head += _NO_TAGS
@@ -114,12 +114,12 @@ def encode_response_parts(api_key: int, version: int, correlation_id: int, messa
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: object) -> bytes:
-    """Return a complete response after its size."""
+    """Return the frame of a response: size, header and body. Raises `UnencodableMessage`."""
     return join_parts(encode_response_parts(api_key, version, correlation_id, message))
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """Return the correlation id at the start of a response."""
+    """Return the correlation id at the start of a response. Raises `MalformedMessage`."""
     if len(frame) < 4:
         raise MalformedMessage("ResponseHeader", "correlation_id", 0, f"{len(frame)} bytes are too few")
     return int.from_bytes(frame[:4], "big", signed=True)
@@ -128,7 +128,7 @@ def decode_correlation_id(frame: Buffer) -> int:
 def decode_response(api: Api, version: int, frame: Buffer) -> object:
     """Decode the body of a complete response to a request of `version`.
 
-    A broker that does not know this version of ApiVersions responds in version 0 (KIP-511).
+    A broker that does not know this version of ApiVersions responds in version 0 (KIP-511). Raises `MalformedMessage`.
     """
     if api.key == API_VERSIONS_KEY and frame[4:6] == _UNSUPPORTED_VERSION:
         version = 0

@@ -121,7 +121,7 @@ class Schema:
 
 
 def schema_of(cls: type) -> Schema:
-    """Return the schema of a message class or struct."""
+    """Return the schema of a message class or struct. Raises `TypeError` for any other class."""
     schema = getattr(cls, "__schema__", None)
     if not isinstance(schema, Schema):
         raise TypeError(f"{cls.__name__} is not a declared message")

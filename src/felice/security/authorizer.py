@@ -7,7 +7,8 @@ Keeps true: Kafka's precedence. A super user may do everything; else a rule that
             A decision that is kept equals the decision that would be made now: a change of rules drops them all.
 How:        rules are indexed by resource, below that by principal. The rules of a name are those of the name itself,
             of `*`, and of each of its prefixes whose length is that of some rule: the cost depends on the number of
-            different lengths, not on the number of rules. Decisions are kept for each principal and host.
+            different lengths, not on the number of rules. Only `decide_any` visits every rule of its resource type.
+            Decisions are kept for each principal and host.
 """
 
 from __future__ import annotations

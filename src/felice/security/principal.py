@@ -30,7 +30,7 @@ class Principal:
         return cls(kind, name)
 
     def is_same_as(self, other: Principal) -> bool:
-        """Whether both have one kind and name, however they logged in."""
+        """Whether both have the same kind and name, however they logged in."""
         return self.kind == other.kind and self.name == other.name
 
     def __str__(self) -> str:

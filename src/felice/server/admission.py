@@ -92,8 +92,10 @@ class TransactionCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a client's version of its request means: whether it leaves adding to the broker (transaction V2), and
-    whether it understands TRANSACTION_ABORTABLE.
+    """What follows from the version of a client's request.
+
+    `adds`: the broker adds the partitions to the transaction, because the client does not (transaction V2).
+    `knows_abortable`: the client understands TRANSACTION_ABORTABLE.
     """
 
     adds: bool
@@ -139,7 +141,8 @@ class Admission:
         self._channel = channel
         self._clock = clock
         self._config = config
-        # The newest of each producer's requests that wait for the coordinator, or for one that does.
+        # By producer id: the end of the producer's newest request that waits for the coordinator or for an earlier
+        # request of the same producer.
         self._last: dict[int, asyncio.Future[None]] = {}
 
     def enter(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> QueuedWrite | None:
@@ -228,10 +231,10 @@ class Admission:
 
 
 class Agreement:
-    """To which partitions a transaction may write, as its coordinator agreed.
+    """The partitions to which a transaction may write, because its coordinator agreed.
 
-    After `watch_markers` the agreement is void for a partition where a marker arrives: nothing would end what the
-    transaction wrote after it. A caller that writes in several steps of the event loop must watch.
+    After `watch_markers` the agreement is void for a partition where a marker arrives: no further marker would end what
+    the transaction wrote there after it. A caller that writes in several steps of the event loop must watch.
     """
 
     __slots__ = ("_markers", "_partitions", "_refusals", "_who")

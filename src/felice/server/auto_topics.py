@@ -2,8 +2,9 @@
 
 Keeps true: this broker creates a topic once, however many clients ask for it at the same time. It is no error if
             another broker created the topic first.
-            At most `MAX_CREATING` topics are being created for clients at once. Further names are created when a
-            client asks for them again.
+            `ensure` creates at most `MAX_CREATING` topics of clients at once, and the Metadata handler stops at
+            `felice.auto.create.topics.max.at.once`. Further names are created when a client asks for them again.
+            The internal topics are created even then.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class AutoTopics:
         return len(self._creating)
 
     def ensure(self, name: str) -> int:
-        """Starts to create a topic in the background unless it exists. Returns the number of its partitions, or 0."""
+        """Starts to create a topic in the background. Returns the number of partitions that it will have.
+
+        Returns 0 if it starts nothing: the topic exists or is being created, too many are, or the broker stops.
+        """
         is_known = name in self._watcher.image.topics or name in self._creating
         if is_known or self._lifecycle.is_stopping:
             return 0

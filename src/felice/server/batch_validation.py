@@ -30,7 +30,7 @@ class BatchValidation:
     def validate_small(
         self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
     ) -> Verdict | None:
-        """None where the batch is large."""
+        """Validates a produced batch on the event loop. Returns None if it is large: call `validate_large`."""
         limit = self._config().felice_batch_max_decompressed_bytes
         try:
             return validation_result(records, rules, now_ms, zstd_allowed, limit, on_loop=True)
@@ -40,14 +40,17 @@ class BatchValidation:
     async def validate_large(
         self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
     ) -> Verdict:
-        """On a thread, when there is room."""
+        """Validates a produced batch on a thread, as soon as one of the bounded number is free."""
         limit = self._config().felice_batch_max_decompressed_bytes
         return await self.on_thread(
             partial(validation_result, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
         )
 
     async def on_thread(self, work: Callable[[], T]) -> T:
-        """Any other work that decompresses one batch, when there is room."""
+        """Runs other work that decompresses one batch on a thread, and returns its result.
+
+        Waits until one of the bounded number of threads is free.
+        """
         await self._room.acquire()
         future = asyncio.get_running_loop().run_in_executor(None, work)
         future.add_done_callback(lambda _: self._room.release())

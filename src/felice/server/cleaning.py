@@ -2,8 +2,9 @@
 
 Keeps true: at most one thread cleans a partition at a time. Decisions use only facts read on the event loop. Each new
             segment is swapped in on the event loop, in one step, if the log did not change since the pass began.
-            A partition that cannot be cleaned is reported in the log and in `status`, and skipped until the broker
-            restarts. A full disk is not a failure of the partition: cleaning is retried.
+            A partition that cannot be cleaned is reported in the log and in `status`, and skipped until its log is
+            opened again or replaced: by a restart, a move, or a new topic of the same name. A full disk is not a
+            failure of the partition: cleaning is retried.
 How:        one worker with its own thread for each of log.cleaner.threads. Every pass reads the options again.
             `log.cleaner_plan` decides, `log.cleaner_pass` reads and writes.
 """

@@ -1,7 +1,8 @@
 """Commits of thousands of offsets in parts, with pauses between them.
 
 Each part is checked on its own: if the group rebalances meanwhile, or the transaction ends, the rows of the later parts
-have that error. The connection's next requests wait, so that its later commits are not overwritten by earlier ones.
+have the error of that. The connection's next requests wait, so that its later commits are not overwritten by earlier
+ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-# Some milliseconds of work.
+# Committing so many offsets takes some milliseconds.
 PART_PARTITIONS = 200
 
 

@@ -1,6 +1,7 @@
 """The resources that have configurations, and the steps that all requests that change configurations share.
 
-A resource is a topic by its name, or a broker by its id. The empty id means all brokers.
+A resource is a topic or a client metrics resource by its name, or a broker or its loggers by the broker's id. The empty
+id of a broker means all brokers; loggers do not have it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("felice.server")
 
-# Of one resource: they are checked in one step of the event loop. Brokers have about 350 options in Kafka.
+# The most configurations of one resource in a request, because they are checked in one step of the event loop. A broker
+# of Kafka has about 350.
 _MAX_CONFIGS = 1000
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -58,7 +60,10 @@ async def change_each(
     change: Callable[[R], Awaitable[None]],
     context: RequestContext,
 ) -> list[Row]:
-    """Changes every resource. Returns one row per resource with its error; a resource named twice is not changed."""
+    """Changes the resources one after the other, with pauses. Returns one row per resource, with its error.
+
+    A resource that is named twice is not changed, and each of its rows has INVALID_REQUEST.
+    """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     rows = []
     async for resource in paced(resources, context.services.env.clock):
@@ -126,7 +131,7 @@ async def change_client_metrics(name: str, edit: Edit, validate_only: bool, cont
 async def _prepare_tls(
     checked: Edit, named: Iterable[str], broker: str, context: RequestContext
 ) -> dict[str, SecuredListener]:
-    """Makes the listeners again whose keys or certificates the request names. Raises `ApiError`."""
+    """Builds new TLS contexts for the listeners whose security options the request names. Raises `ApiError`."""
     parts = [split_name(name) for name in named]
     uses_tls = context.services.tls.uses_tls
     secured = [found.listener for found in parts if found is not None and found.is_security]

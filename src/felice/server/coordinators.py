@@ -1,7 +1,7 @@
 """The group coordinator and the transaction coordinator of a broker, and their connections to partitions.
 
-Both are created after the broker is ready: importing their modules takes longest, and no client waits for them during
-the start. The event loop creates them before it reads the first request.
+Both are created after the broker is ready: importing their modules would take the longest part of a start, and no
+client needs them before. The event loop creates them before it reads the first request.
 """
 
 from __future__ import annotations

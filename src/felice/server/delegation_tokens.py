@@ -1,4 +1,4 @@
-"""Delegation tokens of the cluster: creation, renewal, expiry, and the credentials of clients that log in with them.
+"""Delegation tokens of the cluster (KIP-48): creation, renewal, expiry, and the credentials for logins with them.
 
 Keeps true: a token that has expired, or was deleted, logs nobody in. Without `delegation.token.secret.key` there are no
             tokens.
@@ -64,7 +64,10 @@ class DelegationTokens:
     async def create(
         self, owner: Principal, requester: Principal, renewers: tuple[Principal, ...], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Creates a token. A lifetime of 0 or less means the greatest."""
+        """Creates a token. A lifetime of 0 or less means `delegation.token.max.lifetime.ms`.
+
+        Raises `ApiError`: DELEGATION_TOKEN_AUTH_DISABLED without a key, POLICY_VIOLATION if there are too many tokens.
+        """
         self._check_enabled()
         self._check_room(owner)
         now_ms = self._clock.now_ms()
@@ -91,7 +94,11 @@ class DelegationTokens:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"{owner} has too many delegation tokens")
 
     async def renew(self, secret: bytes, principal: Principal, period_ms: int) -> int:
-        """Lets a token expire later, and returns when. The period is at most `delegation.token.expiry.time.ms`."""
+        """Lets the token with this HMAC expire `period_ms` from now, and returns that time in ms since 1970.
+
+        A period of 0 or less, or a longer one, means `delegation.token.expiry.time.ms`. The token's greatest lifetime
+        stays. Raises `ApiError`: DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH or _AUTH_DISABLED.
+        """
         self._check_enabled()
         longest_ms = self._config.delegation_token_expiry_time_ms
         now_ms = self._clock.now_ms()
@@ -107,7 +114,10 @@ class DelegationTokens:
         return changed.expires_ms
 
     async def expire(self, secret: bytes, principal: Principal, period_ms: int) -> int:
-        """Lets a token expire after a period, or deletes it if the period is negative. Returns when it expires."""
+        """Lets the token with this HMAC expire `period_ms` from now, or deletes it at once if that is negative.
+
+        Returns when the token expires, in ms since 1970. Raises `ApiError` as `renew` does.
+        """
         self._check_enabled()
         now_ms = self._clock.now_ms()
 

@@ -53,7 +53,7 @@ class ServerThread(ABC):
     async def _close(self, *, killed: bool) -> None: ...
 
     def stop(self) -> None:
-        """Stops cleanly. A second call does nothing."""
+        """Stops cleanly, and returns when the thread has ended or after 30 seconds. A second call does nothing."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_STOP_TIMEOUT_S)

@@ -178,7 +178,10 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
-        """Finds or creates the session of a request. Raises `ApiError` if the session is unknown or out of step."""
+        """Finds or creates the session of a request.
+
+        Raises `ApiError`: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        """
         uses_topic_ids = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(request.session_id)

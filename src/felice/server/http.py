@@ -1,8 +1,8 @@
 """A small HTTP server for monitoring: GET and HEAD, one request for each connection.
 
 Keeps true: memory and time are bounded for every input, and for clients that never read: at most `MAX_CONNECTIONS`,
-            `MAX_HEAD_BYTES` of a request, and `TIMEOUT_S` for a connection from its begin to its end. A page is sent
-            in pieces, the next one when the client has taken most of the last one.
+            `MAX_HEAD_BYTES` of a request, and `TIMEOUT_S` for a connection from its beginning to its end. A page is
+            sent in pieces: the next piece when the client has taken most of the previous one.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def _check_new(disk: Disk, log_directories: Sequence[Path], where: str | None) -
 async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:
     """Returns the configured id; for -1 the id in the log directories, or the next id that the store generates.
 
-    Without a configured id a broker of a cluster has -1, as in Kafka, and a broker that stands alone has 0.
+    Without a configured id a broker of a cluster has -1, as in Kafka, and a broker that stands alone has 0. Raises
+    `StartupError` if no id can be determined.
     """
     is_set = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
     if is_set and config.node_id >= 0:

@@ -47,7 +47,7 @@ class IdlePartitions(Generic[K]):
         self._listening: dict[K, tuple[Changes, Callable[[], None]]] = {}
 
     def begin_idle(self, partition: K, progress: FollowerProgress, changes: Changes) -> None:
-        """Makes an active partition idle if the follower is caught up."""
+        """Makes a partition idle if it is active. `Partition.begin_idle` gave the caller its `progress`."""
         if partition not in self.active:
             return
         del self.active[partition]

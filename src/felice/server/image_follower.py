@@ -5,7 +5,7 @@ Keeps true: R2 a broker whose session has ended follows an image without leaders
             Configuration changes first, then partitions, then fetchers, then coordinators.
             No image is followed while a thread makes or reopens log files.
 How:        `prepare` and `on_image` are called by the watcher for each new image. Before `lead_again` and after
-            `stop_leading` only the watcher stores new images.
+            `stop_leading` no component follows them.
 """
 
 from __future__ import annotations

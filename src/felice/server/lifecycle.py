@@ -18,7 +18,7 @@ class State(Enum):
 
     NEW = "new"
     LOADING = "loading"
-    """The metadata store is open, the log directories are being recovered. No directory may be marked clean."""
+    """The broker opens its metadata store and recovers the log directories. No directory may be marked clean."""
     JOINING = "joining"
     """Every component exists; the broker registers and follows the metadata image."""
     RUNNING = "running"

@@ -54,7 +54,7 @@ class Listener:
         self.address = address
         self.port = address.port
         self._uses_sasl = services.config.security_of(address.name).uses_sasl
-        self.sessions: dict[Session, None] = {}  # in order of their coming
+        self.sessions: dict[Session, None] = {}  # in the order of their arrival
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._server: asyncio.AbstractServer | None = None
         self.accepted = 0  # connections since the start
@@ -63,11 +63,12 @@ class Listener:
         self.refusal_waits = RecentWaits(clock)  # for connection_creation_rate of the address
         self._by_ip: Counter[str] = Counter()
         self._accepting = True
-        # The port is taken before the broker is ready, so that a busy one is noticed before anything changes.
+        # The port is bound before the broker is ready, so that a port in use is noticed before anything changes.
+        # Until `open`, connections are accepted and not read.
         self.is_open = False
 
     async def start(self) -> None:
-        """Listens; raises `StartupError` when the address cannot be had."""
+        """Listens; raises `StartupError` if the address cannot be bound."""
         with _as_startup_error(self.address):
             self._server = await self.services.env.network.listen(
                 self._new_session,
@@ -105,7 +106,7 @@ class Listener:
         return wait_s
 
     def open(self) -> None:
-        """Lets the connections speak that came while the broker was getting ready, and all later ones."""
+        """Starts to read from connections: those accepted before the broker was ready, and all later ones."""
         self.is_open = True
         for session in list(self.sessions):
             session.begin()

@@ -1,7 +1,7 @@
 """The SASL mechanisms that each listener offers, with the users that may log in.
 
-Keeps true: a login uses the configuration and the SCRAM credentials of its moment. A changed password applies to new
-            logins; open connections stay open.
+Keeps true: a login uses the configuration and the SCRAM credentials that are in force when it happens. A changed
+            password applies to new logins; open connections stay open.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 # The audit log and the request log have Kafka's names, so that they can be filtered as there.
 _LOGGERS = ("felice", "kafka.authorizer.logger", "kafka.request.logger")
 
-# Above DEBUG a message with the same words is written so often in a minute. The first line of the next minute says how
-# many were left out.
+# Above DEBUG, lines with the same message are written at most this many times in a minute. The first line of the next
+# minute says how many were left out.
 MAX_REPEATS = 100
 _REPEATS_INTERVAL_S = 60.0
 _MAX_MESSAGES = 1_000
@@ -67,7 +67,7 @@ class _Repeats(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        # By logger and message: the begin of the interval, and the lines since.
+        # By logger and message: the beginning of the interval, and the number of lines since then.
         self._seen: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:

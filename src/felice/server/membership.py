@@ -252,7 +252,7 @@ class Membership:
     def _can_be_replaced(self, stuck: Sequence[PartitionKey], image: ClusterImage) -> bool:
         """Whether a retry makes sense: a replica can take over, or none is left, as when all brokers stop together.
 
-        Every image is asked this, so only the partitions that wait are looked at.
+        This runs for every new image, so it looks only at the partitions that wait for a new leader.
         """
         others = _others(image, self._broker_id)
         found = (image.partition(*key) for key in stuck)

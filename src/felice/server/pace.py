@@ -106,11 +106,11 @@ async def _each_paced(
 
 
 class Wakeups:
-    """The time that coroutines which are woken together may use in one pass of the event loop."""
+    """Limits the time that coroutines which one event wakes together may use in one pass of the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # When the time of this pass ends; None until its first coroutine comes.
+        # When the time of this pass ends, on the monotonic clock; None until the first coroutine of the pass calls.
         self._end_s: float | None = None
 
     async def turn(self) -> None:

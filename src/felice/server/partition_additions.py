@@ -46,7 +46,7 @@ async def add_partitions(
 ) -> AddPartitionsToTxnResponse:
     """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on.
 
-    A client's topics are checked with `may_write`; those of a broker are not.
+    Up to version 3 clients send the request, and `may_write` checks each topic. Brokers send the later versions.
     """
     if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(

@@ -43,7 +43,7 @@ def make_replication(
     directories: LogDirectories,
     security: PeerSecurity,
 ) -> ReplicationParts:
-    """Builds the components, and connects them with the settings and the newest image. It starts nothing."""
+    """Builds the components, and connects them with the settings and the watcher's image. It starts nothing."""
 
     def epoch_of(other: int) -> int | None:
         known = watcher.image.brokers.get(other)

@@ -19,7 +19,7 @@ from felice.server.metrics.request_times import Times
 
 _log = logging.getLogger("kafka.request.logger")
 
-# They wait as long as the client asks for: only the broker's own share of their time counts.
+# These requests wait because their client asks for it: only the time in the queue and on the event loop counts.
 _WAITING = frozenset((API.FETCH.key, API.JOIN_GROUP.key, API.SYNC_GROUP.key))
 
 

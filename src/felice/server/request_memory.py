@@ -2,8 +2,8 @@
 
 Keeps true: while large requests hold more than `queued.max.request.bytes`, only one connection goes on receiving its
             large request: the one whose request began first. So one request always makes progress.
-            Clients that send parts of large requests and stop cannot keep that memory: after `PATIENCE_S` without
-            relief the connections with the largest parts are closed until half of the limit is free.
+            Clients that send parts of large requests and stop cannot keep that memory: if it is still short after
+            `PATIENCE_S`, the connections with the largest parts are closed until half of the limit is free.
             Small requests are never held up.
 How:         sessions report how much their connections hold. Bytes of an incomplete request count as they arrive; a
              whole one counts until its reply leaves. A connection that may not receive stops reading its socket.

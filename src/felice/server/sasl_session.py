@@ -23,13 +23,13 @@ from felice.server.closings import Closing
 from felice.server.context import CloseConnection
 from felice.server.session import Acceptor, Session
 
-# Of a token without a header, which has no version.
+# The version of a token that comes without a request header (after SaslHandshake version 0).
 _RAW_VERSION = -1
 _SIZE_BYTES = 4
 
 
 class SaslConnection(ServerConnection):
-    """Requests, and between them tokens without a header."""
+    """A connection whose frames are requests or, while `takes_raw_frames`, SASL tokens without a header."""
 
     takes_raw_frames = False
 
@@ -104,7 +104,10 @@ class SaslSession(Session):
         self._sasl.limit_frames(self._services.config.socket_request_max_bytes)
 
     def _refuse_other(self, request: Request) -> Any:
-        """A request that is not due now: answered with its own error after a handshake, and not answered before."""
+        """Ends the login because of a request that is not due now.
+
+        After a handshake the response is ILLEGAL_SASL_STATE; before it the connection is closed without a response.
+        """
         was_waiting_for_token = self._exchange.phase is Phase.TOKENS
         self._exchange.fail()
         reason = f"{request.api.name} came before the login had succeeded"

@@ -1,4 +1,4 @@
-"""The dependencies of request handlers and sessions. `broker` builds them once, before a listener opens."""
+"""The dependencies of request handlers and sessions. `composition` creates them once, before a listener opens."""
 
 from __future__ import annotations
 

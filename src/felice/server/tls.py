@@ -69,7 +69,7 @@ class TlsListeners:
         return None if secured is None else secured.client
 
     async def prepare(self, config: BrokerConfig, listeners: Collection[str]) -> dict[str, SecuredListener]:
-        """Makes these listeners again with a changed configuration, for `apply`. Raises `TlsError`."""
+        """Builds the TLS contexts of these listeners from a changed configuration, for `apply`. Raises `TlsError`."""
         loop = asyncio.get_running_loop()
         made = await loop.run_in_executor(None, _make_all, config, listeners)
         for name, secured in made.items():
@@ -79,13 +79,13 @@ class TlsListeners:
         return made
 
     def apply(self, made: Mapping[str, SecuredListener]) -> None:
-        """Uses what `prepare` made for all later connections."""
+        """Uses the results of `prepare` for all later connections."""
         self._secured.update(made)
         for name in made:
             _log.info("keys and certificates were read again", extra={"listener": name})
 
     def follow(self, config: BrokerConfig) -> None:
-        """Takes over the configuration of an image, if it differs. Call it for every image."""
+        """Reloads, in the background, the listeners whose TLS options differ. Call it after each dynamic change."""
         changed = [name for name, made in self._secured.items() if _texts(config, name) != made.texts]
         if changed:
             task = asyncio.get_running_loop().create_task(self._reload(config, changed))

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def check_connection(context: RequestContext) -> None:
-    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for a client that has not proved its identity, or logged in with a
-    token: a token must not create the tokens that follow it.
+    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients without a proven identity, and for logins with a token.
+
+    Otherwise the holder of a token could create further tokens, and keep access beyond its lifetime (KIP-48).
     """
     protocol = context.services.config.security_of(context.listener_name).protocol
     is_anonymous = protocol == "SSL" and context.principal.is_same_as(ANONYMOUS)

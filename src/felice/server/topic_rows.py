@@ -3,7 +3,7 @@
 Keeps true:  a row that is kept equals the row that would be built now. It depends on its topic, on the live brokers
              and on its key; a change of the first two drops it.
              The rows that are kept hold at most `max_bytes`.
-How:         an image shares with its predecessor the topics and the brokers that did not change, so identity tells.
+How:         an image shares unchanged topics and brokers with its predecessor, so comparing identities shows changes.
              Building and encoding the row of 5,000 partitions takes some 20 ms of the event loop, copying it 20 µs.
 """
 
@@ -35,7 +35,7 @@ class TopicRows:
     """A cache for handlers of APIs whose arrays of topics are declared with `may_be_encoded`."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        """With 0 `max_bytes` nothing is kept or encoded: every row is new, and its receiver may change it."""
+        """If `max_bytes` is 0, nothing is kept or encoded: every row is new, and its receiver may change it."""
         self.size_bytes = 0
         self._max_bytes = max_bytes
         self._topics: Mapping[str, TopicImage] = {}

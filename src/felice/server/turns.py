@@ -7,8 +7,7 @@ Keeps true: one turn of one connection ends after `felice.turn.max.requests`, `.
             No turn begins while the replies in memory exceed `felice.unsent.max.bytes`.
 How:        a connection that has received requests waits in `_arrived` until the next slice. A connection that has
             more to do than one turn allows, that has room again, or that has waited for a slice in vain, waits in
-            `_queue`. A slice serves both alternately, so that a new request does not wait for all that was there
-            before.
+            `_queue`. A slice serves both alternately, so that a new request does not wait for the whole `_queue`.
             The turns of up to `_BATCH` connections are taken together, step by step: all requests are decoded, then
             all are handled, then all replies are sent. The processor then runs the same code many times in a row,
             which takes a third less time than whole turns one after the other (measured with single records: 25 us a
@@ -215,7 +214,7 @@ class Turns:
             return 0
 
     def _take_turns(self, batch: Sequence[Waiting], now_s: float, end_s: float) -> float:
-        """Takes the turns of these connections together. Those that `end_s` comes too early for are the next.
+        """Takes the turns of these connections together. Those not reached before `end_s` go back to the queue's head.
 
         Replies count as unsent memory from the last step on, so the slice bounds the memory of the answers before.
         """

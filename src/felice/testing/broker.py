@@ -2,8 +2,8 @@
 
 Keeps true: acknowledged records are there after `restart` and after `kill`, at the same address. A directory that the
             broker created is removed by `stop`; a directory of the caller stays.
-            `create_topic`, `produce` and `records` reach the logs directly: they meet no scripted fault and use
-            none up. They see committed records, as a read_committed consumer does.
+            `create_topic`, `produce` and `records` use the broker's components directly, so scripted faults
+            neither act on these calls nor count them. `records` returns what a read_committed consumer reads.
 How:        `EmbeddedBroker` with a table of handlers that `Faults` has wrapped.
 """
 
@@ -169,13 +169,16 @@ class Broker(Serving):
     ) -> Record:
         """Append one record, which is committed when this returns; a missing topic is created.
 
-        Without `partition` the key decides, as in Java's client; without a key it is partition 0.
+        Without `partition` the key decides, as in Java's client; without a key it is partition 0. Raises `ApiError`.
         """
         record = Record(topic, -1, -1, timestamp_ms or -1, _bytes(key), _bytes(value), tuple(headers))
         return self._embedded.run(_append(self._server, record, partition))
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """Every committed record, by partition and offset; records of aborted transactions are left out."""
+        """Every committed record, by partition and offset; records of aborted transactions are left out.
+
+        Raises `ApiError` if the topic or the partition does not exist.
+        """
         return self._embedded.run(_read(self._server, topic, partition))
 
     def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:

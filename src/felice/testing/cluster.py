@@ -101,11 +101,11 @@ class Cluster(Serving):
         return self.image.controller_id
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the partition's leader; -1 while there is none."""
+        """The id of the partition's leader; -1 while there is none. Raises `KeyError` for an unknown partition."""
         return self._partition(topic, partition).leader
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The ids of the partition's in-sync replicas."""
+        """The ids of the partition's in-sync replicas. Raises `KeyError` for an unknown partition."""
         return self._partition(topic, partition).isr
 
     def wait_until(self, condition: Callable[[Cluster], bool], timeout_s: float = 10.0) -> None:

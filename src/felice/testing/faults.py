@@ -69,6 +69,9 @@ class Faults:
     ) -> Fault:
         """Answer the next `times` requests (None: every request until removed) with an error.
 
+        `api` and `error` are members of `API` and `ErrorCode` or their names; an error also by its number. Raises
+        `ValueError` if one does not exist, or if this API cannot be made to fail.
+
         With `topic`, only partitions of that topic fail; the rest of the request is served. `applied`: the broker
         executes the request before it reports that the request failed.
         """

@@ -24,7 +24,7 @@ KINDS = (
     "array",
     "struct",
 )
-"""The order gives the numbers that `_kernels` uses."""
+"""The index of a kind is the number by which `_kernels` knows it."""
 
 _CONSTANT, _NEW_LIST, _NEW_STRUCT = range(3)
 

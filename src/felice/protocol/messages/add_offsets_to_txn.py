@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (key 25): a transaction is about to commit offsets of a group.
 
-PRODUCER_FENCED is told apart from INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from version 4.
+A response may have PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from
+version 4.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class AddOffsetsToTxnRequest:
 
 @response(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """Only an error."""
+    """The response has only an error code."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

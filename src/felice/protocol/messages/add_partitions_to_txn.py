@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
 
-Versions 0 to 3 are a producer's, for one transaction. Versions 4 and 5 are a partition leader's: several transactions
-at once, and with `verify_only` a question that changes nothing (KIP-890). PRODUCER_FENCED is told apart from
-INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from version 5.
+Producers send versions 0 to 3, for one transaction. Partition leaders send versions 4 and 5, for several transactions
+at once, and with `verify_only` to check partitions without adding them (KIP-890). A response may have PRODUCER_FENCED
+instead of INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from version 5.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     partition_error_code: int = int16()

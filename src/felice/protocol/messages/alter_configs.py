@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace all configs of a resource. IncrementalAlterConfigs is the better way."""
+"""AlterConfigs (key 33): replaces all configs of a resource. IncrementalAlterConfigs changes single ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """What is not in `configs` goes back to its default."""
+    """A resource. Its configs that are not in `configs` get their defaults again."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -24,7 +24,7 @@ class AlterConfigsResource:
 
 @request(api_key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
-    """With `validate_only` nothing changes."""
+    """With `validate_only` the broker checks the changes and makes none."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
@@ -32,7 +32,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -10,7 +10,7 @@ from felice.protocol.schema import array, boolean, int16, int32, request, respon
 
 @struct
 class ReassignablePartition:
-    """The brokers that are to have the partition; None cancels a move."""
+    """The new replicas of a partition; None cancels its reassignment."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
@@ -26,7 +26,7 @@ class ReassignableTopic:
 
 @request(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
-    """What is to go where."""
+    """The wanted replicas of partitions, by topic."""
 
     timeout_ms: int = int32(default=60_000)
     allow_replication_factor_change: bool = boolean(versions="1+", default=True)
@@ -35,7 +35,7 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """Whether the move of one partition began, or was cancelled."""
+    """The result for one partition: whether its reassignment began or was cancelled."""
 
     partition_index: int = int32()
     error_code: int = int16()

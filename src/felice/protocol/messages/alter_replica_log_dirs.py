@@ -15,7 +15,7 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """What is to go to one directory, by its absolute path."""
+    """One target directory, by its absolute path, and the replicas to move there."""
 
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
@@ -23,7 +23,7 @@ class AlterReplicaLogDir:
 
 @request(api_key=34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """Where replicas are to go."""
+    """The replicas to move, by target directory."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 

@@ -1,7 +1,7 @@
 """ApiVersions (key 18): which APIs a broker offers, in which versions.
 
-The first request on a connection. A broker answers a version it does not know in version 0, with error 35 and
-the row of ApiVersions itself, so that the client can ask again (KIP-511). The response's header is always v0.
+It is the first request on a connection. A broker answers an unknown version of it in version 0, with error 35 and the
+row of ApiVersions, so that the client can ask again (KIP-511). The header of the response is always version 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from felice.protocol.schema import array, boolean, int16, int32, int64, request,
 
 @request(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
-    """Version 4 says that the client can bear features whose minimum is 0."""
+    """Clients of version 4 accept features whose minimum version is 0."""
 
     client_software_name: str = string(versions="3+", ignorable=True)
     client_software_version: str = string(versions="3+", ignorable=True)
@@ -28,7 +28,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """A feature the broker could run with. Below version 4, those with minimum 0 must be left out."""
+    """A feature that the broker supports. Below version 4, features with minimum 0 must be left out."""
 
     name: str = string()
     min_version: int = int16()
@@ -37,7 +37,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """A feature level the cluster has settled on."""
+    """A finalized feature level of the cluster."""
 
     name: str = string()
     max_version_level: int = int16()

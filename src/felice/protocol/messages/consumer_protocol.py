@@ -1,8 +1,8 @@
-"""What consumers of a group tell each other through the coordinator, which passes it on unread.
+"""The data that consumers of a group exchange through the coordinator, which does not read it.
 
-Each stands in the bytes with its version in front (`codec.encode_data`). A reader takes a newer version for the
-newest it knows. The generation from version 2 lets sticky assignors tell stale claims, the rack from version 3
-lets them place by rack.
+The bytes begin with the version (`codec.encode_data`). A reader decodes a newer version as the newest that it knows.
+The generation, from version 2, lets sticky assignors recognise stale ownership; the rack, from version 3, lets them
+assign by rack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AssignedTopic:
 
 @data(versions="0-3")
 class ConsumerProtocolSubscription:
-    """What a member wants, and what it owns already."""
+    """A member's subscription: the topics that it wants, and the partitions that it owns."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = binary(nullable="0+", default=None)
@@ -33,7 +33,7 @@ class ConsumerProtocolSubscription:
 
 @data(versions="0-3")
 class ConsumerProtocolAssignment:
-    """What a member gets."""
+    """A member's assignment: the partitions that it gets."""
 
     assigned_partitions: list[AssignedTopic] = array(AssignedTopic)
     user_data: bytes | None = binary(nullable="0+", default=None)

@@ -28,7 +28,7 @@ class CreateAclsRequest:
 
 @struct
 class AclCreationResult:
-    """What became of one rule."""
+    """The result for one rule."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): give topics more partitions."""
+"""CreatePartitions (key 37): adds partitions to topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CreatePartitionsAssignment:
 
 @struct
 class CreatePartitionsTopic:
-    """`count` is the new total; `assignments` None leaves the placing to the broker."""
+    """`count` is the new total. If `assignments` is None, the broker places the new partitions."""
 
     name: str = string()
     count: int = int32()
@@ -23,7 +23,7 @@ class CreatePartitionsTopic:
 
 @request(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
-    """With `validate_only` nothing is made."""
+    """With `validate_only` the broker checks the request and creates nothing."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
@@ -32,7 +32,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = string()
     error_code: int = int16()

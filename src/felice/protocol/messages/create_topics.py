@@ -1,7 +1,7 @@
 """CreateTopics (key 19).
 
-From version 4, -1 partitions or replicas ask for the broker's defaults (KIP-464); from version 5 the answer says
-what was made, from version 7 with the topic's id.
+From version 4, -1 partitions or replicas request the broker's defaults (KIP-464). From version 5 the response describes
+the created topic, from version 7 with its id.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CreatableTopic:
 
 @request(api_key=19, versions="2-7", flexible="5+")
 class CreateTopicsRequest:
-    """With `validate_only` nothing is made."""
+    """With `validate_only` the broker checks the request and creates nothing."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
@@ -60,7 +60,7 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """One config of the topic made."""
+    """One config of the created topic."""
 
     name: str = string()
     value: str | None = string(nullable="5+")

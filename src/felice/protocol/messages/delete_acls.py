@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): access rules that match a filter go."""
+"""DeleteAcls (key 31): deletes the access rules that match a filter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeleteAclsRequest:
 
 @struct
 class DeleteAclsMatchingAcl:
-    """A rule that matched, and what became of it."""
+    """A rule that matched, and whether it was deleted."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -43,7 +43,7 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    """What one filter did."""
+    """The result for one filter."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

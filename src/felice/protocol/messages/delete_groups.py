@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): remove groups that have no members, with their offsets."""
+"""DeleteGroups (key 42): deletes groups that have no members, with their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str = string()
     error_code: int = int16()

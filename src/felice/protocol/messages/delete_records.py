@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): move the start of partitions forward; -1 means up to the high watermark."""
+"""DeleteRecords (key 21): moves the start of partitions forward; -1 means up to the high watermark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from felice.protocol.schema import array, int16, int32, int64, request, response
 
 @struct
 class DeleteRecordsPartition:
-    """Records below `offset` go."""
+    """A partition whose records below `offset` are deleted."""
 
     partition_index: int = int32()
     offset: int = int64()
@@ -23,7 +23,7 @@ class DeleteRecordsTopic:
 
 @request(api_key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest:
-    """Where to cut."""
+    """The partitions, and the new start of each."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()

@@ -43,7 +43,7 @@ class DescribeAclsResource:
 
 @response(api_key=29, versions="1-3", flexible="2+")
 class DescribeAclsResponse:
-    """What matched, by resource."""
+    """The rules that match, by resource."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -70,7 +70,7 @@ class EntryData:
 
 @response(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
-    """What matched; null with an error."""
+    """The entities that match; null with an error."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

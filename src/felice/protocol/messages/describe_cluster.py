@@ -11,7 +11,7 @@ CONTROLLER_ENDPOINT = 2
 
 @request(api_key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """Fenced brokers can be asked for from version 2."""
+    """From version 2 a client may request fenced brokers, too."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(versions="1+", default=BROKER_ENDPOINT)
@@ -20,7 +20,7 @@ class DescribeClusterRequest:
 
 @struct
 class DescribeClusterBroker:
-    """Where a broker listens."""
+    """The address of a broker."""
 
     broker_id: int = int32()
     host: str = string()

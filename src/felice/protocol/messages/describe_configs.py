@@ -1,6 +1,6 @@
-"""DescribeConfigs (key 32): the configs of topics and brokers, with where each value comes from.
+"""DescribeConfigs (key 32): the configs of topics, brokers and other resources, with the source of each value.
 
-Types and documentation from version 3.
+From version 3 the response has types and documentation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from felice.protocol.schema import array, boolean, int8, int16, int32, request, 
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to."""
+    """The kind of resource that has the configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -35,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The type of a value, whose text is what travels."""
+    """The type of a value. The response has its text."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -51,7 +51,7 @@ class ConfigType(IntEnum):
 
 @struct
 class DescribeConfigsResource:
-    """`configuration_keys` None asks for all."""
+    """A resource. `configuration_keys` None requests all its configs."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -60,7 +60,7 @@ class DescribeConfigsResource:
 
 @request(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsRequest:
-    """Whose configs."""
+    """The resources whose configs are requested."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean(versions="1+")
@@ -69,7 +69,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """One of the places where the value could come from, the strongest first."""
+    """One source of the value. The strongest comes first."""
 
     name: str = string()
     value: str | None = string(nullable="0+")

@@ -15,7 +15,7 @@ class DescribeDelegationTokenOwner:
 
 @request(api_key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenRequest:
-    """Whose tokens; None means all, and an empty list none."""
+    """The owners of the requested tokens; None means all tokens, and an empty list none."""
 
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
 

@@ -19,7 +19,7 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedGroupMember:
-    """Metadata and assignment are what the members' own protocol put there."""
+    """A member. Its metadata and assignment are bytes of the members' own protocol."""
 
     member_id: str = string()
     group_instance_id: str | None = string(versions="4+", nullable="4+", default=None, ignorable=True)
@@ -31,7 +31,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """One group. Every group asked for must be answered, or librdkafka aborts."""
+    """One group. The response must have every requested group; otherwise librdkafka aborts."""
 
     error_code: int = int16()
     error_message: str | None = string(versions="6+", nullable="6+", default=None)

@@ -30,7 +30,7 @@ class DescribableLogDirTopic:
 
 @request(api_key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
-    """Which partitions to tell of; None asks for all."""
+    """The requested partitions; None requests all."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 

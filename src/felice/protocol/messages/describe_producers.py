@@ -15,7 +15,7 @@ class TopicRequest:
 
 @request(api_key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """Partitions to look at."""
+    """The requested partitions."""
 
     topics: list[TopicRequest] = array(TopicRequest)
 

@@ -36,7 +36,7 @@ class TopicRequest:
 
 @request(api_key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """No topics ask for all."""
+    """The requested topics; an empty list requests all."""
 
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
@@ -45,7 +45,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """As in Metadata, with the eligible leader replicas."""
+    """A partition as in Metadata, with the eligible leader replicas (KIP-966)."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -60,7 +60,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """One topic, perhaps not with all its partitions."""
+    """One topic with all or some of its partitions."""
 
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -74,7 +74,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @response(api_key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
-    """`next_cursor` None says that this was the last page."""
+    """A page of topics. `next_cursor` is None on the last page."""
 
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(

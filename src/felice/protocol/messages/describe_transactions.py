@@ -7,7 +7,7 @@ from felice.protocol.schema import array, int16, int32, int64, request, response
 
 @request(api_key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
-    """Ids to look at."""
+    """The requested transactional ids."""
 
     transactional_ids: list[str] = array(string)
 

@@ -11,12 +11,12 @@ from felice.protocol.schema import array, int8, int16, int32, request, response,
 
 
 class ElectionType(IntEnum):
-    """Who may become leader."""
+    """The replicas that may become leader."""
 
     PREFERRED = 0
     """The first replica of the assignment, if it is in sync."""
     UNCLEAN = 1
-    """Where no replica in sync lives: the first that lives. Records may be lost."""
+    """The first live replica, if no in-sync replica is alive. Records may be lost."""
 
 
 @struct
@@ -29,7 +29,7 @@ class TopicPartitions:
 
 @request(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
-    """None asks for an election in every partition."""
+    """The partitions; None requests an election in every partition."""
 
     election_type: int = int8(versions="1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
@@ -38,7 +38,7 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """What came of one election."""
+    """The result of one election."""
 
     partition_id: int = int32()
     error_code: int = int16()

@@ -1,7 +1,8 @@
 """EndTxn (key 26): commit or abort.
 
-PRODUCER_FENCED is told apart from INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from version 4. From
-version 5 every end raises the producer's epoch, which the answer brings (KIP-890, transaction V2).
+A response may have PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH from version 2, TRANSACTION_ABORTABLE from
+version 4. From version 5 every end of a transaction raises the producer's epoch, and the response has the new one
+(KIP-890, transaction V2).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class EndTxnRequest:
 
 @response(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """From version 5 with the identity for the next transaction."""
+    """From version 5 it has the producer id and epoch of the next transaction."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -30,7 +30,7 @@ HIGH_WATERMARK_UNSUPPORTED = 2**63 - 1
 
 @struct
 class ReplicaState:
-    """Who fetches: a follower and its broker epoch, or -1 for a consumer."""
+    """The sender: a follower and its broker epoch, or -1 for a consumer."""
 
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
@@ -96,7 +96,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Where the partition went."""
+    """The current leader of a partition."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -104,7 +104,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class SnapshotId:
-    """Only of use to Raft replicas."""
+    """Used only by Raft replicas (KRaft)."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -159,7 +159,7 @@ class NodeEndpoint:
 
 @response(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """`session_id` is 0 unless a fetch session was made."""
+    """`session_id` is 0 if the fetch has no session."""
 
     throttle_time_ms: int = int32(versions="1+", ignorable=True)
     error_code: int = int16(versions="7+", ignorable=True)

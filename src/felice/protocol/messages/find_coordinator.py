@@ -1,6 +1,7 @@
-"""FindCoordinator (key 10): which broker looks after a group or a transactional id.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Up to version 3 one key a request, answered at the top level; from version 4 several, in `coordinators`.
+Up to version 3 a request has one key, and the response has the fields of its coordinator. From version 4 a request has
+several keys, and the response has `coordinators`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Coordinator:
 
 @response(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """One answer at the top level, or several in `coordinators`."""
+    """One coordinator in the fields of the response, or several in `coordinators`."""
 
     throttle_time_ms: int = int32(versions="1+", ignorable=True)
     error_code: int = int16(versions="0-3")

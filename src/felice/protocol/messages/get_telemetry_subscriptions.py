@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics a client shall push, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): tells a client which metrics to push, and how often (KIP-714)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from felice.protocol.schema import array, boolean, int8, int16, int32, request, 
 
 @request(api_key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
-    """The id of the client instance; zero at first."""
+    """The id of the client instance; zero in its first request."""
 
     client_instance_id: uuid.UUID = uid()
 

@@ -7,7 +7,7 @@ from felice.protocol.schema import int16, int32, request, response, string
 
 @request(api_key=12, versions="0-4", flexible="4+")
 class HeartbeatRequest:
-    """A member is alive."""
+    """Tells the coordinator that a member is alive."""
 
     group_id: str = string()
     generation_id: int = int32()

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single configs (KIP-339)."""
+"""IncrementalAlterConfigs (key 44): sets, deletes, appends to or subtracts from single configs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AlterConfigsResource:
 
 @request(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """With `validate_only` nothing changes."""
+    """With `validate_only` the broker checks the changes and makes none."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
@@ -44,7 +44,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

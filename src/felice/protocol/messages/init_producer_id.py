@@ -1,7 +1,7 @@
 """InitProducerId (key 22): an identity for an idempotent or transactional producer.
 
-From version 3 a producer may pass its id and epoch to have the epoch raised (KIP-360); from version 4
-PRODUCER_FENCED is told from INVALID_PRODUCER_EPOCH. Version 6 (two-phase commit, KIP-939) is unstable in Kafka 4.3
+From version 3 a producer may pass its id and epoch to have the epoch raised (KIP-360). From version 4 a response may
+have PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. Version 6 (two-phase commit, KIP-939) is unstable in Kafka 4.3
 and not offered.
 """
 
@@ -12,7 +12,7 @@ from felice.protocol.schema import boolean, int16, int32, int64, request, respon
 
 @request(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdRequest:
-    """`transactional_id` None asks for an idempotent producer without transactions."""
+    """`transactional_id` is None for an idempotent producer without transactions."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
@@ -24,7 +24,7 @@ class InitProducerIdRequest:
 
 @response(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
-    """The identity."""
+    """The producer id and epoch; -1 with an error."""
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

@@ -25,7 +25,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """What became of one member."""
+    """The result for one member."""
 
     member_id: str = string()
     group_instance_id: str | None = string(nullable="3+")

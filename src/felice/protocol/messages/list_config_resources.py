@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): what has configs, by name (KIP-1142).
+"""ListConfigResources (key 74): the names of the resources that have configs (KIP-1142).
 
 Version 0 lists the subscriptions of client metrics and nothing else (KIP-1000).
 """
@@ -11,14 +11,14 @@ from felice.protocol.schema import array, int8, int16, int32, request, response,
 
 @request(api_key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """Of which types; none means all."""
+    """The requested types of resources; an empty list requests all."""
 
     resource_types: list[int] = array(int8, versions="1+")
 
 
 @struct
 class ConfigResource:
-    """Something that has configs."""
+    """A resource that has configs."""
 
     resource_name: str = string()
     resource_type: int = int8(versions="1+", default=int(ResourceType.CLIENT_METRICS), ignorable=True)
@@ -26,7 +26,7 @@ class ConfigResource:
 
 @response(api_key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
-    """What there is."""
+    """The resources."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

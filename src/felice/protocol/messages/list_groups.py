@@ -7,7 +7,7 @@ from felice.protocol.schema import array, int16, int32, request, response, strin
 
 @request(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """An empty filter lets everything through."""
+    """Filters of groups; an empty filter selects all."""
 
     states_filter: list[str] = array(string, versions="4+")
     types_filter: list[str] = array(string, versions="5+")
@@ -25,7 +25,7 @@ class ListedGroup:
 
 @response(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The groups found."""
+    """The selected groups."""
 
     throttle_time_ms: int = int32(versions="1+", ignorable=True)
     error_code: int = int16()

@@ -18,7 +18,7 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 @struct
 class ListOffsetsPartition:
-    """One question."""
+    """A partition, and the timestamp to look up in milliseconds since 1970, or a special one."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32(versions="4+", default=-1, ignorable=True)
@@ -27,7 +27,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """Questions about one topic."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
@@ -45,7 +45,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """Timestamp and offset are -1 where nothing was found."""
+    """The result for one partition. Timestamp and offset are -1 if nothing was found."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -56,7 +56,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """Answers about one topic."""
+    """Results of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
@@ -64,7 +64,7 @@ class ListOffsetsTopicResponse:
 
 @response(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
-    """Answers, by topic."""
+    """Results, by topic."""
 
     throttle_time_ms: int = int32(versions="2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

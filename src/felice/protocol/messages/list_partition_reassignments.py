@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves of partitions that are under way (KIP-455)."""
+"""ListPartitionReassignments (key 46): the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ListPartitionReassignmentsTopics:
 
 @request(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """Which partitions to look at; None means all."""
+    """The requested partitions; None means all."""
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -35,7 +35,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """Moves of one topic's partitions."""
+    """Reassignments of one topic's partitions."""
 
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
@@ -43,7 +43,7 @@ class OngoingTopicReassignment:
 
 @response(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """What is under way; a partition that does not move is not in it."""
+    """The reassignments in progress. Other partitions are left out."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

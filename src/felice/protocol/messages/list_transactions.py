@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactions that a broker coordinates (KIP-664).
 
-By age from version 1 (KIP-994), by a pattern of the id from version 2 (KIP-1152).
+Requests can filter by age from version 1 (KIP-994), and by a pattern of the id from version 2 (KIP-1152).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from felice.protocol.schema import array, int16, int32, int64, request, response
 
 @request(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest:
-    """An empty filter lets everything through."""
+    """Filters of transactions; an empty filter selects all."""
 
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
@@ -29,7 +29,7 @@ class TransactionState:
 
 @response(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """What passes the filters, and the states among them that do not exist."""
+    """The selected transactions, and the states in the filter that do not exist."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

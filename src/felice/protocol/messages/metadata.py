@@ -1,7 +1,7 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Asking for all topics is an empty list in version 0 and None from version 1, where an empty list asks for none.
-Topic ids work in both directions from version 12. Cluster authorised operations moved to DescribeCluster after
+A request for all topics has an empty list in version 0 and None from version 1, where an empty list requests none.
+Requests may name topics by id from version 12. Cluster authorised operations moved to DescribeCluster after
 version 10.
 """
 
@@ -12,7 +12,7 @@ import uuid
 from felice.protocol.schema import array, boolean, int16, int32, request, response, string, struct, uid
 
 OPERATIONS_NOT_REQUESTED = -(2**31)
-"""Stands in `*_authorized_operations` when they were not asked for."""
+"""The value of `*_authorized_operations` if the request did not ask for them."""
 
 
 @struct
@@ -25,7 +25,7 @@ class MetadataRequestTopic:
 
 @request(api_key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """Auto-creation can be declined from version 4."""
+    """From version 4 a request can forbid the creation of missing topics."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean(versions="4+", default=True)
@@ -35,7 +35,7 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """Where a broker listens, for the listener on which the question came."""
+    """The address of a broker at the listener on which the request came."""
 
     node_id: int = int32()
     host: str = string()

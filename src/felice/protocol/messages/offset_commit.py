@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): a group, or a consumer without one, writes down how far it has read.
+"""OffsetCommit (key 8): stores the offsets of a group, or of a consumer that is not a member of its group.
 
 Versions 2 to 4 carry a retention time that brokers ignore since KIP-211; leader epochs from version 6; member
 epochs of the new consumer protocol from version 9; topics by id from version 10.
@@ -44,7 +44,7 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int = int32()
     error_code: int = int16()

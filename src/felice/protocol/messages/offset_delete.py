@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget offsets that a group committed. Has no flexible version."""
+"""OffsetDelete (key 47): deletes offsets that a group committed. It has no flexible version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OffsetDeleteRequestTopic:
 
 @request(api_key=47, versions="0")
 class OffsetDeleteRequest:
-    """Which offsets to forget."""
+    """The partitions whose offsets are to be deleted."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
@@ -30,7 +30,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -46,7 +46,7 @@ class OffsetDeleteResponseTopic:
 
 @response(api_key=47, versions="0")
 class OffsetDeleteResponse:
-    """The error comes before the throttle time here, unlike elsewhere."""
+    """Unlike in other responses, the error precedes the throttle time."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32(ignorable=True)

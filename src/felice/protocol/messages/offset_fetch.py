@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9): how far groups have read.
+"""OffsetFetch (key 9): the committed offsets of groups.
 
-One group up to version 7, several from version 8. Asking for all topics is None: of `topics` in versions 2 to 7,
-of a group's `topics` from version 8. Version 10 names topics by id.
+A request has one group up to version 7, several from version 8. A request for all topics has None: as `topics` in
+versions 2 to 7, as `topics` of a group from version 8. Version 10 names topics by id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from felice.protocol.schema import array, boolean, int16, int32, int64, request,
 
 @struct
 class OffsetFetchRequestTopic:
-    """Partitions asked about, up to version 7."""
+    """The requested partitions of a topic, up to version 7."""
 
     name: str = string()
     partition_indexes: list[int] = array(int32)
@@ -21,7 +21,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Partitions asked about, from version 8."""
+    """The requested partitions of a topic, from version 8."""
 
     name: str = string(versions="8-9", ignorable=True)
     topic_id: uuid.UUID = uid(versions="10+", ignorable=True)
@@ -40,7 +40,7 @@ class OffsetFetchRequestGroup:
 
 @request(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest:
-    """`require_stable` asks to be refused while a transaction may still change the offset."""
+    """With `require_stable` a partition has an error while an open transaction may change its offset (KIP-447)."""
 
     group_id: str = string(versions="0-7")
     topics: list[OffsetFetchRequestTopic] | None = array(
@@ -100,7 +100,7 @@ class OffsetFetchResponseGroup:
 
 @response(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
-    """Version 1 has no error of its own: it goes into each partition."""
+    """Version 1 has no error of its own: each partition has it."""
 
     throttle_time_ms: int = int32(versions="3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, versions="0-7")

@@ -9,7 +9,7 @@ DEBUGGING_REPLICA_ID = -2
 
 @struct
 class OffsetForLeaderPartition:
-    """`leader_epoch` is the one asked about."""
+    """A partition. `leader_epoch` is the requested epoch."""
 
     partition: int = int32()
     current_leader_epoch: int = int32(versions="2+", default=-1, ignorable=True)
@@ -34,7 +34,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    """The largest epoch not above the one asked about, and the offset after its last record."""
+    """The largest epoch not above the requested one, and the offset after its last record."""
 
     error_code: int = int16()
     partition: int = int32()

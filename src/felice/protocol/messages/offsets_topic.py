@@ -23,7 +23,7 @@ from felice.protocol.schema import (
 
 @record_key(record_type=0)
 class LegacyOffsetCommitKey:
-    """Whose offset, as brokers before 0.8.2 wrote it."""
+    """The group and partition of an offset, as brokers before 0.8.2 wrote it."""
 
     group: str = string()
     topic: str = string()
@@ -41,7 +41,7 @@ class LegacyOffsetCommitValue:
 
 @record_key(record_type=1)
 class OffsetCommitKey:
-    """Whose offset."""
+    """The group and partition of an offset."""
 
     group: str = string()
     topic: str = string()
@@ -50,7 +50,7 @@ class OffsetCommitKey:
 
 @record_value(record_type=1, versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """An offset. Only version 1 can carry a time to expire; the leader epoch needs version 3."""
+    """An offset. Only version 1 has a time of expiry; the leader epoch needs version 3."""
 
     offset: int = int64()
     leader_epoch: int = int32(versions="3+", default=-1, ignorable=True)
@@ -62,7 +62,7 @@ class OffsetCommitValue:
 
 @record_key(record_type=2)
 class GroupMetadataKey:
-    """Which group."""
+    """The id of a group."""
 
     group: str = string()
 

@@ -1,7 +1,7 @@
-"""Produce (key 0): append one record batch to each of some partitions.
+"""Produce (key 0): appends one record batch to each of some partitions.
 
-Versions 0 to 2 carried message formats that are gone; they are offered to clients all the same, because older
-librdkafka looks for them before it dares to compress (KAFKA-18659). From version 13 topics travel by id.
+Versions 0 to 2 had message formats that are not supported. Brokers offer these versions all the same, because older
+librdkafka compresses only if they are offered (KAFKA-18659). From version 13 requests name topics by id.
 With acks=0 there is no response.
 """
 
@@ -54,7 +54,7 @@ class ProduceRequest:
 
 @struct
 class BatchIndexAndErrorMessage:
-    """A record at fault, by its place in the batch."""
+    """An invalid record, by its index in the batch."""
 
     batch_index: int = int32(versions="8+")
     batch_index_error_message: str | None = string(versions="8+", nullable="8+", default=None)
@@ -62,7 +62,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class LeaderIdAndEpoch:
-    """Where the partition went (KIP-951)."""
+    """The current leader of the partition (KIP-951)."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -70,7 +70,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """`log_append_time_ms` is -1 unless the topic stamps its records."""
+    """`log_append_time_ms` is -1 unless the topic has message.timestamp.type=LogAppendTime."""
 
     index: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, every member gets its own part."""
+"""SyncGroup (key 14): the leader sends the assignment, and every member gets its own part."""
 
 from __future__ import annotations
 

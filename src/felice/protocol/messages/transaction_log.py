@@ -1,6 +1,6 @@
 """The records of `__transaction_state`: one for every change of a transaction that must outlive its coordinator.
 
-A key begins with the type of the record, a value with its version. A null value forgets the transactional id.
+A key begins with the type of the record, a value with its version. A null value deletes the transactional id.
 Version 1 is flexible; its tagged fields belong to transaction V2 (KIP-890).
 """
 
@@ -21,7 +21,7 @@ from felice.protocol.schema import (
 
 @record_key(record_type=0)
 class TransactionLogKey:
-    """Whose transactions."""
+    """The transactional id."""
 
     transactional_id: str = string()
 
@@ -36,7 +36,7 @@ class PartitionsSchema:
 
 @record_value(record_type=0, versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """A transactional id as of one moment. `transaction_status` is the number of a state."""
+    """The state of a transactional id after one change. `transaction_status` is the number of the state."""
 
     producer_id: int = int64()
     previous_producer_id: int = int64(versions="1+", tag=0, default=-1)

@@ -30,7 +30,7 @@ class TxnOffsetCommitRequestTopic:
 
 @request(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
-    """Goes to the group's coordinator. Without a generation, membership is not checked."""
+    """A request to the group's coordinator. Without a generation, membership is not checked."""
 
     transactional_id: str = string()
     group_id: str = string()
@@ -44,7 +44,7 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int = int32()
     error_code: int = int16()

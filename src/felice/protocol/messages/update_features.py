@@ -1,7 +1,7 @@
-"""UpdateFeatures (key 57): raise or lower the levels that the cluster has settled on.
+"""UpdateFeatures (key 57): raises or lowers the finalized feature levels of the cluster.
 
-Version 0 only allows or forbids to lower; version 1 says which kind of change is meant, and can merely ask. From
-version 2 one error stands for all features.
+Version 0 only allows or forbids a downgrade. From version 1 a request has the kind of each change, and `validate_only`.
+From version 2 the response has one error for all features.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from felice.protocol.schema import array, boolean, int8, int16, int32, request, 
 
 @struct
 class FeatureUpdateKey:
-    """One feature. `upgrade_type` is 1 to raise, 2 to lower where nothing is lost, 3 to lower all the same."""
+    """One feature. `upgrade_type` is 1 for an upgrade, 2 for a downgrade without loss, 3 for any downgrade."""
 
     feature: str = string()
     max_version_level: int = int16()
@@ -21,7 +21,7 @@ class FeatureUpdateKey:
 
 @request(api_key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesRequest:
-    """With `validate_only` nothing changes."""
+    """With `validate_only` the broker checks the changes and makes none."""
 
     timeout_ms: int = int32(default=60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
@@ -30,7 +30,7 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """What became of one feature."""
+    """The result for one feature."""
 
     feature: str = string()
     error_code: int = int16()
@@ -39,7 +39,7 @@ class UpdatableFeatureResult:
 
 @response(api_key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """An error of the whole, and until version 1 one of each feature."""
+    """One error for the whole request and, up to version 1, one for each feature."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27): a transaction coordinator tells partition leaders how transactions ended.
 
-Version 2 says which transaction protocol the producer spoke (KIP-1228).
+Version 2 has the transaction version that the producer used (KIP-1228).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WriteTxnMarkersRequest:
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """What became of one marker in one partition."""
+    """The result of one marker in one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()

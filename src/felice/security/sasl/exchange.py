@@ -48,7 +48,10 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a handshake or a token. A failure is sent and the connection closed."""
+    """The answer to a handshake or a token. After an answer with an error in phase FAILED, close the connection.
+
+    `session_ms` is the time until the client must authenticate again, 0 for no limit.
+    """
 
     error: int = ErrorCode.NONE
     message: str | None = None
@@ -89,7 +92,7 @@ class Exchange:
             self.phase = Phase.HANDSHAKE
 
     def on_handshake(self, mechanism: str, version: int, now_ms: int) -> Answer:
-        """Chooses a mechanism."""
+        """Chooses a mechanism. `version` is that of SaslHandshake; `now_ms` is wall time since 1970."""
         if self.phase is Phase.OPEN:
             if not self._may_start_again(now_ms):
                 return Answer(ErrorCode.ILLEGAL_SASL_STATE)
@@ -111,7 +114,7 @@ class Exchange:
         return Answer()
 
     def on_token(self, token: bytes, now_ms: int) -> Answer:
-        """Takes the client's next token."""
+        """Takes the client's next token. `now_ms` is wall time since 1970."""
         if self.phase is Phase.OPEN:
             return Answer(
                 ErrorCode.ILLEGAL_SASL_STATE,

@@ -11,7 +11,7 @@ from felice.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from felice.security.sasl.mechanism import AuthenticationFailed, ClientMechanism
 
-# Clients authenticate again when this part of their session is over, so that a slow broker does not cut them.
+# Clients authenticate again after this share of their session, so that a slow answer does not let the session expire.
 REAUTHENTICATION_SHARE = 0.85
 
 Call = Callable[[TypedApi[Any, Any], Any], Awaitable[Any]]

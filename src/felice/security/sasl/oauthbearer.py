@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER (RFC 7628): the client sends a token that somebody else has issued.
+"""SASL OAUTHBEARER (RFC 7628): the client sends a token from a token issuer.
 
 A token is a JSON Web Token. `UnsecuredTokens` checks tokens without a signature, which anybody can make: for
 development only. `SignedTokens` checks tokens with the keys of their issuer.
@@ -36,14 +36,14 @@ class InvalidToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What an accepted token says."""
+    """The principal of an accepted token, and when the token expires, in milliseconds since 1970."""
 
     principal_name: str
     expires_ms: int
 
 
 Validate = Callable[[str, int], Token]
-"""Checks a token at a time in milliseconds. Raises `InvalidToken`."""
+"""Checks a token at a time in milliseconds since 1970. Raises `InvalidToken`."""
 
 
 class OAuthServer:

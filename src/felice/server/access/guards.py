@@ -69,7 +69,7 @@ def _attribute(name: str) -> NameOf:
 
 
 def any_of(first: Operation, otherwise: Need) -> Need:
-    """A permission for the cluster, or else another one, whose refusal counts."""
+    """A permission for the cluster, or else another need. If both are missing, the error is that of the other need."""
 
     def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
         if access.shows(first, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -159,7 +159,7 @@ _COORDINATOR_GUARDS = {
 
 
 def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handle) -> Any:
-    """Needs READ of the group. A refused member has used the coordinator that it looked up, too."""
+    """Needs READ of the group. Also a refused client has used the coordinator that it looked up."""
     context.services.group_lookups.on_group_request(context)
     return _join_group(request, context, handle)
 
@@ -383,7 +383,7 @@ def configs_of_created_topics(request: Any, context: RequestContext, handle: Han
 
 
 def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle: Handle) -> Any:
-    """Each topic needs DELETE, which ALL of the cluster includes. To be told the name of an id needs DESCRIBE, too."""
+    """Needs DELETE of the cluster (an ACL for ALL) or of each topic. The name for an id is shown only with DESCRIBE."""
     items = "topics" if request.topics else "topic_names"
     return _DELETE_TOPICS[items](request, context, handle)
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): every configuration of topics and brokers, with its source.
+"""DescribeConfigs (key 32): the configurations of topics, brokers, client metrics and loggers, with their sources.
 
 A null or empty list of names requests all configurations; unknown names are left out. A broker returns only its own
 configuration. The empty broker id requests the dynamic values that were set for all brokers.

@@ -4,8 +4,8 @@ Partitions succeed or fail separately. With acks=1 the response is sent when the
 when they are committed. With acks=0 there is no response; after an error the connection is closed, because nothing else
 could tell the client.
 Small batches are validated on the event loop. Large ones are validated on threads, and each is appended before the
-next is validated. Thousands of batches are appended with pauses. Meanwhile the connection's next requests wait: batches
-of one producer must be appended in their order.
+next is validated. More than `MAX_PARTITIONS_WITHOUT_PAUSE` batches are appended with pauses. Meanwhile the connection's
+next requests wait: batches of one producer must be appended in their order.
 A transaction's coordinator is asked before its batches are validated, so a request that waits for it keeps no batch
 that was rebuilt for its topic.
 """
@@ -70,7 +70,8 @@ _VALIDATION_ON_LOOP_S = 0.010
 # which takes about half a millisecond.
 MAX_PARTITIONS_WITHOUT_PAUSE = 100
 
-# An error that makes old clients retry, because they may not know the actual error code.
+# For these errors of the coordinator a client gets NOT_ENOUGH_REPLICAS, on which clients of every version retry. From
+# version 12 it gets CONCURRENT_TRANSACTIONS itself.
 _COORDINATOR_TROUBLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -149,7 +150,7 @@ async def _write_many(
     writes: _Writes,
     batches: Iterator[tuple[str, PartitionProduceData]],
 ) -> ProduceAnswer:
-    """Writes a transaction's batches to thousands of partitions. The connection's next requests wait."""
+    """Writes a transaction's batches to many partitions, with pauses. The connection's next requests wait."""
     try:
         async for topic, data in paced(batches, context.services.env.clock):
             _note_writer(topic, data, context, known, writes)
@@ -221,9 +222,9 @@ async def _hold_while_appending(
 def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates compressed batches; returns the batches that would hold the event loop too long.
 
-    Returned are large batches and the compressed batches after them. If small compressed batches have taken some
-    milliseconds, or uncompressed and rebuilt batches have some megabytes, the rest of the request is returned, too. The
-    log validates the other uncompressed batches when it appends them.
+    It returns large batches and the compressed batches after them. It returns the rest of the request, too, once small
+    compressed batches have taken `_VALIDATION_ON_LOOP_S`, or uncompressed and rebuilt batches together exceed
+    `INLINE_MAX_BYTES`. The log validates the other uncompressed batches when it appends them.
     """
     large: list[_LargeBatch] = []
     deadline: float | None = None
@@ -290,7 +291,7 @@ async def _append_in_steps(
     known: _Known,
     large: list[_LargeBatch],
 ) -> ProduceAnswer | Awaitable[ProduceAnswer]:
-    """Appends large batches, or thousands of batches, in the order of the request.
+    """Appends large batches, or many batches, in the order of the request, with pauses.
 
     Each batch is appended as soon as it is validated. So a request that waits for a thread keeps no batch that was
     rebuilt for its topic, and the threads bound the memory of all requests together.

@@ -49,7 +49,11 @@ class ClientQuotas:
         self.are_set = any(kind.value in config for config in self._configs.values() for kind in CLIENT_KINDS)
 
     def record(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Counts what a client used, and returns how many seconds it has to wait."""
+        """Counts what a client used, and returns how many seconds it has to wait; 0.0 without a quota.
+
+        `amount` is in bytes for PRODUCE and FETCH. For REQUEST it is 100 times the seconds of the event loop, because
+        the quota is a percentage (KIP-124).
+        """
         limit = self._limit(kind, user, client_id)
         if limit is None:
             return 0.0
@@ -82,7 +86,7 @@ class ClientQuotas:
         return min(bucket.throttle_s(limit.value, now_s), MAX_THROTTLE_S)
 
     def record_mutations(self, user: str, client_id: str, count: int) -> float:
-        """Counts created and deleted partitions, and returns how many seconds the client has to wait."""
+        """Counts created and deleted partitions, and returns how many seconds the client has to wait (KIP-599)."""
         limit = self._limit(QuotaKind.MUTATION, user, client_id) if self.are_set else None
         if limit is None:
             return 0.0

@@ -26,7 +26,7 @@ from felice.metadata.client_entity import DEFAULT, ClientEntity
 
 
 class QuotaKind(Enum):
-    """The keys of quotas. Their values are texts of numbers; `is_whole` says of which kind."""
+    """The keys of quotas. Their values are texts of numbers, which are whole if `is_whole`."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
@@ -55,7 +55,10 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A quota, and the clients that share it."""
+    """A quota, and the clients that share it.
+
+    `value` is per second: bytes, partitions (MUTATION) or connections; for REQUEST percent of the event loop.
+    """
 
     value: float
     shared_by: Client

@@ -32,7 +32,7 @@ class Rate:
 
     def __init__(self, window: Window) -> None:
         self._window = window
-        self._samples: deque[list[float]] = deque()  # begin and sum, the oldest first
+        self._samples: deque[list[float]] = deque()  # start time and sum, the oldest first
 
     def record(self, amount: float, now_s: float) -> None:
         """Adds an amount; a negative one takes back an earlier one."""

@@ -45,9 +45,10 @@ _TICKS_A_TIMEOUT = 6
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A node after a write;
+    """A node after a write.
 
-    `data` is None if the node was deleted. `by` is the writer's machine, empty for other writers.
+    `at_s` is the loop's time. `data` is None if the node was deleted. `by` is the writer's machine, empty for other
+    writers.
     """
 
     at_s: float

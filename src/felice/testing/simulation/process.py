@@ -103,7 +103,7 @@ class Process:
             self._asked.remove(answer)
 
     def end(self) -> None:
-        """kill -9: nothing of the process runs again.
+        """Ends the process as `kill -9` does: nothing of it runs again.
 
         The owners of its sockets and files clean up through `on_end`.
         """
@@ -117,11 +117,11 @@ class Process:
                 answer.set_exception(ProcessEnded(self.name))
 
     def stop(self) -> None:
-        """SIGSTOP: what is due waits for `resume`."""
+        """Stops the process as SIGSTOP does: callbacks that become due wait for `resume`."""
         self.is_stopped = True
 
     def resume(self) -> None:
-        """SIGCONT: run what waited, in its order."""
+        """Continues the process as SIGCONT does: the callbacks that waited run, in their order."""
         self.is_stopped = False
         waiting, self._waiting = self._waiting, []
         self._loop.run_soon(waiting, self)
