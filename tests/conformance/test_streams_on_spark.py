@@ -312,6 +312,33 @@ def test_a_program_whose_java_dies_says_so(broker: Target, tmp_path: Path) -> No
         assert "Spark's Java has ended" in first.stderr.read()
 
 
+STARTING = """
+import atexit, time
+from pathlib import Path
+from felice.streams import App
+
+def never(spark):
+    Path("starting").touch()
+    while True:
+        time.sleep(1)
+
+atexit.register(Path("cleaned-up").touch)
+app = App("{name}", value="string")
+app.from_df("never", never).to("{name}-counts")
+"""
+
+
+def test_a_program_that_is_interrupted_while_it_starts_ends_at_once(broker: Target, tmp_path: Path) -> None:
+    program = Program(broker, tmp_path)
+    (tmp_path / FILE).write_text(STARTING.format(name=program.name))
+    with program.start() as process:
+        wait_until(lambda: (tmp_path / "starting").exists() or process.poll() is not None, 200)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=100)
+    assert (process.returncode, told.splitlines()[-1]) == (130, "Aborted!")
+    assert not (tmp_path / "cleaned-up").exists(), "PySpark's handler of Ctrl-C raised KeyboardInterrupt"
+
+
 def java_of(checkpoint: Checkpoint) -> int | None:
     try:
         java = json.loads((checkpoint.directory / "lock").read_text())["java"]

@@ -40,7 +40,7 @@ def apps_in(path: Path, names: Sequence[str] = ()) -> list[App]:
     if unknown := [name for name in names if name not in by_name]:
         raise Fault(f"{path} defines no App {unknown[0]!r}; it defines {_listed(apps)}")
     if names:
-        return [by_name[name] for name in names]
+        return [by_name[name] for name in dict.fromkeys(names)]
     return [found["app"]] if isinstance(found.get("app"), App) else apps
 
 

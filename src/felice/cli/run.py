@@ -15,7 +15,7 @@ from felice.cli.faults import Fault, describe_fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Claim, Steps
 from felice.dataclass import dataclass
-from felice.env.interrupts import HeldInterrupts
+from felice.env.interrupts import HeldInterrupts, end_at_once, handled_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 BROKER_WITHIN_S = 30.0
 _BROKER_POLL_S = 0.5
+_MOVED = (
+    "{name} has run with the checkpoint {other}, and would begin again with {chosen}. An App that runs alone uses the "
+    "directory of --checkpoint itself, and several Apps use NAME-checkpoint in it: pass that directory, or move the "
+    "checkpoint"
+)
 EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
 
 
@@ -155,10 +160,18 @@ class Settings:
     options: dict[str, Any]
 
     def checkpoint_of(self, app: App, is_only: bool) -> Checkpoint:
-        """The directory itself for a single App; with several Apps, a directory of its own for each below it."""
-        if self.checkpoint is None or is_only:
-            return checkpoint_at(app.name, self.checkpoint)
-        return checkpoint_at(app.name, self.checkpoint / f"{app.name}-checkpoint")
+        """The directory itself for a single App; with several Apps, a directory of its own for each below it.
+
+        Raises `Fault` if the App has used the other of the two places: it would begin again.
+        """
+        if self.checkpoint is None:
+            return checkpoint_at(app.name, None)
+        itself = checkpoint_at(app.name, self.checkpoint)
+        below = checkpoint_at(app.name, self.checkpoint / f"{app.name}-checkpoint")
+        chosen, other = (itself, below) if is_only else (below, itself)
+        if not chosen.is_used and other.belongs_to(app.name):
+            raise Fault(_MOVED.format(name=app.name, chosen=chosen.path, other=other.path))
+        return chosen
 
 
 def _run(apps: list[App], settings: Settings) -> None:
@@ -169,7 +182,7 @@ def _run(apps: list[App], settings: Settings) -> None:
     _wait_for_broker(settings)
     are_many = len(apps) > 1
     sessions: list[SparkSession] = []
-    interrupts = HeldInterrupts()
+    interrupts = HeldInterrupts(again=end_at_once)
 
     def claim(app: App) -> Claim:
         is_only = [app.name] == [one.name for one in apps]
@@ -187,9 +200,10 @@ def _run(apps: list[App], settings: Settings) -> None:
     if claims := running.claim(apps):
         # Starting Spark takes seconds, so refused locks are reported before.
         name = settings.file.stem if are_many else apps[0].name
-        sessions.append(session_for_applications(name, settings.master))
-    for one in claims:
-        running.start(one)
+        with handled_by(end_at_once):
+            sessions.append(session_for_applications(name, settings.master))
+            for one in claims:
+                running.start(one)
     with interrupts:
         running.follow()
 

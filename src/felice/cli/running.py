@@ -185,7 +185,7 @@ class Steps:
     wait: Callable[[], None]
     """Returns after a while, or when a query ends."""
     is_interrupted: Callable[[], bool]
-    """Whether Ctrl-C or SIGTERM came. A second one raises KeyboardInterrupt, which ends all applications at once."""
+    """Whether Ctrl-C or SIGTERM came."""
 
 
 class Applications:

@@ -4,7 +4,7 @@ PySpark makes Java ignore Ctrl-C, and `children_ignore_sigterm` makes it ignore 
 
 Keeps true: the first signal does not interrupt a call to Java. py4j would print its own traceback, and would take the
             response of the interrupted call for that of the next one, so that a clean stop failed.
-            A second signal interrupts at once.
+            A second signal interrupts at once, or ends the process.
             A service manager that sends SIGTERM to all processes of a service lets Spark finish its batch.
 """
 
@@ -12,32 +12,64 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType, TracebackType
+from typing import NoReturn, TypeAlias
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
+_Handler: TypeAlias = Callable[[int, FrameType | None], object]
+_HANDLED = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
+
+
+@contextmanager
+def handled_by(handler: _Handler) -> Iterator[None]:
+    """Handle Ctrl-C and SIGTERM in this way in the block. Without effect in other threads than the main thread, because
+    only the main thread gets signals and may set their handlers.
+    """
+    numbers = _HANDLED if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """A handler that ends the process without cleaning up, as if it had crashed.
+
+    KeyboardInterrupt in a call to Java would lead to more such calls: py4j and PySpark print their tracebacks, and the
+    end takes seconds. Java ends by itself when its standard input closes.
+    """
+    # `sys.stderr` may be in the middle of a call.
+    os.write(sys.stderr.fileno(), b"\nAborted!\n")
+    os._exit(_INTERRUPTED)
 
 
 class HeldInterrupts:
-    """A context manager that holds Ctrl-C and SIGTERM back until `check` or `came`, or until the end of its block."""
+    """A context manager that holds Ctrl-C and SIGTERM back until `check` or `came`, or until the end of its block.
 
-    def __init__(self) -> None:
+    `again` handles a second signal. By default it raises KeyboardInterrupt.
+    """
+
+    def __init__(self, again: _Handler = signal.default_int_handler) -> None:
+        self._again = again
         self._came = self._is_told = False
-        self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
+        self._handled = handled_by(self._note)
 
     def __enter__(self) -> HeldInterrupts:
-        if _in_main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _HELD}
+        self._handled.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handled.__exit__(kind, error, trace)
         if kind is None:
             self.check()
 
@@ -53,7 +85,7 @@ class HeldInterrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._came:
-            raise KeyboardInterrupt
+            self._again(number, frame)
         self._came = True
 
 
@@ -87,8 +119,3 @@ def _in_child() -> None:
         # the signal is blocked, too.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-
-
-def _in_main_thread() -> bool:
-    # Only the main thread gets signals and may set their handlers.
-    return threading.current_thread() is threading.main_thread()

@@ -24,6 +24,7 @@ from felice.cli.running import failure_of, reason_of
 from felice.pipelines.spark.cluster import DataLoss
 from felice.pipelines.spark.commit import CommitError, TornBatch
 from felice.pipelines.spark.mistakes import ClusterError, OptionError, QueryError
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.stage import Plan
 from felice.streams import App
@@ -58,6 +59,7 @@ def test_a_file_with_several_apps_runs_all_unless_one_is_named_app(tmp_path: Pat
         return [app.name for app in apps_in(written(tmp_path, text), chosen)]
 
     assert names(TWO) == ["first", "second"]
+    assert names(TWO, "second", "second") == ["second"]
     assert names(TWO, "second") == ["second"]
     assert names(TWO + "app = other\n") == ["second"]
     with pytest.raises(Fault, match="several Apps with one name; their names are first, first"):
@@ -168,6 +170,34 @@ def test_a_file_that_is_read_again_gets_its_modules_as_they_are_then(tmp_path: P
     (tmp_path / "names.py").unlink()
     with pytest.raises(ModuleNotFoundError):
         app_in(program)
+
+
+def used(directory: Path, application: str) -> Checkpoint:
+    checkpoint = Checkpoint(directory)
+    checkpoint.describe(Description(application, "", 1, {}))
+    return checkpoint
+
+
+def test_several_apps_have_checkpoints_of_their_own_in_the_directory(tmp_path: Path) -> None:
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    alone = used(tmp_path, "first")
+    assert settings.checkpoint_of(App("first"), True) == alone
+    assert settings.checkpoint_of(App("second"), False).path == tmp_path / "second-checkpoint"
+    below = used(tmp_path / "first-checkpoint", "first")
+    assert settings.checkpoint_of(App("first"), False) == below
+    assert settings.checkpoint_of(App("first"), True) == alone
+
+
+@pytest.mark.parametrize(("place", "is_only"), [("first-checkpoint", True), (".", False)])
+def test_an_app_does_not_silently_begin_again_in_another_checkpoint(
+    tmp_path: Path, place: str, is_only: bool
+) -> None:
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    before = used(tmp_path / place, "first")
+    with pytest.raises(
+        Fault, match=f"first has run with the checkpoint {before.path}, and would begin again"
+    ):
+        settings.checkpoint_of(App("first"), is_only)
 
 
 def test_describe_shows_the_topology_of_each_app(tmp_path: Path) -> None:

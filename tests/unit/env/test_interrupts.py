@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from felice.env.interrupts import HeldInterrupts, children_ignore_sigterm
+from felice.env.interrupts import HeldInterrupts, children_ignore_sigterm, handled_by
 
 each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
@@ -50,6 +50,42 @@ def test_a_second_interrupt_does_not_wait(number: signal.Signals) -> None:
         signal.raise_signal(number)
         calls.append("not reached")
     assert calls == []
+
+
+def test_a_second_interrupt_is_handled_as_the_caller_says() -> None:
+    heard: list[int] = []
+    with HeldInterrupts(again=lambda number, frame: heard.append(number)) as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert heard == []
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == [signal.SIGTERM] and interrupts.came()
+
+
+@each_signal
+def test_a_handler_counts_in_its_block(number: signal.Signals) -> None:
+    before, heard = signal.getsignal(number), []
+    with handled_by(lambda number, frame: heard.append(number)):
+        signal.raise_signal(number)
+    assert heard == [number]
+    assert signal.getsignal(number) is before
+
+
+END_AT_ONCE = """
+import atexit, signal, sys
+from felice.env.interrupts import end_at_once, handled_by
+atexit.register(print, "cleaned up")
+with handled_by(end_at_once):
+    signal.raise_signal(int(sys.argv[1]))
+print("not reached")
+"""
+
+
+@each_signal
+def test_a_process_that_ends_at_once_cleans_nothing_up(number: signal.Signals) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", END_AT_ONCE, str(number.value)], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\nAborted!\n")
 
 
 SET_A_HANDLER = """

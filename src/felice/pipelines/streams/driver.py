@@ -46,18 +46,16 @@ class TestDriver:
         self.advance_wall_clock(0)
 
     def send(self, topic: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = ()) -> None:
-        """Write a record to an input topic and process it."""
-        if topic not in self._sources or self._sources[topic].is_repartition:
-            raise TopologyError(f"{self._app.name} reads no topic {topic!r}")
-        formats = self._sources[topic]
+        """Write a record to an input topic and process it. Raises `TopologyError` for a topic that is not read."""
+        formats = self._input(topic)
         self.send_bytes(topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers)
 
     def send_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
     ) -> None:
         """Write a record as it is, for instance one that is not in the topic's format."""
-        record = TopicRecord(topic, key, value, timestamp, headers)
-        self._waiting[topic].append(with_event_time(record, self._sources[topic]))
+        formats, record = self._input(topic), TopicRecord(topic, key, value, timestamp, headers)
+        self._waiting[topic].append(with_event_time(record, formats))
         self._run()
 
     def advance_wall_clock(self, by_ms: int) -> None:
@@ -69,7 +67,11 @@ class TestDriver:
         self._run()
 
     def read(self, topic: str) -> list[Record]:
-        """The records written to a topic since it was last read."""
+        """The records written to a topic since it was last read. Raises `TopologyError` for a topic that is never
+        written.
+        """
+        if not self._may_write(topic):
+            raise TopologyError(f"{self._app.name} writes no topic {topic!r}")
         formats = self._formats_of(topic)
         return [
             Record(*self._decoded(formats, record), record.timestamp, record.headers)
@@ -98,6 +100,15 @@ class TestDriver:
 
     def _limits_of(self, topic: str) -> TopicLimits:
         return self._limits.get(topic, TopicLimits())
+
+    def _input(self, topic: str) -> TopicFormats:
+        if topic not in self._sources or self._sources[topic].is_repartition:
+            raise TopologyError(f"{self._app.name} reads no topic {topic!r}")
+        return self._sources[topic]
+
+    def _may_write(self, topic: str) -> bool:
+        chooses_topics = any(formats.topic_of is not None for formats in self._formats.values())
+        return chooses_topics or topic in self._formats or topic in self._dead_letters
 
     def _formats_of(self, topic: str) -> TopicFormats | None:
         """None for a topic of dead letters, whose records are in no format."""

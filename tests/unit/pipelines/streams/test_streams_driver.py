@@ -462,8 +462,22 @@ def test_a_driver_refuses_topics_and_tables_that_the_app_does_not_have() -> None
     for topic in ("other", "small-n-repartition"):
         with pytest.raises(TopologyError, match=f"small reads no topic '{topic}'"):
             driver.send(topic, "k", {})
+        with pytest.raises(TopologyError, match=f"small reads no topic '{topic}'"):
+            driver.send_bytes(topic, b"k", b"{}")
     with pytest.raises(TopologyError, match="no store 'm'"):
         driver.table("m")
+
+
+def test_a_driver_refuses_to_read_a_topic_that_the_app_never_writes() -> None:
+    app = App("checked")
+    source = app.stream("in", on_bad_record=DeadLetters("letters"))
+    source.to("out")
+    driver = TestDriver(app)
+    assert driver.read("out") == driver.read("letters") == []
+    with pytest.raises(TopologyError, match="checked writes no topic 'typo'"):
+        driver.read("typo")
+    source.to(lambda key, value: str(value))
+    assert TestDriver(app).read("any") == []
 
 
 def test_what_a_suppressed_table_cannot_do_is_told() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -61,18 +62,20 @@ def test_pysparks_daemon_takes_over_if_an_import_has_started_a_thread(
 def test_only_processes_of_this_machine_get_settings_for_few_resources(
     master: str, module: str | None, options: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
+    monkeypatch.setattr(runner, "session", lambda name, master, *, config: Mock(config=config))
     for variable in java.ENVIRONMENT:
         monkeypatch.setenv(variable, "")  # So that the end of the test restores it.
         monkeypatch.delenv(variable)
-    found: Any = runner.session_for_applications("app", master)
+    made: Any = runner.session_for_applications("app", master)
+    made._jvm.SparkSession.setActiveSession.assert_called_once_with(made._jsparkSession)
+    found = made.config
     assert found.get("spark.python.daemon.module") == module
     assert found.get("spark.driver.defaultJavaOptions") == options
     assert all((variable in os.environ) == (options is not None) for variable in java.ENVIRONMENT)
 
 
 def test_the_users_environment_of_java_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "session", lambda name, master, *, config: config)
+    monkeypatch.setattr(runner, "session", lambda name, master, *, config: Mock(config=config))
     for variable in java.ENVIRONMENT:
         monkeypatch.setenv(variable, "9")
     runner.session_for_applications("app", "local[2]")

@@ -100,11 +100,19 @@ class Checkpoint:
     @property
     def is_of_frame(self) -> bool:
         """`Description.is_frame`; False for a checkpoint that cannot be read."""
-        try:
-            found = self.description()
-        except CheckpointError:
-            return False
+        found = self._readable_description()
         return found is not None and found.is_frame
+
+    def belongs_to(self, application: str) -> bool:
+        """Whether the application has used it; False for a checkpoint that cannot be read."""
+        found = self._readable_description()
+        return found is not None and found.application == application
+
+    def _readable_description(self) -> Description | None:
+        try:
+            return self.description()
+        except CheckpointError:
+            return None
 
     def description(self) -> Description | None:
         """The application that uses the checkpoint; None if no application has used it.

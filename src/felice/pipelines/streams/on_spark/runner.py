@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
@@ -76,9 +77,14 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def session_for_applications(name: str, master: str) -> SparkSession:
-    """A session with the settings of `felice run`. Its Java ignores SIGTERM, and ends when this process ends."""
-    with children_ignore_sigterm():
-        return _session(name, master)
+    """A session with the settings of `felice run`, active in this thread. Its Java ignores SIGTERM, and ends when this
+    process ends. The handlers of signals stay as they are.
+    """
+    # In the main thread PySpark would replace the handler of Ctrl-C.
+    with children_ignore_sigterm(), ThreadPoolExecutor(1) as other_thread:
+        spark = other_thread.submit(_session, name, master).result()
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+    return spark
 
 
 def _session(name: str, master: str) -> SparkSession:
