@@ -13,6 +13,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+import felice.client
 from felice.replication.fetched import FetchedRecords
 from felice.testing import Cluster
 from peers.java import java_command, require_java_programs
@@ -30,9 +31,13 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class LibrdkafkaReader:
+class PythonReader:
+    """A consumer with confluent_kafka's names."""
+
+    _module: Any = confluent_kafka
+
     def __init__(self, cluster: Cluster, topic: str, **options: str) -> None:
-        self._consumer = confluent_kafka.Consumer(
+        self._consumer = self._module.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "group.id": str(uuid.uuid4()),
@@ -41,7 +46,7 @@ class LibrdkafkaReader:
                 **options,
             }
         )
-        self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        self._consumer.assign([self._module.TopicPartition(topic, 0, 0)])
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -55,6 +60,10 @@ class LibrdkafkaReader:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+class FeliceReader(PythonReader):
+    _module = felice.client
 
 
 class JavaReader:
@@ -86,9 +95,12 @@ class JavaReader:
 
 
 READERS = [
-    pytest.param(LibrdkafkaReader, id="librdkafka"),
+    pytest.param(PythonReader, id="librdkafka"),
     pytest.param(JavaReader, id="java"),
 ]
+
+
+FELICE = pytest.param(FeliceReader, id="felice")
 
 
 @pytest.fixture
@@ -141,7 +153,7 @@ def test_a_reader_beyond_an_unclean_election_goes_back_to_where_the_logs_parted(
         assert reader.read_until(b"c14") == list(enumerate(named("c", 15), 10))
 
 
-@pytest.mark.parametrize("reader_of", READERS)
+@pytest.mark.parametrize("reader_of", [*READERS, FELICE])
 def test_a_reader_is_served_by_the_replica_of_its_rack_while_that_is_in_sync(
     reader_of: Callable[..., Reader], readers: list[Reader]
 ) -> None:

@@ -159,7 +159,6 @@ class BlockingClient:
             partition_max_bytes or config.partition_max_bytes,
             config.isolation_level if isolation_level is None else isolation_level,
             config.fetch_max_wait_ms,
-            config.client_rack,
         )
         return self._fetching.fetch(ranges, options)
 

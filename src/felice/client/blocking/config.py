@@ -23,5 +23,6 @@ class BlockingConfig:
     isolation_level: int = READ_UNCOMMITTED
     prefetch: bool = True
     client_rack: str = ""
+    metadata_max_age_ms: int = 300_000
     security: tuple[tuple[str, object], ...] = field(default=(), repr=False)
     """The keys of TLS and SASL with their values, such as `("security.protocol", "SSL")`."""

@@ -1,10 +1,11 @@
-"""Reads ranges of offsets from the leaders of their partitions.
+"""Reads ranges of offsets from the leaders of their partitions, or from the replicas that the leaders name.
 
 Keeps true:  batches pass through whole and undecoded, in order for each partition. All records between the requested
              offsets are read; the first and the last batch may contain offsets outside them.
              Errors that new metadata may resolve are retried within `retry_timeout_ms`.
 How:         while the caller processes a response, the next request is already in flight (`prefetch`); this keeps one
              more response in memory.
+Leaves:      the choice of a replica to `read_replicas`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from felice.client.blocking.link import BlockingLink
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, visible_ranges, whole_batches
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition
+from felice.client.net.read_replicas import ReadReplicas
 from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
 from felice.dataclass import dataclass
@@ -61,6 +63,10 @@ class _Range:
     failing_since: float | None = None
 
     @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+    @property
     def done(self) -> bool:
         return self.position >= self.end
 
@@ -69,14 +75,13 @@ class _Range:
 class FetchOptions:
     """The limits of one `fetch`: bytes of a response, bytes of a partition in it, and the wait in milliseconds.
 
-    `isolation_level` is READ_UNCOMMITTED or READ_COMMITTED; `rack_id` is `client.rack`, empty if it is not set.
+    `isolation_level` is READ_UNCOMMITTED or READ_COMMITTED.
     """
 
     max_bytes: int
     partition_max_bytes: int
     isolation_level: int
     max_wait_ms: int
-    rack_id: str
 
 
 class Fetching:
@@ -85,6 +90,8 @@ class Fetching:
     def __init__(self, brokers: Brokers, config: BlockingConfig) -> None:
         self._brokers = brokers
         self._config = config
+        max_age_s = config.metadata_max_age_ms / 1000
+        self._replicas = ReadReplicas(brokers.topology, config.client_rack, max_age_s)
 
     def fetch(
         self, ranges: Mapping[Partition, tuple[int, int]], options: FetchOptions
@@ -96,8 +103,8 @@ class Fetching:
             left = [piece for piece in left if not piece.done]
 
     def _fetch_round(self, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
-        """Read from each leader in turn; a failing broker does not keep back the data of the others."""
-        ranges = {(piece.topic, piece.partition): piece for piece in left}
+        """Read from each broker in turn; a failing broker does not keep back the data of the others."""
+        ranges = {piece.key: piece for piece in left}
         try:
             led = self._brokers.by_leader(ranges)
         except KafkaException as error:
@@ -107,13 +114,19 @@ class Fetching:
             self._on_fetch_failure(
                 [ranges[p] for p in led[NO_LEADER]], self._brokers.why_leaderless(*led.pop(NO_LEADER)[0])
             )
-        for node_id, partitions in led.items():
-            yield from self._fetch_from(node_id, [ranges[p] for p in partitions], options)
+        served: dict[int, list[_Range]] = {}
+        for piece in (ranges[p] for partitions in led.values() for p in partitions):
+            served.setdefault(self._node_of(piece), []).append(piece)
+        for node_id, pieces in served.items():
+            yield from self._fetch_from(node_id, pieces, options)
+
+    def _node_of(self, piece: _Range) -> int:
+        return self._replicas.node_of(piece.key, time.monotonic())
 
     def _fetch_from(self, node_id: int, left: list[_Range], options: FetchOptions) -> Iterator[RawBatches]:
-        """Read from one leader until its ranges are done or an error requires new metadata.
+        """Read from one broker until its ranges are done or served elsewhere, or an error requires new metadata.
 
-        Without `prefetch`, and with several brokers, it reads one response only, so that the leaders take turns.
+        Without `prefetch`, and with several brokers, it reads one response only, so that the brokers take turns.
         """
         alone = len(self._brokers.topology.brokers) == 1
         try:
@@ -121,8 +134,9 @@ class Fetching:
             self._send_fetch(link, left, options)
             while left:
                 response = link.receive(extra_s=options.max_wait_ms / 1000)
-                pieces, error = self._take_fetch(response, left, options)
-                left = _turned([piece for piece in left if not piece.done])
+                pieces, error = self._take_fetch(node_id, response, left, options)
+                here = [piece for piece in left if error is not None or self._node_of(piece) == node_id]
+                left = _turned([piece for piece in here if not piece.done])
                 ahead = self._config.prefetch and error is None and bool(left)
                 if ahead:
                     self._send_fetch(link, left, options)
@@ -134,10 +148,16 @@ class Fetching:
                         return
                     self._send_fetch(link, left, options)
         except KafkaException as error:
+            for piece in left:
+                if not self._is_led_by(node_id, piece):
+                    self._replicas.leave(piece.key, time.monotonic())
             self._on_fetch_failure(left, error)
 
+    def _is_led_by(self, node_id: int, piece: _Range) -> bool:
+        return self._brokers.topology.leader(*piece.key) == node_id
+
     def _send_fetch(self, link: BlockingLink, left: list[_Range], options: FetchOptions) -> None:
-        positions = {(piece.topic, piece.partition): piece.position for piece in left}
+        positions = {piece.key: piece.position for piece in left}
         link.send(
             fetch_request(
                 self._brokers.topology,
@@ -146,16 +166,16 @@ class Fetching:
                 max_bytes=options.max_bytes,
                 partition_max_bytes=options.partition_max_bytes,
                 isolation_level=options.isolation_level,
-                rack_id=options.rack_id,
+                rack_id=self._replicas.rack_for(positions, time.monotonic()),
             )
         )
 
     def _take_fetch(
-        self, response: FetchResponse, left: list[_Range], options: FetchOptions
+        self, node_id: int, response: FetchResponse, left: list[_Range], options: FetchOptions
     ) -> tuple[list[RawBatches], KafkaException | None]:
         if response.error_code:
             return [], failure(response.error_code)
-        wanted = {(piece.topic, piece.partition): piece for piece in left}
+        wanted = {piece.key: piece for piece in left}
         pieces: list[RawBatches] = []
         problem: KafkaException | None = None
         for topic in response.responses:
@@ -164,14 +184,27 @@ class Fetching:
                 piece = wanted.get((name, row.partition_index))
                 if piece is None:
                     continue
-                if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    problem = OffsetOutOfRange(name, piece.partition, piece.position)
-                elif row.error_code:
-                    problem = problem or failure(row.error_code, f"{name}-{piece.partition}")
-                else:
+                error = self._failure_of(node_id, piece, row)
+                if error is None and row.preferred_read_replica < 0:
                     pieces += _advance(piece, row, options.isolation_level)
-                    problem = problem or self._stalled(piece, row)
+                    error = self._stalled(piece, row)
+                if problem is None or isinstance(error, OffsetOutOfRange):
+                    problem = error or problem
         return pieces, problem
+
+    def _failure_of(self, node_id: int, piece: _Range, row: PartitionData) -> KafkaException | None:
+        where, code, named = f"{piece.topic}-{piece.partition}", row.error_code, row.preferred_read_replica
+        if code and not self._is_led_by(node_id, piece):
+            # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
+            return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return OffsetOutOfRange(*piece.key, piece.position)
+        if code:
+            return failure(code, where)
+        if named >= 0 and not self._replicas.follow(piece.key, named, time.monotonic()):
+            why = f"{where}: broker {named}, which the leader named, is no replica in the metadata"
+            return failure(ErrorCode.REPLICA_NOT_AVAILABLE, why)
+        return None
 
     def _stalled(self, piece: _Range, row: PartitionData) -> KafkaException | None:
         """Return an error if the log stays shorter than the requested end: the wait must be bounded."""

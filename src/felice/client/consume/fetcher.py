@@ -1,4 +1,4 @@
-"""Fetches ahead of the application, with at most two requests in flight per leader.
+"""Fetches ahead of the application, with at most two requests in flight per broker.
 
 The first request fetches all partitions that have room in the queue. While it waits, a second request, on a connection
 of its own, may fetch the partitions that got room, were assigned or were moved by a seek since.
@@ -6,8 +6,8 @@ of its own, may fetch the partitions that got room, were assigned or were moved 
 Keeps true:  A partition is fetched in order from its position, and only while its buffered data, and the whole queue,
              are below their limits. A partition without a start offset gets one: the committed offset, otherwise the
              one that `auto.offset.reset` names. An out-of-range offset is reset only after all data fetched before
-             it was delivered.
-Leaves:      decoding to `delivery`; the assignment to `subscription`.
+             it was delivered, and only if the leader reports it.
+Leaves:      decoding to `delivery`; the assignment to `subscription`; the choice of a replica to `read_replicas`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
@@ -31,14 +31,22 @@ from felice.client.model import (
     error_message,
 )
 from felice.client.net.cluster import Cluster
+from felice.client.net.read_replicas import ReadReplicas
 from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import FetchResponse, PartitionData
 
-Asked: TypeAlias = tuple[AssignedPartition, Lease, int | None]
-"""A partition, its lease and its fetch offset at the time of the request."""
+
+class Asked(NamedTuple):
+    """A partition of a request, with its lease and its fetch offset at that time."""
+
+    partition: AssignedPartition
+    lease: Lease
+    offset: int
+    of_leader: bool
+
 
 # A broker answers the requests of one connection in order: a second request must not wait behind a long poll.
 _LANES = ("fetch", "fetch-2")
@@ -61,6 +69,9 @@ class Fetcher:
         self._log = settings.logger("fetch")
         self._loop = asyncio.get_running_loop()
         self._isolation: int = settings["isolation.level"]
+        self._replicas = ReadReplicas(
+            cluster.topology, settings["client.rack"], settings["metadata.max.age.ms"] / 1000
+        )
         self._under_way: dict[tuple[int, str], set[Lease]] = {}
         self._resolving: set[AssignedPartition] = set()
         self._complained: set[str] = set()
@@ -95,24 +106,26 @@ class Fetcher:
         if lost:
             self._resolving.update(lost)
             self._cluster.spawn(self._resolve(lost))
-        for leader, group in self._by_leader(partitions).items():
-            self._fetch_what_is_not_under_way(leader, group)
+        for node_id, group in self._by_broker(partitions).items():
+            self._fetch_what_is_not_under_way(node_id, group)
 
-    def _fetch_what_is_not_under_way(self, leader: int, group: list[AssignedPartition]) -> None:
-        waiting = [self._under_way.get((leader, lane), set()) for lane in _LANES]
+    def _fetch_what_is_not_under_way(self, node_id: int, group: list[AssignedPartition]) -> None:
+        waiting = [self._under_way.get((node_id, lane), set()) for lane in _LANES]
         left = [partition for partition in group if not any(partition.lease in leases for leases in waiting)]
         free = [lane for lane, leases in zip(_LANES, waiting, strict=True) if not leases]
         if left and free:
-            self._under_way[leader, free[0]] = {partition.lease for partition in left}
+            self._under_way[node_id, free[0]] = {partition.lease for partition in left}
             # Capture the leases now: the task starts later, and a partition may be revoked until then.
+            leader = self._cluster.topology.leader
             asked = {
-                partition.key: (partition, partition.lease, partition.fetch_offset) for partition in left
+                one.key: Asked(one, one.lease, one.fetch_offset or 0, leader(*one.key) == node_id)
+                for one in left
             }
-            self._cluster.spawn(self._fetch(leader, free[0], asked))
+            self._cluster.spawn(self._fetch(node_id, free[0], asked))
 
-    def _by_leader(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
-        """Group the partitions that may be fetched now by their leader."""
-        led: dict[int, list[AssignedPartition]] = {}
+    def _by_broker(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
+        """Group the partitions that may be fetched now by the broker that serves them."""
+        served: dict[int, list[AssignedPartition]] = {}
         now = self._loop.time()
         # Set before the loop: if the application takes messages during it, the application must wake the fetcher.
         self.starved = True
@@ -126,15 +139,15 @@ class Fetcher:
                 if partition.not_before != _NEVER:
                     self._wake_in(partition.not_before - now)
             else:
-                leader = self._cluster.topology.leader(partition.topic, partition.partition)
-                leaderless = leaderless or leader == NO_LEADER
-                if leader != NO_LEADER:
-                    led.setdefault(leader, []).append(partition)
+                node_id = self._replicas.node_of(partition.key, now)
+                leaderless = leaderless or node_id == NO_LEADER
+                if node_id != NO_LEADER:
+                    served.setdefault(node_id, []).append(partition)
         self.starved = starved
         if leaderless:
             self._report_missing(partitions)
             self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
-        return led
+        return served
 
     def _report_missing(self, partitions: Iterable[AssignedPartition]) -> None:
         """Report each assigned topic that does not exist, once."""
@@ -154,40 +167,42 @@ class Fetcher:
             or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
         )
 
-    async def _fetch(self, leader: int, lane: str, asked: dict[Partition, Asked]) -> None:
+    async def _fetch(self, node_id: int, lane: str, asked: dict[Partition, Asked]) -> None:
         settings = self._settings
         wait_ms = settings["fetch.wait.max.ms"]
         if self.starved and lane != _LANES[0]:
             wait_ms = min(wait_ms, _BUSY_WAIT_MS)
         request = fetch_request(
             self._cluster.topology,
-            {key: offset or 0 for key, (_, _, offset) in asked.items()},
+            {key: one.offset for key, one in asked.items()},
             max_wait_ms=wait_ms,
             max_bytes=settings["fetch.max.bytes"],
             partition_max_bytes=settings["max.partition.fetch.bytes"],
             isolation_level=self._isolation,
             min_bytes=settings["fetch.min.bytes"],
-            rack_id=settings["client.rack"],
+            rack_id=self._replicas.rack_for(asked, self._loop.time()),
         )
         try:
             timeout_s = self._cluster.timeout_s + wait_ms / 1000
-            response = await self._cluster.call(leader, request, purpose=lane, timeout_s=timeout_s)
+            response = await self._cluster.call(node_id, request, purpose=lane, timeout_s=timeout_s)
             if response.error_code:
                 raise KafkaException(error_of(response.error_code))
-            self._log.debug("broker %d: fetched from %d partitions", leader, len(asked))
+            self._log.debug("broker %d: fetched from %d partitions", node_id, len(asked))
             self._take(response, asked)
         except KafkaException as error:
-            self._on_broken([partition for partition, _, _ in asked.values()], error)
+            self._on_broken(list(asked.values()), error)
         finally:
-            del self._under_way[leader, lane]
+            del self._under_way[node_id, lane]
             self.wake()
 
-    def _on_broken(self, group: list[AssignedPartition], error: KafkaException) -> None:
+    def _on_broken(self, group: list[Asked], error: KafkaException) -> None:
         """Back off after a failed request, and refresh the metadata to find the leaders."""
         self._log.debug("fetching from %d partitions failed: %s", len(group), error.error.str())
         until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
-        for partition in group:
-            partition.not_before = until
+        for asked in group:
+            asked.partition.not_before = until
+            if not asked.of_leader:
+                self._replicas.leave(asked.partition.key, self._loop.time())
         self._cluster.refresh_soon()
         if not error.error.retriable():
             self._delivery.put(error_message(error.error))
@@ -197,13 +212,31 @@ class Fetcher:
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for row in topic.partitions:
-                partition, lease, _ = asked.get((name, row.partition_index), (None, None, None))
-                if partition is None or partition.lease is not lease:
-                    continue
-                if row.error_code:
-                    self._on_error(partition, row)
-                else:
-                    self._on_records(partition, row)
+                one = asked.get((name, row.partition_index))
+                if one is not None and one.partition.lease is one.lease:
+                    self._take_row(one, row)
+
+    def _take_row(self, asked: Asked, row: PartitionData) -> None:
+        partition = asked.partition
+        if row.error_code and not asked.of_leader:
+            self._on_error_of_replica(partition, row)
+        elif row.error_code:
+            self._on_error(partition, row)
+        else:
+            if row.preferred_read_replica >= 0:
+                self._follow(partition, row.preferred_read_replica)
+            self._on_records(partition, row)
+
+    def _follow(self, partition: AssignedPartition, node_id: int) -> None:
+        if not self._replicas.follow(partition.key, node_id, self._loop.time()):
+            self._log.debug("%s-%d: broker %d is no replica in the metadata", *partition.key, node_id)
+            self._cluster.refresh_soon()
+
+    def _on_error_of_replica(self, partition: AssignedPartition, row: PartitionData) -> None:
+        """Return to the leader. Another replica may lag behind it, so its answer says nothing of the partition."""
+        self._log.debug("%s-%d: the replica answered with error %d", *partition.key, row.error_code)
+        self._replicas.leave(partition.key, self._loop.time())
+        self._learn_leader(partition, row)
 
     def _on_records(self, partition: AssignedPartition, row: PartitionData) -> None:
         partition.high_watermark = row.high_watermark
@@ -242,16 +275,19 @@ class Fetcher:
             else:
                 self._reset(partition, f"{where}: offset {partition.fetch_offset} is out of range")
             return
-        leader = row.current_leader
-        if leader is not None:
-            self._cluster.topology.on_leader_hint(*partition.key, leader.leader_id, leader.leader_epoch)
-        if ErrorCode.of(code).refreshes_metadata or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._cluster.refresh_soon()
+        self._learn_leader(partition, row)
         if not ErrorCode.of(code).retriable or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._delivery.put(
                 Fetched(partition, memoryview(b""), [], partition.fetch_offset or 0, error_of(code, where))
             )
         self._back_off(partition)
+
+    def _learn_leader(self, partition: AssignedPartition, row: PartitionData) -> None:
+        leader, code = row.current_leader, row.error_code
+        if leader is not None:
+            self._cluster.topology.on_leader_hint(*partition.key, leader.leader_id, leader.leader_epoch)
+        if ErrorCode.of(code).refreshes_metadata or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._cluster.refresh_soon()
 
     def _back_off(self, partition: AssignedPartition) -> None:
         partition.not_before = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000

@@ -33,6 +33,7 @@ class KnownPartition:
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     error_code: int = 0
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -185,6 +186,7 @@ def _newer(known: KnownPartition | None, found: MetadataResponsePartition) -> Kn
         tuple(found.replica_nodes),
         tuple(found.isr_nodes),
         found.error_code,
+        tuple(found.offline_replicas),
     )
     stale = known is not None and 0 <= fresh.leader_epoch < known.leader_epoch
     return known if stale and known is not None else fresh

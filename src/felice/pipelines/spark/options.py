@@ -469,6 +469,7 @@ def _reader(options: _Options) -> tuple[BlockingConfig, float]:
         _config(settings, options.count_or("kafkaConsumer.pollTimeoutMs", 120_000)),
         client_id=given.get("client.id") or default,
         fetch_max_wait_ms=settings["fetch.wait.max.ms"],
+        metadata_max_age_ms=settings["metadata.max.age.ms"],
         fetch_max_bytes=given.get("fetch.max.bytes", defaults.fetch_max_bytes),
         partition_max_bytes=given.get("max.partition.fetch.bytes", defaults.partition_max_bytes),
         # The default is that of Java's clients, and so of Spark's own source.

@@ -210,7 +210,7 @@ def test_what_the_client_is_told_reaches_it() -> None:
         500,
     )
     assert (client.fetch_max_wait_ms, client.client_rack, client.retry_timeout_ms) == (20, "r1", 9000)
-    assert options.topics_good_for_s == 1.5
+    assert (options.topics_good_for_s, client.metadata_max_age_ms) == (1.5, 1500)
 
 
 def test_a_batch_refuses_the_delay_of_a_stream() -> None:

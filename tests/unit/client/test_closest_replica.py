@@ -1,0 +1,183 @@
+"""The consumer and the blocking client fetch from the replica that the leader names (KIP-392), and otherwise from the
+leader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from felice.client import Consumer, TopicPartition
+from felice.client.blocking import BlockingClient
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from felice.records.builder import build_batch
+from felice.records.reader import read_records
+from felice.records.record import Record
+from unit.client.fake_broker import Disconnect, FakeBroker
+
+RACK = "r"
+VALUES = [b"0", b"1", b"2"]
+
+
+class Racks:
+    """Broker 1 leads partition 0 of topic t and sends consumers of rack r to broker 2."""
+
+    def __init__(self, leader: FakeBroker, replica: FakeBroker) -> None:
+        self.leader, self.replica = leader, replica
+        self.ports = {1: leader.port, 2: replica.port}
+        self.offline: list[int] = []
+        self._metadata_of = leader.handlers[MetadataRequest]
+        self._fetch_of = leader.handlers[FetchRequest]
+        leader.handlers[FetchRequest] = self._fetch
+        for broker in (leader, replica):
+            broker.handlers[MetadataRequest] = self._metadata
+        for value in VALUES:
+            self.append(value)
+
+    def append(self, value: bytes) -> None:
+        for broker in (self.leader, self.replica):
+            broker.append("t", 0, build_batch([Record(0, 1, None, value)]))
+
+    def _metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
+        response: MetadataResponse = self._metadata_of(request, version)
+        response.brokers = [
+            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port)
+            for node, port in self.ports.items()
+        ]
+        for topic in response.topics:
+            for row in topic.partitions:
+                row.replica_nodes, row.isr_nodes, row.offline_replicas = [1, 2], [1, 2], self.offline
+        return response
+
+    def _fetch(self, request: FetchRequest, version: int) -> FetchResponse:
+        response: FetchResponse = self._fetch_of(request, version)
+        if request.rack_id == RACK:
+            for row in response.responses[0].partitions:
+                row.preferred_read_replica, row.records = 2, b""
+        return response
+
+    def racks_told(self) -> list[str]:
+        return [request.rack_id for request in self.leader.asked(FetchRequest)]
+
+
+@pytest.fixture
+def racks() -> Iterator[Racks]:
+    with FakeBroker({"t": 1}) as leader, FakeBroker({"t": 1}) as replica:
+        yield Racks(leader, replica)
+
+
+Read = Callable[..., list[bytes | None]]
+
+
+def read_with_consumer(racks: Racks, count: int = 3, max_age_ms: int = 300_000) -> list[bytes | None]:
+    """The values of the first messages; an error is returned as its name."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": racks.leader.bootstrap,
+        "group.id": "g",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 10,
+        "fetch.error.backoff.ms": 5,
+        "retry.backoff.ms": 5,
+        "client.rack": RACK,
+        "metadata.max.age.ms": max_age_ms,
+    }
+    with Consumer(config) as consumer:
+        consumer.assign([TopicPartition("t", 0, 0)])
+        found = consumer.consume(count, 60)
+    return [message.error().name() if message.error() else message.value() for message in found]
+
+
+def read_with_blocking_client(racks: Racks, count: int = 3, max_age_ms: int = 300_000) -> list[bytes | None]:
+    with BlockingClient(
+        racks.leader.bootstrap, client_rack=RACK, metadata_max_age_ms=max_age_ms, fetch_max_wait_ms=10
+    ) as client:
+        pieces = list(client.fetch({("t", 0): (0, count)}))
+    return [record.value for piece in pieces for record in read_records(piece.data)]
+
+
+@pytest.fixture(params=[read_with_consumer, read_with_blocking_client])
+def read(request: pytest.FixtureRequest) -> Read:
+    found: Read = request.param
+    return found
+
+
+def test_the_replica_that_the_leader_names_serves_the_records(racks: Racks, read: Read) -> None:
+    assert read(racks) == VALUES
+    assert racks.racks_told() == [RACK]
+    assert racks.replica.asked(FetchRequest)[0].rack_id == RACK
+
+
+def test_the_leader_is_asked_again_after_the_maximal_age_of_the_metadata(racks: Racks, read: Read) -> None:
+    """The fourth record is written when the leader has been asked twice."""
+    usual = racks.replica.handlers[FetchRequest]
+
+    def slow(request: FetchRequest, version: int) -> Any:
+        time.sleep(0.02)
+        if len(racks.racks_told()) >= 2 and racks.leader.ends["t", 0] == 3:
+            racks.append(b"3")
+        return usual(request, version)
+
+    racks.replica.handlers[FetchRequest] = slow
+    assert read(racks, 4, max_age_ms=200) == [*VALUES, b"3"]
+    assert set(racks.racks_told()) == {RACK}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ],
+)
+def test_after_an_error_of_the_replica_the_leader_serves_the_records(
+    racks: Racks, read: Read, code: int
+) -> None:
+    row = PartitionData(partition_index=0, error_code=code, high_watermark=-1)
+    topic = FetchableTopicResponse(topic="t", topic_id=racks.replica.topics["t"][0], partitions=[row])
+    racks.replica.handlers[FetchRequest] = lambda request, version: FetchResponse(responses=[topic])
+    assert read(racks) == VALUES
+    assert racks.racks_told()[:2] == [RACK, ""], "the leader must not name the replica again"
+    assert len(racks.replica.asked(FetchRequest)) == 1
+
+
+def test_after_a_lost_connection_to_the_replica_the_leader_serves_the_records(
+    racks: Racks, read: Read
+) -> None:
+    racks.replica.handlers[FetchRequest] = lambda request, version: Disconnect
+    assert read(racks) == VALUES
+    assert len(racks.replica.asked(FetchRequest)) == 1
+
+
+def test_if_no_connection_to_the_replica_can_be_made_the_leader_serves_the_records(
+    racks: Racks, read: Read
+) -> None:
+    racks.ports[2] = 1
+    assert read(racks) == VALUES
+    assert racks.racks_told()[:2] == [RACK, ""]
+
+
+def test_a_replica_that_is_not_in_the_metadata_is_left_out(racks: Racks, read: Read) -> None:
+    del racks.ports[2]
+    assert read(racks) == VALUES
+    assert racks.racks_told()[:2] == [RACK, ""]
+
+
+def test_a_replica_that_is_offline_is_left_out(racks: Racks, read: Read) -> None:
+    racks.offline = [2]
+    assert read(racks) == VALUES
+    assert racks.replica.asked(FetchRequest) == []
