@@ -11,14 +11,14 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option, read_properties
-from felice.cli.output import show_json, show_table
+from felice.cli.output import show
 from felice.config import BrokerConfig
 
 if TYPE_CHECKING:
@@ -92,17 +92,14 @@ def list_command(properties_file: Path, as_json: bool) -> None:
     """
     from felice.security.sasl.scram import ScramCredential
 
-    users = _with_store(properties_file, _read_users)
+    users = _with_store(properties_file, _read_users, without_cluster=dict)
     rows = [
         {"user": user, "mechanism": name, "iterations": ScramCredential.parse(config[name]).iterations}
         for user, config in sorted(users.items())
         for name in MECHANISMS
         if name in config
     ]
-    if as_json:
-        show_json(rows)
-    else:
-        show_table(rows)
+    show(rows, as_json, empty="There are no SCRAM users.")
 
 
 @scram.command("delete")
@@ -116,13 +113,16 @@ def delete_command(properties_file: Path, user: str, mechanism: str) -> None:
     felice scram delete server.properties admin --mechanism SCRAM-SHA-256
     """
 
+    def refuse() -> NoReturn:
+        raise Fault(f"{user} has no credential for {mechanism}")
+
     def without(current: Mapping[str, str]) -> Mapping[str, str]:
         """The configuration without the credential."""
         if mechanism not in current:
-            raise Fault(f"{user} has no credential for {mechanism}")
+            refuse()
         return {name: text for name, text in current.items() if name != mechanism}
 
-    _edit(properties_file, user, without)
+    _edit(properties_file, user, without, without_cluster=refuse)
 
 
 def _password() -> str:
@@ -148,7 +148,9 @@ async def _read_users(store: MetadataStore) -> dict[str, dict[str, str]]:
     }
 
 
-def _edit(properties_file: Path, user: str, edit: Edit) -> None:
+def _edit(
+    properties_file: Path, user: str, edit: Edit, *, without_cluster: Callable[[], None] | None = None
+) -> None:
     async def write(store: MetadataStore) -> None:
         """Replaces the user's node, unless another program changes it at the same time."""
         from felice.metadata import Create, SetData, layout
@@ -159,24 +161,43 @@ def _edit(properties_file: Path, user: str, edit: Edit) -> None:
         data = layout.encode_config(edit(layout.decode_config(node.data) if node else {}))
         await store.multi([Create(path, data) if node is None else SetData(path, data, node.version)])
 
-    _with_store(properties_file, write)
+    _with_store(properties_file, write, without_cluster=without_cluster)
 
 
-def _with_store(properties_file: Path, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
-    """Opens the store that a broker with this file would use, and begins a cluster there if there is none."""
+def _with_store(
+    properties_file: Path,
+    work: Callable[[MetadataStore], Awaitable[T]],
+    *,
+    without_cluster: Callable[[], T] | None = None,
+) -> T:
+    """Opens the store that a broker with this file would use, and does the work in it.
+
+    If the store has no cluster, the result is that of `without_cluster`, and nothing is written; None begins a cluster.
+    """
     config, _ = BrokerConfig.parse(read_properties(properties_file))
-    return asyncio.run(_in_store(config, work))
+    return asyncio.run(_in_store(config, work, without_cluster))
 
 
-async def _in_store(config: BrokerConfig, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
+async def _in_store(
+    config: BrokerConfig,
+    work: Callable[[MetadataStore], Awaitable[T]],
+    without_cluster: Callable[[], T] | None,
+) -> T:
     from felice.env import Environment
-    from felice.server.identity import prepare_store
-    from felice.server.store_sources import source_of
+    from felice.metadata import layout
+    from felice.server.identity import check_may_begin, prepare_store
+    from felice.server.store_sources import EmbeddedSource, source_of
 
     env = Environment.system()
     source = source_of(config, env)
+    if without_cluster is not None and isinstance(source, EmbeddedSource) and not source.exists():
+        check_may_begin(env.disk, config.log_directories, source.where)
+        return without_cluster()
     store = await source.open()
     try:
+        if without_cluster is not None and await store.exists(layout.CLUSTER_ID) is None:
+            check_may_begin(env.disk, config.log_directories, source.where)
+            return without_cluster()
         await prepare_store(store, uuid.uuid4, env.disk, config.log_directories, source.where)
         return await work(store)
     finally:

@@ -45,7 +45,7 @@ async def prepare_store(
         missing = [Create(*row) for row, node in zip(wanted, found, strict=True) if node is None]
         is_new = any(one.path == layout.CLUSTER_ID for one in missing)
         if is_new:
-            _check_new(disk, log_directories, where)
+            check_may_begin(disk, log_directories, where)
             # Only for a new cluster: an existing one keeps its finalized features, even if there are none.
             missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
         try:
@@ -64,7 +64,11 @@ async def prepare_store(
         return name
 
 
-def _check_new(disk: Disk, log_directories: Sequence[Path], where: str | None) -> None:
+def check_may_begin(disk: Disk, log_directories: Sequence[Path], where: str | None) -> None:
+    """Raises `StartupError` if a log directory belongs to a cluster.
+
+    A store without a cluster is then the wrong store.
+    """
     for path in log_directories:
         with contextlib.suppress(OSError):  # locking the directory later reports this error
             if (meta := _stored(disk, path)) is not None:

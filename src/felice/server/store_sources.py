@@ -17,7 +17,7 @@ from felice.env import Clock, Disk, DiskLocked, Environment, Lock
 from felice.env.network import open_local
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.store import MetadataStore, StoreError
-from felice.metadata.store_files import CorruptStore
+from felice.metadata.store_files import JOURNAL, SNAPSHOT, CorruptStore
 from felice.server.startup import StartupError
 from felice.server.zookeeper_source import ZooKeeperSource
 
@@ -61,6 +61,10 @@ class EmbeddedSource:
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._files = StoreFiles(disk, directory)
+
+    def exists(self) -> bool:
+        """Whether the directory has files of a store; opening creates them."""
+        return self._files.exist()
 
     async def open(self) -> MetadataStore:
         """Opens the files, and recovers the store from its snapshot and journal."""
@@ -122,6 +126,10 @@ class StoreFiles:
         self._disk = disk
         self._directory = directory
         self._lock: Lock | None = None
+
+    def exist(self) -> bool:
+        """Whether there is a journal or a snapshot."""
+        return any(self._disk.exists(self._directory / name) for name in (JOURNAL, SNAPSHOT))
 
     def open(self) -> EmbeddedStore:
         """Locks the files and opens the store. Raises `StartupError`."""

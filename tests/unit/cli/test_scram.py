@@ -72,3 +72,35 @@ def test_only_the_brokers_user_can_read_the_metadata(
     assert call(monkeypatch, "set", properties, "admin", stdin="x\n") == 0
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (directory / "journal").stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_written_where_nothing_is_changed(
+    properties: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "list", properties) == 0
+    assert capsys.readouterr() == ("", "There are no SCRAM users.\n")
+    assert call(monkeypatch, "list", properties, "--json") == 0
+    assert capsys.readouterr().out == "[]\n"
+    assert call(monkeypatch, "delete", properties, "admin") == 1
+    assert "admin has no credential for SCRAM-SHA-512" in capsys.readouterr().err
+    assert not (properties.parent / "data").exists()
+
+
+def test_a_directory_whose_metadata_is_gone_is_not_listed_as_empty(
+    properties: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = properties.parent / "data"
+    directory.mkdir()
+    (directory / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
+    assert call(monkeypatch, "list", properties) == 1
+    assert "belongs to cluster abc" in capsys.readouterr().err
+
+
+def test_a_cluster_without_users_is_listed_as_empty(
+    properties: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "set", properties, "admin", stdin="x\n") == 0
+    assert call(monkeypatch, "delete", properties, "admin") == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "list", properties) == 0
+    assert capsys.readouterr().err == "There are no SCRAM users.\n"
