@@ -7,6 +7,7 @@ scripts can read them without change.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,14 +99,22 @@ def _text(value: object) -> str:
     return str(value)
 
 
+def base_offset_of(path: Path) -> int:
+    """The first offset of a segment, which is the name of its files. Raises `Fault`."""
+    if not (path.stem.isascii() and path.stem.isdigit()):
+        raise Fault(f"{path.name} is not named after a segment's first offset, such as {0:020}{path.suffix}")
+    return int(path.stem)
+
+
 def dump_segment(path: Path, *, deep: bool, as_json: bool) -> list[str]:
     """Prints a segment and returns the faults found in it."""
     from felice.records.reader import read_batch
 
+    base = base_offset_of(path)
     content = memoryview(path.read_bytes())
     faults = []
     if not as_json:
-        click.echo(f"Dumping {path}\nLog starting offset: {int(path.stem)}")
+        click.echo(f"Dumping {path}\nLog starting offset: {base}")
     try:
         for header, valid in batches_of(content):
             facts = describe_batch(header, valid)
@@ -129,18 +138,24 @@ def dump_segment(path: Path, *, deep: bool, as_json: bool) -> list[str]:
 
 def dump_index(path: Path, *, as_json: bool) -> list[str]:
     """Prints an offset or time index, checks every entry against its segment, and returns the faults."""
-    base = int(path.stem)
+    base = base_offset_of(path)
     segment = path.with_suffix(".log")
     if not segment.exists():
         raise Fault(f"{path} has no segment beside it: {segment.name} is missing")
-    headers = [header for header, _ in batches_of(memoryview(segment.read_bytes()))]
+    faults = []
+    by_position: dict[int, BatchHeader] = {}
+    unknown_from = sys.maxsize
+    try:
+        for header, _ in batches_of(memoryview(segment.read_bytes())):
+            by_position[header.position] = header
+    except Damage as damage:
+        faults.append(f"{segment}: {damage}")
+        unknown_from = max((one.position + one.size_bytes for one in by_position.values()), default=0)
     is_time = path.suffix == ".timeindex"
     form = _TIME_ENTRY if is_time else _INDEX_ENTRY
     content = path.read_bytes()
-    faults = []
     if len(content) % form.size:
         faults.append(f"{path}: {len(content)} bytes are no whole number of entries")
-    by_position = {header.position: header for header in headers}
     previous = (-1, -1)
     for first, second in form.iter_unpack(content[: len(content) // form.size * form.size]):
         offset = base + (second if is_time else first)
@@ -150,7 +165,7 @@ def dump_index(path: Path, *, as_json: bool) -> list[str]:
             faults.append(f"{path}: an empty entry follows ({previous[0]}, {previous[1]})")
         elif is_time and first < previous[0]:
             faults.append(f"{path}: timestamp {first} comes after {previous[0]}")
-        elif not is_time and not _points_at(by_position, second, offset):
+        elif not is_time and second < unknown_from and not _points_at(by_position, second, offset):
             faults.append(f"{path}: no batch at position {second} holds offset {offset}")
         previous = (first, second)
     return faults
