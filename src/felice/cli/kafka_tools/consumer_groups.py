@@ -12,7 +12,6 @@ from felice.cli.faults import Fault
 from felice.cli.groups import (
     GroupState,
     ResetChoices,
-    committed_offsets,
     delete_groups,
     describe_group,
     list_groups,
@@ -115,6 +114,8 @@ def kafka_consumer_groups(
         raise click.UsageError(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets"
         )
+    if asked["do_delete_offsets"] and not (asked["groups"] and asked["topics"]):
+        raise click.UsageError("Option --delete-offsets takes the following options: --group, --topic")
     admin = admin_client(bootstrap_server, command_config)
     if chosen[0] == "list":
         _list(admin, asked)
@@ -239,12 +240,8 @@ def _reset_offsets(admin: AdminClient, names: list[str], asked: _Options) -> Non
 def _delete_offsets(admin: AdminClient, names: list[str], asked: _Options) -> None:
     from felice.client.admin import ConsumerGroupTopicPartitions, TopicPartition
 
+    partitions = parse_partitions(admin, asked["topics"])
     for name in names:
-        partitions = [
-            found
-            for found in parse_partitions(admin, asked["topics"])
-            if found in committed_offsets(admin, name)
-        ]
         asked_for = ConsumerGroupTopicPartitions(name, [TopicPartition(*found) for found in partitions])
         result = wait_all(admin.delete_consumer_group_offsets([asked_for]))[name]
         rows = [
