@@ -226,19 +226,39 @@ class Rebalances:
 def consume_batches(
     config: Mapping[str, object], topic: str, rebalances: Rebalances, *, records: int, timeout_s: float
 ) -> Iterator[list[Message]]:
-    """Yields up to `records` records in lists. Ends when none came for `timeout_s`."""
-    from felice.client import Consumer
+    """Yields up to `records` records in lists. Ends when none came for `timeout_s`.
+
+    Raises `KafkaException` with an error that does not pass, or if only errors came for `timeout_s`.
+    """
+    from felice.client import Consumer, KafkaException
 
     count, last = 0, time.perf_counter()
+    failed: KafkaError | None = None
     with Consumer({"auto.offset.reset": "earliest", **config}) as consumer:
         consumer.subscribe([topic], on_assign=rebalances.on_assign, on_revoke=rebalances.on_revoke)
         while count < records and time.perf_counter() - last < timeout_s:
             found = consumer.consume(min(_BATCH_RECORDS, records - count), _BATCH_WAIT_S)
+            failed = _failure_in(found) or failed
             messages = [message for message in found if message.error() is None]
             if messages:
+                failed = None
                 last = time.perf_counter()
                 count += len(messages)
                 yield messages
+        if failed is not None and count == 0:
+            raise KafkaException(failed)
+
+
+def _failure_in(found: list[Message]) -> KafkaError | None:
+    """The last error that may pass, if any. Raises `KafkaException` for another one."""
+    from felice.client import KafkaError, KafkaException
+
+    errors = [error for message in found if (error := message.error()) is not None]
+    failures = [error for error in errors if error.code() != KafkaError._PARTITION_EOF]
+    for error in failures:
+        if not error.retriable():
+            raise KafkaException(error)
+    return failures[-1] if failures else None
 
 
 def consume_load(

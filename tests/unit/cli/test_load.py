@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from felice.cli import load
 from felice.cli.kafka_tools import perf
 from felice.cli.kafka_tools.perf import ConsumerReport, ProducerReport, repeat_option
-from felice.cli.load import MIB, Deliveries, Rebalances, percentile
+from felice.cli.load import MIB, Deliveries, Rebalances, consume_batches, percentile
+from felice.client import KafkaError, KafkaException
+from felice.client.error import error_of
 
 
 def test_average_and_maximum_include_every_latency(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +94,60 @@ def test_closing_the_consumer_does_not_count(
     now_s = 9.0
     report.end()
     assert capsys.readouterr().out.endswith("1.0000, 0.5000, 5, 2.5000, 0, 2000, 0.5000, 2.5000\n")
+
+
+class ScriptedConsumer:
+    """Each `consume` returns the next part of the script, as a list of errors (None: a record), and takes 1 s."""
+
+    def __init__(self, script: Sequence[list[KafkaError | None]]) -> None:
+        self.now_s = 0.0
+        self._script = list(script)
+
+    def __call__(self, config: object) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def subscribe(self, topics: list[str], **callbacks: object) -> None:
+        pass
+
+    def consume(self, count: int, timeout_s: float) -> list[Any]:
+        self.now_s += 1
+        errors = self._script.pop(0) if self._script else []
+        return [SimpleNamespace(error=lambda error=error: error) for error in errors]
+
+
+UNKNOWN = error_of(KafkaError.UNKNOWN_TOPIC_OR_PART, "t")
+DENIED = error_of(KafkaError.TOPIC_AUTHORIZATION_FAILED, "t")
+END = error_of(KafkaError._PARTITION_EOF, "t-0")
+
+
+def consumed(monkeypatch: pytest.MonkeyPatch, *script: list[KafkaError | None]) -> int:
+    """The number of records that were read until none came for 3 s."""
+    consumer = ScriptedConsumer(script)
+    monkeypatch.setattr("felice.client.Consumer", consumer)
+    monkeypatch.setattr(load, "time", SimpleNamespace(perf_counter=lambda: consumer.now_s))
+    return sum(map(len, consume_batches({}, "t", Rebalances(), records=9, timeout_s=3)))
+
+
+def test_reading_a_topic_that_may_not_be_read_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaException) as failed:
+        consumed(monkeypatch, [None], [DENIED, None], [None])
+    assert failed.value.error == DENIED
+
+
+def test_reading_an_unknown_topic_fails_when_no_record_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaException) as failed:
+        consumed(monkeypatch, [UNKNOWN], [END])
+    assert failed.value.error == UNKNOWN
+
+
+def test_an_error_that_passed_and_the_end_of_a_partition_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert consumed(monkeypatch, [UNKNOWN], [None, None], [UNKNOWN], [END]) == 2
+    assert consumed(monkeypatch, [END]) == 0
