@@ -236,7 +236,7 @@ def parse_offset(text: str) -> int:
     """Reads `earliest`, `latest` or an offset. Refuses negative offsets: no tool counts them from the end."""
     if text in ("earliest", "latest"):
         return {"earliest": -2, "latest": -1}[text]
-    if not text.isdigit():
+    if not text.isdecimal():
         raise Fault(
             f"The provided offset value '{text}' is incorrect; use 'earliest', 'latest' or a number >= 0"
         )

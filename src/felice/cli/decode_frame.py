@@ -12,7 +12,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.output import show_json
-from felice.protocol.api import API
+from felice.protocol.api import API, Api
 from felice.protocol.codec import decode
 from felice.protocol.frames import decode_request_header
 from felice.protocol.primitives import MalformedMessage
@@ -46,6 +46,7 @@ def decode_request(frame: bytes) -> dict[str, object]:
         raise Fault(
             f"no API has key {header.api_key}; expected a request (decode a response with --response KEY:VERSION)"
         )
+    _check_version(api, header.api_version)
     message = decode(api.request, memoryview(frame)[body:], header.api_version)
     return {"header": header._asdict(), "api": api.name, "message": as_data(message)}
 
@@ -57,6 +58,7 @@ def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, objec
         raise Fault(
             f"no API has key {api_key}; --response needs the KEY:VERSION of the request, such as 3:12"
         )
+    _check_version(api, version)
     # The header is the correlation id; flexible versions add an empty set of tagged fields.
     header_size = 4 + (1 if api.response_header_version(version) >= 1 else 0)
     message = decode(api.response, memoryview(frame)[header_size:], version)
@@ -65,6 +67,11 @@ def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, objec
         "api": api.name,
         "message": as_data(message),
     }
+
+
+def _check_version(api: Api, version: int) -> None:
+    if version not in api.versions:
+        raise Fault(f"{api.name} has the versions {api.versions}, got version {version}")
 
 
 def as_data(value: object) -> object:

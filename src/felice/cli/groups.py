@@ -205,7 +205,7 @@ def parse_partitions(admin: AdminClient, topics: Sequence[str]) -> list[Partitio
             found += known
             continue
         for number in numbers.split(","):
-            if not number.isdigit() or (name, int(number)) not in known:
+            if not number.isdecimal() or (name, int(number)) not in known:
                 raise Fault(f"topic {name} has no partition {number!r}")
             found.append((name, int(number)))
     return found
@@ -287,7 +287,11 @@ def parse_duration(text: str, now: datetime) -> int:
     if not found or not any(found.groups()):
         raise Fault(f"{text!r} is not a duration like P1DT2H30M")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return int((now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)).timestamp() * 1000)
+    try:
+        then = now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        raise Fault(f"{text!r} is too long: it must end after the year 1") from None
+    return int(then.timestamp() * 1000)
 
 
 def choose_reset(reset: Reset, choices: ResetChoices, now: datetime) -> dict[Partition, int]:

@@ -90,6 +90,8 @@ def proposed_plan(
 
     nodes = {node.id: node for node in admin.describe_cluster().result().nodes}
     _check_brokers(brokers, nodes)
+    if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
+        raise Fault(f"Broker list contains duplicate entries: {_joined(twice)}")
     racks = {broker: nodes[broker].rack for broker in sorted(brokers)}
     dice = random.Random(seed)
     plan: Plan = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,7 +160,7 @@ def parse_hmac(text: str) -> bytes:
     """The HMAC in a base64 text. Raises `Fault`."""
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, or characters outside ASCII
         raise Fault("the HMAC is not base64; copy it from the output of `create` or `list`") from None
 
 

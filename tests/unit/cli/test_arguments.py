@@ -11,12 +11,14 @@ import pytest
 
 from felice.cli import main
 from felice.cli.configs import parse_added
-from felice.cli.decode_frame import parse_bytes, strip_size
+from felice.cli.consume import parse_offset
+from felice.cli.decode_frame import decode_request, decode_response, parse_bytes, strip_size
 from felice.cli.faults import Fault, describe_fault
 from felice.cli.groups import choose_reset, parse_datetime, parse_duration
 from felice.cli.offsets import parse_time, read_offset_file
 from felice.cli.options import key_values
 from felice.cli.output import show_json
+from felice.cli.tokens import parse_hmac
 from felice.cli.topics import replica_lists
 
 
@@ -54,6 +56,8 @@ def test_durations_count_back_from_now() -> None:
     assert parse_duration("P1DT2H", now) == 22 * 3_600_000
     with pytest.raises(Fault, match="is not a duration"):
         parse_duration("P", now)
+    with pytest.raises(Fault, match="'P9999999D' is too long"):
+        parse_duration("P9999999D", now)
 
 
 class FakeReset:
@@ -184,3 +188,21 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(main.felice, ["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in main.COMMANDS)
+
+
+def test_an_unknown_version_of_a_frame_is_refused() -> None:
+    with pytest.raises(Fault, match=r"^ApiVersions has the versions 0-\d+, got version 99$"):
+        decode_response(bytes(16), 18, 99)
+    with pytest.raises(Fault, match=r"^ApiVersions has the versions 0-\d+, got version 99$"):
+        decode_request(bytes.fromhex("0012 0063 00000007 0002 6d65"))
+
+
+@pytest.mark.parametrize("text", ["é", "a", "a b="])
+def test_an_hmac_that_is_no_base64_is_refused(text: str) -> None:
+    with pytest.raises(Fault, match="the HMAC is not base64"):
+        parse_hmac(text)
+
+
+def test_a_digit_that_is_no_number_is_refused_as_an_offset() -> None:
+    with pytest.raises(Fault, match="'²' is incorrect"):
+        parse_offset("²")

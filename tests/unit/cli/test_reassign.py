@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from felice.cli.faults import Fault
-from felice.cli.reassign import format_plan, read_plan
+from felice.cli.reassign import format_plan, proposed_plan, read_plan
 
 PLAN = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (3,)}
 
@@ -43,3 +45,11 @@ def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path, text: str, said:
         read_plan(path)
     assert said in refused.value.message
     assert "\n" not in refused.value.message
+
+
+def test_a_broker_that_is_named_twice_is_refused() -> None:
+    nodes = [SimpleNamespace(id=number, rack=None) for number in (1, 2)]
+    answer = SimpleNamespace(result=lambda: SimpleNamespace(nodes=nodes))
+    admin: Any = SimpleNamespace(describe_cluster=lambda: answer)
+    with pytest.raises(Fault, match=r"^Broker list contains duplicate entries: 1$"):
+        proposed_plan(admin, ["t"], [1, 1, 2])

@@ -56,7 +56,7 @@ def kafka_get_offsets(
 
 def _parse_partition(text: str) -> tuple[str, int]:
     name, colon, number = text.rpartition(":")
-    if not colon or not number.isdigit():
+    if not colon or not number.isdecimal():
         raise Fault(f"expected topic:partition, got {text!r}")
     return name, int(number)
 

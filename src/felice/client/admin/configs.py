@@ -60,7 +60,7 @@ async def _per_broker(
     """Send each resource to the broker responsible for it, and collect the results by resource."""
     routed: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        own = resource.restype is ResourceType.BROKER and resource.name.isdigit()
+        own = resource.restype is ResourceType.BROKER and resource.name.isdecimal()
         routed.setdefault(int(resource.name) if own else None, []).append(resource)
     if any(node_id is not None for node_id in routed):
         await cluster.refresh([])
