@@ -92,7 +92,7 @@ def list_command(properties_file: Path, as_json: bool) -> None:
     """
     from felice.security.sasl.scram import ScramCredential
 
-    users = _with_store(properties_file, _read_users, without_cluster=dict)
+    users: dict[str, dict[str, str]] = _with_store(properties_file, _read_users, without_cluster=dict)
     rows = [
         {"user": user, "mechanism": name, "iterations": ScramCredential.parse(config[name]).iterations}
         for user, config in sorted(users.items())
