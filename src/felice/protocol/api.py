@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from felice.protocol.schema import Versions
+from felice.protocol.schema import Versions, schema_of
 
 if TYPE_CHECKING:
     from felice.protocol.messages import (
@@ -127,6 +127,11 @@ class Api:
     def request_header_version(self, version: int) -> int:
         """Returns 2 (with a tag buffer) for flexible versions, otherwise 1."""
         return 2 if self.is_flexible(version) else 1
+
+    def has_error(self, version: int) -> bool:
+        """Whether responses of this version have one error for the whole response, as `refusal` needs it."""
+        fields = schema_of(self.response).fields
+        return any(field.name == "error_code" and version in field.versions for field in fields)
 
     def refusal(self, error_code: int) -> object:
         """A response with this top-level error and no rows. Raises TypeError if the response has no such field."""

@@ -17,7 +17,6 @@ from felice.protocol.connection import ProtocolViolation, Request, ServerConnect
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from felice.protocol.schema import schema_of
 from felice.security.sasl.exchange import Answer, Exchange, Phase
 from felice.server.closings import Closing
 from felice.server.context import CloseConnection
@@ -106,13 +105,13 @@ class SaslSession(Session):
     def _refuse_other(self, request: Request) -> Any:
         """Ends the login because of a request that is not due now.
 
-        After a handshake the response is ILLEGAL_SASL_STATE; before it the connection is closed without a response.
+        After a handshake the response is ILLEGAL_SASL_STATE. Before it, and if the response has no place for an error,
+        the connection is closed without a response.
         """
         was_waiting_for_token = self._exchange.phase is Phase.TOKENS
         self._exchange.fail()
         reason = f"{request.api.name} came before the login had succeeded"
-        fields = schema_of(request.api.response).fields
-        if was_waiting_for_token and any(field.name == "error_code" for field in fields):
+        if was_waiting_for_token and request.api.has_error(request.version):
             response = request.api.refusal(ErrorCode.ILLEGAL_SASL_STATE)
             return self._answer_later(response, reason)
         return self._close_later(reason)
@@ -157,6 +156,13 @@ class SaslSession(Session):
 
     def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
         super()._on_answered(request, future)
+        self._close_if_failed()
+
+    def _on_large_taken(self, task: asyncio.Task[None]) -> None:
+        super()._on_large_taken(task)
+        self._close_if_failed()
+
+    def _close_if_failed(self) -> None:
         if self._exchange.phase is Phase.FAILED and not self._closing:
             self.close()
 

@@ -1,6 +1,8 @@
 """The table of APIs."""
 
 from felice.protocol.api import API
+from felice.protocol.codec import decode, encode
+from felice.protocol.errors import ErrorCode
 from felice.protocol.schema import Versions, schema_of
 
 
@@ -26,6 +28,15 @@ def test_advertised_and_declared_versions_differ_for_two_apis_only() -> None:
 def test_only_versions_both_advertised_and_declared_are_accepted() -> None:
     assert API.PRODUCE.accepted == range(3, 14)
     assert API.INIT_PRODUCER_ID.accepted == range(6)
+
+
+def test_each_version_with_an_error_of_its_own_can_be_refused() -> None:
+    for api in API.by_key.values():
+        for version in filter(api.has_error, api.accepted):
+            refused = decode(
+                api.response, encode(api.refusal(ErrorCode.ILLEGAL_SASL_STATE), version), version
+            )
+            assert refused.error_code == ErrorCode.ILLEGAL_SASL_STATE, (api, version)
 
 
 def test_api_without_flexible_versions_has_old_headers() -> None:

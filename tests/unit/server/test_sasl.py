@@ -20,6 +20,7 @@ from conformance.wire import ConnectionClosed, Wire
 from felice.config import ConfigError
 from felice.metadata import layout
 from felice.metadata.client_entity import ClientEntity
+from felice.protocol.connection import SMALL_REQUEST_ELEMENTS
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -32,7 +33,9 @@ from felice.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.elect_leaders import ElectLeadersRequest
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from felice.security.sasl.mechanism import ClientMechanism
@@ -142,6 +145,30 @@ def test_another_request_between_handshake_and_token_gets_its_error_and_is_close
     wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
     assert wire.ask(DescribeClusterRequest()).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert wire.is_closed_by_peer()
+
+
+def test_a_large_request_between_handshake_and_token_gets_its_error_and_is_closed(wire: Wire) -> None:
+    wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
+    large = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * (SMALL_REQUEST_ELEMENTS + 1))
+    assert wire.ask(large, 13).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert wire.is_closed_by_peer()
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (FindCoordinatorRequest(coordinator_keys=["g"]), 6),
+        (ElectLeadersRequest(), 0),
+        (MetadataRequest(), 12),
+    ],
+)
+def test_a_request_whose_response_has_no_place_for_the_error_closes_without_a_byte(
+    wire: Wire, caplog: pytest.LogCaptureFixture, request_: object, version: int
+) -> None:
+    wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
+    wire.send(request_, version)
+    assert wire.is_closed_by_peer()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_bare_tokens_follow_the_old_handshake(wire: Wire) -> None:
