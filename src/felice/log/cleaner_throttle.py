@@ -1,4 +1,4 @@
-"""Limits cleaning to log.cleaner.io.max.bytes.per.second, over all threads together.
+"""Limits reading and writing to a number of bytes per second, over all threads and tasks that share the limit.
 
 Keeps true: in any period, the bytes let through are at most what the rate allows in that period and one second more
             (`_IDLE_S`), plus the bytes of one call. A stop ends every wait at once.
@@ -15,7 +15,7 @@ _IDLE_S = 1.0
 
 
 class Throttle:
-    """The limit. All threads that share it wait here."""
+    """The limit. Threads wait in `take`, tasks for the time that `reserve` returns."""
 
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -25,11 +25,15 @@ class Throttle:
         self._free_at_s = 0.0
 
     def take(self, size_bytes: int) -> None:
-        """Returns when `size_bytes` more may be read or written."""
+        """Returns when `size_bytes` more may be read or written. Blocks the thread."""
+        wait_s = self.reserve(size_bytes)
+        if wait_s > 0:
+            self.stopping.wait(wait_s)
+
+    def reserve(self, size_bytes: int) -> float:
+        """Counts `size_bytes`. Returns the seconds after which the caller may read or write them; 0 for at once."""
         with self._lock:
             now_s = self._clock.monotonic()
             start_s = max(self._free_at_s, now_s - _IDLE_S)
             self._free_at_s = start_s + size_bytes / self.bytes_per_second
-            wait_s = self._free_at_s - now_s
-        if wait_s > 0:
-            self.stopping.wait(wait_s)
+            return max(0.0, self._free_at_s - now_s)

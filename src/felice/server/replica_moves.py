@@ -6,8 +6,10 @@ Keeps true: the replica serves from its old directory until the copy in the new 
             If a move fails or is cancelled, or its topic is deleted, the replica stays where it is. A move that a
             stop interrupts starts again at the next start.
 How:        one task per move copies batches unchanged: it reads on threads and appends on the event loop, as a
-            follower does. The last step copies the batches that were appended since. A crash between the two renames
-            of that step leaves the replica in both directories: `Partitions` keeps the longer one.
+            follower does. As many moves use the disks at once as there are log directories. A throttled move waits on
+            the event loop, because flushes and large requests need the threads. The last step copies the batches that
+            were appended since. A crash between the two renames of that step leaves the replica in both directories:
+            `Partitions` keeps the longer one.
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ class ReplicaMoves:
         self._moves: dict[tuple[str, int], _Move] = {}
         rate = settings.config.replica_alter_log_dirs_io_max_bytes_per_second
         self._throttle = Throttle(clock, rate)
+        self._disk_turns = asyncio.Semaphore(len(directories))
         self._is_running = False
 
     def start(self) -> None:
@@ -94,7 +97,6 @@ class ReplicaMoves:
     async def stop(self) -> None:
         """Cancels every move. The copies stay on disk, so that the next start sees which moves were in progress."""
         self._is_running = False
-        self._throttle.stopping.set()
         tasks = [move.task for move in self._moves.values() if move.task is not None]
         for task in tasks:
             task.cancel()
@@ -179,7 +181,8 @@ class ReplicaMoves:
             future.truncate_fully_and_start_at(source.log_start_offset)
         _follow_start(source, future)
         if future.log_end_offset >= source.log_end_offset:
-            await self._flush_copy(future)
+            async with self._disk_turns:
+                await self._flush_copy(future)
             await move.partition.flusher.finish()
             return self._swap_in(move, future)
         piece = source.read(future.log_end_offset, _CHUNK_BYTES, end_offset=source.log_end_offset)
@@ -187,11 +190,12 @@ class ReplicaMoves:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{source.name} has no batch to copy before its end"
             )
-        await loop.run_in_executor(None, self._throttle.take, piece.size_bytes)
-        records = await loop.run_in_executor(None, piece.read)
-        self._check_wanted(move)
-        if source.truncations == move.truncations:
-            self._append(future, records)
+        await asyncio.sleep(self._throttle.reserve(piece.size_bytes))
+        async with self._disk_turns:
+            records = await loop.run_in_executor(None, piece.read)
+            self._check_wanted(move)
+            if source.truncations == move.truncations:
+                self._append(future, records)
         return False
 
     def _append(self, future: Log, records: bytes) -> None:

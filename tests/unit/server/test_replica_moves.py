@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from felice.server.broker import Broker
 from felice.server.local_cluster import known_config, local_settings
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.store_sources import SharedSource
+from waiting import LIMIT_S, let_run, until
+
+THREADS = 2
 
 
 def append(log: Log, epoch: int, *values: bytes) -> None:
@@ -31,17 +35,26 @@ def content(log: Log) -> bytes:
     return found.read() if found is not None else b""
 
 
+def make_broker(*directories: Path, **options: str) -> Broker:
+    properties = {
+        **local_settings(1),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": ",".join(map(str, directories)),
+        "node.id": "1",
+        **{name.replace("_", "."): value for name, value in options.items()},
+    }
+    return Broker(
+        known_config(properties),
+        Environment.system(),
+        store_source=SharedSource(MemoryEnsemble().connect),
+    )
+
+
 def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another leader is followed meanwhile, and its records take the place of those that were cut."""
     one, two = tmp_path / "one", tmp_path / "two"
-    properties = {
-        **local_settings(1),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "log.dirs": f"{one},{two}",
-        "node.id": "1",
-    }
 
     class Overtaken(ReplicaMoves):
         overtaken: Log | None = None
@@ -54,11 +67,7 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
                 append(log, 5, b"new-1", b"new-2")
 
     async def scenario() -> None:
-        broker = Broker(
-            known_config(properties),
-            Environment.system(),
-            store_source=SharedSource(MemoryEnsemble().connect),
-        )
+        broker = make_broker(one, two)
         monkeypatch.setattr("felice.server.composition.ReplicaMoves", Overtaken)
         await broker.start()
         try:
@@ -82,3 +91,63 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
             await broker.stop(hand_over=False)
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_throttled_moves_leave_the_threads_to_others(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS))
+        broker = make_broker(one, two, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await broker.start()
+        try:
+            topic = NewTopic("t", assignment=dict.fromkeys(range(THREADS), (1,)))
+            await broker.services.cluster_admin.create_topic(topic)
+            moves = broker.services.replica_moves
+            for number in range(THREADS):
+                log = broker.services.partitions.find("t", number).log
+                append(log, 0, b"v" * 1_000)
+                moves.begin("t", number, str(two if log.directory.parent == one else one))
+            await let_run()
+            await asyncio.wait_for(loop.run_in_executor(None, int), LIMIT_S)
+            assert len(moves._moves) == THREADS
+        finally:
+            await broker.stop(hand_over=False)
+
+    asyncio.run(scenario())
+
+
+def test_so_many_moves_read_at_once_as_there_are_directories(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    reading = most = 0
+
+    async def scenario() -> None:
+        nonlocal reading, most
+        broker = make_broker(one, two)
+        await broker.start()
+        try:
+            topic = NewTopic("t", assignment=dict.fromkeys(range(6), (1,)))
+            await broker.services.cluster_admin.create_topic(topic)
+            moves = broker.services.replica_moves
+            flush = moves._flush_copy
+
+            async def counted(future: Log) -> None:
+                nonlocal reading, most
+                reading += 1
+                most = max(most, reading)
+                await let_run()
+                await flush(future)
+                reading -= 1
+
+            moves._flush_copy = counted  # type: ignore[method-assign]
+            for number in range(6):
+                log = broker.services.partitions.find("t", number).log
+                append(log, 0, b"v")
+                moves.begin("t", number, str(two if log.directory.parent == one else one))
+            await until(lambda: not moves._moves)
+        finally:
+            await broker.stop(hand_over=False)
+
+    asyncio.run(scenario())
+    assert most == 2
