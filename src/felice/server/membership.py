@@ -297,6 +297,10 @@ class Membership:
             _log.info("the cluster was joined again", extra={"broker": self._broker_id})
         except StartupError as error:
             self._lifecycle.fail(str(error))
+        except Exception as error:
+            # Nothing is known about the state of the parts; only a new start leads again.
+            _log.error("joining the cluster again ended with a fault", exc_info=error)
+            self._lifecycle.fail(f"the cluster could not be joined again: {error!r}")
         finally:
             self._rejoining = None
 

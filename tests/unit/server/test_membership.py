@@ -30,7 +30,7 @@ from felice.server.local_cluster import known_config, local_settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import SharedSource
 from peers.apache_kafka import free_port
-from waiting import until
+from waiting import LIMIT_S, until
 
 
 class World:
@@ -357,6 +357,27 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
         assert "another broker with node.id 1 is alive" in one.lifecycle.failure
 
     run(tmp_path, scenario)
+
+
+def test_a_fault_while_the_cluster_is_joined_again_is_logged_and_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        failed = asyncio.Event()
+        one.lifecycle.on_failure = failed.set
+
+        async def broken() -> bool:
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(one.services.image_follower, "lead_again", broken)
+        world.expire(one)
+        await asyncio.wait_for(failed.wait(), LIMIT_S)
+        assert one.lifecycle.failure == "the cluster could not be joined again: RuntimeError('a fault')"
+
+    run(tmp_path, scenario)
+    [logged] = [record for record in caplog.records if record.exc_info]
+    assert logged.message == "joining the cluster again ended with a fault"
 
 
 def test_an_unreachable_advertised_address_is_logged(
