@@ -26,7 +26,7 @@ from felice.server.local_cluster import LocalCluster, known_config, local_settin
 from felice.server.startup import StartupError
 
 HOST = "127.0.0.1"
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
 
@@ -53,10 +53,21 @@ class ServerThread(ABC):
     async def _close(self, *, killed: bool) -> None: ...
 
     def stop(self) -> None:
-        """Stops cleanly, and returns when the thread has ended or after 30 seconds. A second call does nothing."""
+        """Stops cleanly, and returns when the thread has ended. A second call does nothing.
+
+        Raises the error of a stop that failed, and `TimeoutError` if the thread still runs after a minute.
+        """
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(_STOP_TIMEOUT_S)
+            raise TimeoutError(
+                f"{self._thread.name} still runs {_STOP_TIMEOUT_S:g} seconds after it was told to stop; "
+                "its data directory stays locked"
+            )
+        if self._failure is not None:
+            raise self._failure
 
     def kill(self) -> None:
         """Stops like a killed process: drops connections; the next start on this directory recovers the logs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import socket
@@ -105,6 +106,37 @@ def test_a_busy_port_is_named(tmp_path: Path) -> None:
         assert not (tmp_path / "data").exists()  # no cluster has begun
     with EmbeddedBroker(tmp_path / "data", port) as broker:  # and nothing was left locked or half done
         assert broker.port == port
+
+
+def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = EmbeddedBroker(tmp_path / "data")
+    stop = broker.broker.stop
+
+    async def failing() -> None:
+        await stop()
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(broker.broker, "stop", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        broker.stop()
+    broker.stop()
+
+
+def test_a_stop_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = EmbeddedBroker(tmp_path / "data")
+    stop, may_stop = broker.broker.stop, asyncio.Event()
+
+    async def late() -> None:
+        await may_stop.wait()
+        await stop()
+
+    monkeypatch.setattr(broker.broker, "stop", late)
+    with monkeypatch.context() as patched:
+        patched.setattr("felice.server.embedded._STOP_TIMEOUT_S", 0.0)
+        with pytest.raises(TimeoutError, match="felice-broker still runs"):
+            broker.stop()
+    broker._loop.call_soon_threadsafe(may_stop.set)
+    broker.stop()
 
 
 def test_a_directory_in_use_is_named(tmp_path: Path, broker: EmbeddedBroker) -> None:
