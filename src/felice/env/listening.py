@@ -167,7 +167,9 @@ class ListeningServer(asyncio.AbstractServer):
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
             connection.close()
-            tls.on_failure(peer, _handshake_failure(error))
+            is_stopping = isinstance(error, asyncio.CancelledError) and not self.is_serving()
+            if not is_stopping:
+                tls.on_failure(peer, _handshake_failure(error))
         else:
             connection.end_handshake()
 

@@ -50,6 +50,7 @@ class TlsListeners:
 
     def __init__(self) -> None:
         self._secured: dict[str, SecuredListener] = {}
+        self._wanted: dict[str, dict[str, str]] = {}  # the TLS options of the newest configuration
         self._loading: set[asyncio.Task[None]] = set()
 
     def load(self, config: BrokerConfig) -> None:
@@ -86,7 +87,8 @@ class TlsListeners:
 
     def follow(self, config: BrokerConfig) -> None:
         """Reloads, in the background, the listeners whose TLS options differ. Call it after each dynamic change."""
-        changed = [name for name, made in self._secured.items() if _texts(config, name) != made.texts]
+        self._wanted = {name: _texts(config, name) for name in self._secured}
+        changed = [name for name, made in self._secured.items() if self._wanted[name] != made.texts]
         if changed:
             task = asyncio.get_running_loop().create_task(self._reload(config, changed))
             self._loading.add(task)
@@ -98,8 +100,10 @@ class TlsListeners:
         except TlsError as error:
             _log.error("a change of TLS is ignored", extra={"reason": str(error)})
             return
-        # The handler of the request that made this change may have applied it meanwhile.
-        self.apply({n: new for n, new in made.items() if self._secured[n].texts != new.texts})
+        # Meanwhile a newer change may have come, or the handler of the request may have applied this one.
+        self.apply(
+            {n: new for n, new in made.items() if self._secured[n].texts != new.texts == self._wanted[n]}
+        )
 
 
 def _make_all(config: BrokerConfig, listeners: Iterable[str]) -> dict[str, SecuredListener]:

@@ -16,10 +16,10 @@ import pytest
 from felice.env import SystemNetwork
 from felice.env.handshakes import HandshakeSocket, HandshakeSteps
 from felice.env.key_stores import Identity
-from felice.env.listening import ServerTls
+from felice.env.listening import ListeningServer, ServerTls
 from felice.env.tls import TlsVersions, server_context
 from peers.authority import Authority
-from waiting import LIMIT_S
+from waiting import LIMIT_S, let_run, until
 
 CLIENTS = 30
 MOST_IN_ONE_TURN = 4
@@ -45,6 +45,24 @@ def test_a_handshake_that_begins_when_the_server_closes_leaves_no_socket_open(tu
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(1) == b""
     gc.collect()  # an accepted socket that nothing closed makes its collection a warning, and so an error
+
+
+def test_a_handshake_that_the_end_of_the_server_interrupts_is_no_failure() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    failures: list[str] = []
+    tls = ServerTls(lambda: context, LIMIT_S, lambda peer, reason: failures.append(reason))
+
+    async def close_in_handshake() -> None:
+        server = await SystemNetwork().listen(asyncio.Protocol, "127.0.0.1", 0, tls=tls)
+        assert isinstance(server, ListeningServer)
+        with socket.create_connection(server.sockets[0].getsockname()):
+            await until(lambda: server._connecting)
+            await let_run()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(close_in_handshake())
+    assert failures == []
 
 
 def server_side() -> ssl.SSLContext:

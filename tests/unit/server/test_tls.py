@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from conformance.wire import ConnectionClosed, Wire
-from felice.config import ConfigError
+from felice.config import BrokerConfig, ConfigError
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -27,10 +29,11 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server.embedded import EmbeddedBroker
+from felice.server.embedded import EmbeddedBroker, embedded_config
 from felice.server.startup import StartupError
+from felice.server.tls import SecuredListener, TlsListeners
 from peers.authority import Authority, common_name
-from waiting import wait_until
+from waiting import until, wait_until
 
 AUTHORITY = Authority()
 BROKER = 4
@@ -223,6 +226,43 @@ def test_a_renewed_file_is_read_again_when_its_location_is_set_again(tmp_path: P
             renewed.write_pem(tmp_path / "broker.pem")
         old.ask(MetadataRequest(topics=[]))
         old.close()
+
+
+class SlowTls(TlsListeners):
+    """Finishes reading the store at a location when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_finish: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def prepare(self, config: BrokerConfig, listeners: Collection[str]) -> dict[str, SecuredListener]:
+        made = await super().prepare(config, listeners)
+        await self.may_finish[made["EXTERNAL"].texts["ssl.keystore.location"]].wait()
+        return made
+
+
+def test_the_newest_of_two_quick_changes_counts(tmp_path: Path) -> None:
+    original, older, newer = (
+        str(AUTHORITY.issue().write_pem(tmp_path / name)) for name in ("broker.pem", "older.pem", "newer.pem")
+    )
+
+    def changed(location: str) -> BrokerConfig:
+        properties = {**settings(tmp_path), f"{PREFIX}ssl.keystore.location": location}
+        return embedded_config(tmp_path / "data", 0, properties)
+
+    async def scenario() -> None:
+        for newest in (newer, original):
+            tls = SlowTls()
+            tls.load(changed(original))
+            tls.follow(changed(older))
+            tls.follow(changed(newest))
+            tls.may_finish[newest].set()
+            await until(lambda: tls["EXTERNAL"].texts["ssl.keystore.location"] == newest)  # noqa: B023
+            tls.may_finish[older].set()
+            await until(lambda: not tls._loading)  # noqa: B023
+            assert tls["EXTERNAL"].texts["ssl.keystore.location"] == newest
+
+    asyncio.run(scenario())
 
 
 def test_a_changed_trust_store_counts_for_new_connections(tmp_path: Path) -> None:
