@@ -223,6 +223,17 @@ def set_send_buffer(transport: asyncio.BaseTransport, size_bytes: int) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size_bytes)
 
 
+def port_of(server: asyncio.AbstractServer) -> int:
+    """The port at which a server listens; 0 if it has no socket."""
+    sockets = getattr(server, "sockets", ())
+    return int(sockets[0].getsockname()[1]) if sockets else 0
+
+
+def why_not_listening(error: OSError) -> str:
+    """The reason why an address cannot be used. Asyncio puts the address before it; callers name that themselves."""
+    return (error.strerror or str(error)).rpartition(": ")[2].lower()
+
+
 def hostname() -> str:
     """The machine's own name, which clients get as the broker's address by default."""
     return socket.gethostname()

@@ -15,6 +15,7 @@ from http import HTTPStatus
 
 from felice.dataclass import dataclass
 from felice.env import Network
+from felice.env.network import port_of
 
 _log = logging.getLogger("felice.server")
 
@@ -55,8 +56,7 @@ class HttpServer:
     async def start(self, network: Network, host: str | None, port: int) -> int:
         """Listens, and returns the port. Raises OSError."""
         self._server = await network.listen(lambda: HttpConnection(self), host, port)
-        sockets = getattr(self._server, "sockets", ())
-        return int(sockets[0].getsockname()[1]) if sockets else port
+        return port_of(self._server) or port
 
     async def stop(self) -> None:
         """Stops listening and cuts every connection."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from felice.config import Listener as ListenerAddress
 from felice.env import Network
 from felice.env.listening import ServerTls
+from felice.env.network import port_of, why_not_listening
 from felice.security.distinguished_name import subject_of
 from felice.security.mapping import name_of
 from felice.security.principal import ANONYMOUS, USER, Principal
@@ -41,7 +42,7 @@ def _as_startup_error(address: ListenerAddress) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StartupError(f"cannot listen on {address}: {_reason(error)}") from error
+        raise StartupError(f"cannot listen on {address}: {why_not_listening(error)}") from error
 
 
 class Listener:
@@ -79,7 +80,7 @@ class Listener:
                 gate=self,
             )
         if self.port == 0:
-            self.port = _port_of(self._server)
+            self.port = port_of(self._server)
 
     def _new_session(self) -> Session:
         return SaslSession(self) if self._uses_sasl else Session(self)
@@ -199,13 +200,3 @@ class Listener:
             await asyncio.sleep(0.001)
         self.abort("the broker stopped")
         await asyncio.sleep(0)
-
-
-def _port_of(server: asyncio.AbstractServer) -> int:
-    sockets = getattr(server, "sockets", ())
-    return int(sockets[0].getsockname()[1]) if sockets else 0
-
-
-def _reason(error: OSError) -> str:
-    # Asyncio puts the address before the reason; the caller has named it already.
-    return (error.strerror or str(error)).rpartition(": ")[2].lower()

@@ -23,6 +23,7 @@ from http import HTTPStatus
 from felice.config import BrokerConfig
 from felice.config.monitoring import address_of
 from felice.env import Environment
+from felice.env.network import why_not_listening
 from felice.server.http import Answer, HttpServer, text_answer
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.metrics.exposition import CONTENT_TYPE
@@ -66,7 +67,7 @@ class Monitoring:
         try:
             self.port = await server.start(self._network, host or None, port)
         except OSError as error:
-            reason = (error.strerror or str(error)).rpartition(": ")[2].lower()
+            reason = why_not_listening(error)
             raise StartupError(f"cannot serve metrics on {host}:{port}: {reason}") from error
         self._server = server
         self.watch.start()

@@ -34,21 +34,6 @@ class ConfigSource(IntEnum):
     GROUP_CONFIG = 8
 
 
-class ConfigType(IntEnum):
-    """The type of a value. The response has its text."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
 @struct
 class DescribeConfigsResource:
     """A resource. `configuration_keys` None requests all its configs."""
