@@ -8,7 +8,7 @@ Keeps true: Kafka's precedence. A super user may do everything; else a rule that
 How:        rules are indexed by resource, below that by principal. The rules of a name are those of the name itself,
             of `*`, and of each of its prefixes whose length is that of some rule: the cost depends on the number of
             different lengths, not on the number of rules. Only `decide_any` visits every rule of its resource type.
-            Decisions are kept for each principal and host.
+            Decisions are kept for each principal and host, except those about very long names.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from felice.security.acl import (
 
 MAX_KEPT_DECISIONS = 100_000
 """All kept decisions are dropped at this number: a client may ask about any number of names."""
+MAX_KEPT_NAME = 249
+"""Decisions about names with more characters are not kept, because a client may send names of 32 KiB. No topic has a
+longer name.
+"""
 
 _IMPLIES_DESCRIBE = (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
 _IMPLIES_DESCRIBE_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
@@ -153,23 +157,22 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         kept = self._kept.get((principal, host))
-        if kept is None:
-            kept = self._kept[principal, host] = {}
-        decision = kept.get(question)
+        decision = kept.get(question) if kept is not None else None
         if decision is None:
             operation, kind, name = question
             if name is None:
                 decision = self._decide_any(principal, host, operation, kind)
             else:
                 decision = self._decide(principal, host, operation, kind, name)
-            self._keep(kept, question, decision)
+            if name is None or len(name) <= MAX_KEPT_NAME:
+                self._keep(principal, host, question, decision)
         return decision
 
-    def _keep(self, kept: dict[_Question, Decision], question: _Question, decision: Decision) -> None:
+    def _keep(self, principal: str, host: str, question: _Question, decision: Decision) -> None:
         if self._kept_count >= MAX_KEPT_DECISIONS:
             self._forget_decisions()
             return
-        kept[question] = decision
+        self._kept.setdefault((principal, host), {})[question] = decision
         self._kept_count += 1
 
     def _forget_decisions(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from felice.config import shortened
 from felice.env.clock import RateLimit
 
 _INTERVAL_S = 60.0
@@ -27,8 +28,8 @@ class Client(Protocol):
 
 
 def name_of(connection: Client) -> str:
-    """The name of the client's software, or else its client id, or else its address."""
-    return connection.client_software or connection.client_id or connection.peer
+    """The name of the client's software, or else its client id, or else its address; cut if it is long."""
+    return shortened(connection.client_software or connection.client_id or connection.peer)
 
 
 class ClientLines:

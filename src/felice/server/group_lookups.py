@@ -4,7 +4,8 @@ librdkafka does this with `group.protocol=consumer`: the broker does not offer t
 waits for ever without a message. (The Java client raises an error.) No request of librdkafka names the protocol, so the
 broker can only detect the missing request. A classic consumer whose topics do not exist behaves in the same way.
 
-Keeps true: the number of observed clients is bounded, and each client software gets at most one line per minute.
+Keeps true: the number of observed clients is bounded, and their long names are cut. Each client software gets at most
+            one line per minute.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from felice.config import shortened
 from felice.env.clock import RateLimit
 
 _log = logging.getLogger("felice.server")
@@ -58,7 +60,7 @@ class GroupLookups:
         if _LIBRDKAFKA not in software or key in self._waiting or len(self._waiting) >= _MAX_CLIENTS:
             return
         loop = asyncio.get_running_loop()
-        self._waiting[key] = loop.call_later(self._wait_s, self._report, key, group, software)
+        self._waiting[key] = loop.call_later(self._wait_s, self._report, key, shortened(group), software)
 
     def on_group_request(self, context: _Context) -> None:
         """Call it before a group request is handled."""
@@ -76,4 +78,5 @@ class GroupLookups:
 
 
 def _key(context: _Context) -> _Key:
-    return context.session.peer, context.client_id
+    client_id = context.client_id
+    return context.session.peer, client_id and shortened(client_id)

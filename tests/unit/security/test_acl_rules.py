@@ -136,6 +136,17 @@ def test_kept_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(len(kept) for kept in authorizer._kept.values()) <= 10
 
 
+@pytest.mark.parametrize(("length", "kept"), [(module.MAX_KEPT_NAME, 1), (module.MAX_KEPT_NAME + 1, 0)])
+def test_decisions_about_very_long_names_are_not_kept(length: int, kept: int) -> None:
+    name = "g" * length
+    authorizer = Authorizer()
+    authorizer.follow({topic("g", PREFIXED): (allow(Operation.READ),)})
+    for _ in range(2):
+        assert authorizer.decide("User:a", HERE, Operation.READ, TOPIC, name).is_allowed
+        assert not authorizer.decide("User:b", HERE, Operation.READ, TOPIC, name).is_allowed
+    assert [len(questions) for questions in authorizer._kept.values()] == [1, 1] * kept
+
+
 def test_a_filter_with_match_finds_every_rule_that_applies_to_the_name() -> None:
     rule = (allow(Operation.READ),)
     names = [topic("foo"), topic("*"), topic("f", PREFIXED), topic("foo", PREFIXED)]

@@ -90,6 +90,13 @@ def test_a_client_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> N
     assert [vars(record).get("left_out") for record in caplog.records] == [None, None, 2]
 
 
+def test_a_long_client_id_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    closings = Closings(lambda: 100.0)
+    closings.report(Sender("c" * 32_000), Closing.NOT_UNDERSTOOD, "old")  # type: ignore[arg-type]
+    assert len(vars(caplog.records[0])["client"]) < 300
+    assert len(repr(list(closings._lines._lines._last))) < 400
+
+
 def test_many_names_make_no_more_lines_than_allowed(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     closings = Closings(lambda: now[0])

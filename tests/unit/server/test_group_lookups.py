@@ -57,6 +57,24 @@ def test_a_client_that_sends_a_request_about_a_group_is_not_named(caplog: pytest
     assert lines(caplog) == []
 
 
+def test_long_names_are_cut_and_the_client_is_known_again(caplog: pytest.LogCaptureFixture) -> None:
+    long = "c" * 32_000
+
+    async def scenario() -> None:
+        lookups = GroupLookups(lambda: 0.0, wait_s=0.0)
+        lookups.on_lookup(context(long), long)
+        lookups.on_group_request(context(long))
+        assert not lookups._waiting
+        lookups.on_lookup(context(long), long)
+        await until_reported(lookups)
+
+    asyncio.run(scenario())
+    [(group, client_id)] = lines(caplog)
+    assert client_id is not None
+    assert len(group) < 300
+    assert len(client_id) < 300
+
+
 def test_a_client_that_reports_the_error_itself_is_not_waited_for() -> None:
     async def scenario() -> None:
         lookups = GroupLookups(lambda: 0.0, wait_s=3600)

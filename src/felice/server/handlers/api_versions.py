@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _BEARS_MINIMUM_0 = 4
 _TELEMETRY = (API.GET_TELEMETRY_SUBSCRIPTIONS.key, API.PUSH_TELEMETRY.key)
+# Log lines and metrics name the software of every connection, and a client may send 64 KiB.
+_MAX_SHOWN_SOFTWARE = 256
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -38,7 +40,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     name, version = request.client_software_name, request.client_software_version
     if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    context.session.client_software = f"{name} {version}".strip()
+    context.session.client_software = f"{name} {version}".strip()[:_MAX_SHOWN_SOFTWARE]
     image = context.services.image
     left_out = () if context.services.config.felice_metrics_listener else _TELEMETRY
     return ApiVersionsResponse(

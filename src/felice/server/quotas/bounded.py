@@ -1,15 +1,17 @@
-"""A dict with a bounded number of clients, because clients may send any number of names."""
+"""Bounds what is kept of clients, because clients may send any number of names, each of up to 32 KiB."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import sha256
 from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_CLIENTS = 10_000
+_MAX_NAME = 256
 
 
 def kept(found: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
@@ -21,3 +23,10 @@ def kept(found: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
         found.popitem(last=False)
     value = found[key] = make()
     return value
+
+
+def short_name(name: str) -> str:
+    """The name, or a short text in its place: its beginning and its digest, so that different names stay different."""
+    if len(name) <= _MAX_NAME:
+        return name
+    return f"{name[:_MAX_NAME]}…{sha256(name.encode()).hexdigest()}"

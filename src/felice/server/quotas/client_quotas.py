@@ -1,7 +1,8 @@
 """The quotas of clients on this broker, and how much of them each client has used.
 
 Keeps true: changed quotas apply at once, also to connected clients; the recorded use stays.
-            Memory is bounded: above `MAX_CLIENTS`, the clients that were idle longest are forgotten.
+            Memory is bounded: above `MAX_CLIENTS`, the clients that were idle longest are forgotten. Of a long client
+            id only its `short_name` is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from felice.config import BrokerConfig
 from felice.env import Clock
 from felice.metadata import ClusterImage
 from felice.server.quotas.accepting import AcceptRates
-from felice.server.quotas.bounded import MAX_CLIENTS, kept
+from felice.server.quotas.bounded import MAX_CLIENTS, kept, short_name
 from felice.server.quotas.connection_rates import ConnectionRates
 from felice.server.quotas.limits import CLIENT_KINDS, Client, Limit, QuotaKind, limit_of
 from felice.server.quotas.rates import Rate, TokenBucket, Window
@@ -112,7 +113,7 @@ class ClientQuotas:
         def find() -> Limit | None:
             return limit_of(self._configs, kind, user, client_id)
 
-        return kept(self._limits, (kind, user, client_id), find)
+        return kept(self._limits, (kind, user, short_name(client_id)), find)
 
     def _rate(self, kind: QuotaKind, client: Client) -> Rate:
         return kept(self._rates, (kind, client), lambda: Rate(self.window))

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from felice.dataclass import dataclass
 from felice.metadata.client_entity import DEFAULT, ClientEntity
+from felice.server.quotas.bounded import short_name
 
 
 class QuotaKind(Enum):
@@ -47,7 +48,7 @@ QuotaConfigs = Mapping[ClientEntity, Mapping[str, str]]
 
 
 class Client(NamedTuple):
-    """The clients that share a quota: those with this user and this client id. None matches any."""
+    """The clients that share a quota: those with this user and this client id (its `short_name`). None matches any."""
 
     user: str | None
     client_id: str | None
@@ -74,13 +75,14 @@ def limit_of(configs: QuotaConfigs, kind: QuotaKind, user: str, client_id: str) 
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[ClientEntity, Client]]:
-    pair = Client(user, client_id)
+    short_id = short_name(client_id)
+    pair = Client(user, short_id)
     for named in (user, DEFAULT):
         yield ClientEntity(named, client_id), pair
         yield ClientEntity(named, DEFAULT), pair
         yield ClientEntity(named), Client(user, None)
-    yield ClientEntity(client_id=client_id), Client(None, client_id)
-    yield ClientEntity(client_id=DEFAULT), Client(None, client_id)
+    yield ClientEntity(client_id=client_id), Client(None, short_id)
+    yield ClientEntity(client_id=DEFAULT), Client(None, short_id)
 
 
 def number(text: str | None) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from felice.config import BrokerConfig
@@ -140,3 +142,21 @@ def test_memory_is_bounded_however_many_names_clients_use() -> None:
         fixture.quotas.record(PRODUCE, "ANONYMOUS", f"client-{number}", 1.0)
     quotas = fixture.quotas
     assert len(quotas._limits) == len(quotas._rates) == len(quotas.throttled_s) == MAX_CLIENTS
+
+
+def test_long_client_ids_are_not_kept_whole_and_have_their_own_quotas() -> None:
+    long, other = "c" * 32_000, "c" * 31_999 + "d"
+    quotas = Fixture(limited(PRODUCE, 1.0, ClientEntity(client_id=DEFAULT))).quotas
+    assert quotas.record(PRODUCE, "alice", long, 1000.0) > 0
+    assert quotas.record(PRODUCE, "alice", other, 1.0) == 0
+    clients = [client for _, client in chain(quotas._rates, quotas.throttled_s)]
+    names = [name for _, _, name in quotas._limits] + [str(client.client_id) for client in clients]
+    assert len(names) == 6
+    assert max(map(len, names)) < 400
+
+
+def test_a_quota_of_a_long_client_id_counts() -> None:
+    long = "c" * 32_000
+    found = limit_of(limited(PRODUCE, 1.0, ClientEntity(client_id=long)), PRODUCE, "alice", long)
+    assert found is not None
+    assert found.value == 1.0
