@@ -38,7 +38,6 @@ from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, To
 from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
 
 if TYPE_CHECKING:
-    from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
@@ -71,10 +70,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
-    if services.access.is_enabled:
-        fetch.refuse_denied(context.access)
-    if len(plan.partitions) > MAX_ITEMS_WITHOUT_PAUSE and not fetch.is_from_follower:
-        return fetch.wait()
+    if fetch.is_long:
+        return fetch.note_and_wait()
     if fetch.read() or request.max_wait_ms <= 0 or services.lifecycle.is_stopping:
         return fetch.response()
     return fetch.wait()
@@ -90,7 +87,11 @@ class _Fetch:
         # The partitions to read, in service order: those of the request, or the active ones of its session.
         self._rows = dict.fromkeys(plan.partitions, _NOT_READ)
         self._served: list[Served] = []
+        # Errors found before reading.
         self._refused: dict[FetchedPartition, ApiError] = {}
+        # Whether the client may read each topic; decided when its first partition is read.
+        self._may_read: dict[TopicRef, bool] = {}
+        self._has_access = context.services.access.is_enabled
         self._size_bytes = 0
         state = request.replica_state
         self._replica_id = state.replica_id if state else request.replica_id
@@ -103,34 +104,57 @@ class _Fetch:
             allowed = context.services.quotas.max_fetch_bytes(context.principal.name, context.client_id or "")
             self._max_bytes = min(self._max_bytes, allowed)
 
+        self._is_denied_follower = self.is_from_follower and not context.access.allows(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        if self._is_denied_follower:
+            self._wake_all()
+        elif self.is_from_follower:
+            self._wake_after_registration()
+        # Whether the partitions must be read with pauses.
+        self.is_long = len(self._rows) > MAX_ITEMS_WITHOUT_PAUSE
+
     def read(self) -> bool:
         """Reads every partition. Returns whether the response can be sent now."""
-        if self.is_from_follower and not self._refused:
-            self._wake_after_registration()
-            self._take_note()
+        if self.is_from_follower:
+            for asked in self._to_note():
+                self._take_note(asked)
         return self._read_again(self._rows)
 
-    def refuse_denied(self, access: Access) -> None:
-        """Refuses the topics that the client may not read, at every request of a session. Call it before `read`."""
-        denied = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if self.is_from_follower:
-            if not access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-                if self._plan.session is not None:
-                    self._plan.session.reading.wake_all()
-                    self._rows = dict.fromkeys(self._plan.session.reading.active, _NOT_READ)
-                self._refused = dict.fromkeys(self._rows, denied)
-            return
-        may_read: dict[TopicRef, bool] = {}
-        for asked in self._rows:
-            if asked.topic not in may_read:
-                name = self._name_of(asked.topic)
-                is_unknown_id = not name and not isinstance(asked.topic, str)
-                # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing about a topic.
-                may_read[asked.topic] = is_unknown_id or access.allows(
-                    Operation.READ, ResourceType.TOPIC, name
-                )
-            if not may_read[asked.topic]:
-                self._refused[asked] = denied
+    async def note_and_wait(self) -> FetchResponse:
+        """Like `read` and `wait`, but serves other connections meanwhile."""
+        check_session = self._context.services.image_follower.check_session
+        async for asked in paced(self._to_note(), self._context.services.env.clock):
+            # The process may have been suspended meanwhile, and another broker may lead the partition now.
+            check_session()
+            self._take_note(asked)
+        return await self.wait()
+
+    def _refuse_denied(self, topic: TopicRef) -> None:
+        """Raises `ApiError` unless the client may read the topic. Checked at every request of a session.
+
+        It is checked when a partition is read: while this request waits, another may add partitions to the session.
+        """
+        may_read = self._may_read.get(topic)
+        if may_read is None:
+            name = self._name_of(topic)
+            # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing about a topic.
+            is_unknown_id = not name and not isinstance(topic, str)
+            may_read = not self._is_denied_follower and (
+                self.is_from_follower
+                or is_unknown_id
+                or self._context.access.allows(Operation.READ, ResourceType.TOPIC, name)
+            )
+            self._may_read[topic] = may_read
+        if not may_read:
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _wake_all(self) -> None:
+        """Reads all partitions of the session."""
+        session = self._plan.session
+        if session is not None:
+            session.reading.wake_all()
+            self._rows = dict.fromkeys(session.reading.active, _NOT_READ)
 
     def _wake_after_registration(self) -> None:
         """Reads all partitions of the session if the follower's registration changed: its fetches may count now."""
@@ -138,31 +162,35 @@ class _Fetch:
         known = services.image.brokers.get(self._replica_id)
         registration = self._replica_epoch, known.epoch if known is not None else None
         if session is not None and session.registration != registration:
-            session.reading.wake_all()
-            self._rows = dict.fromkeys(session.reading.active, _NOT_READ)
+            self._wake_all()
             session.registration = registration
 
-    def _take_note(self) -> None:
-        """Takes note of the follower's offsets before reading, so that the response has the high watermarks that they
-        raise.
-        """
+    def _to_note(self) -> Collection[FetchedPartition]:
+        """The partitions of which the follower's offsets count."""
+        if not self.is_from_follower or self._is_denied_follower:
+            return ()
         if self._plan.session is not None:
             # The follower had everything of its idle partitions at this fetch, too.
             now_ms = int(self._context.services.env.clock.monotonic() * 1000)
             self._plan.session.reading.liveness.last_fetch_ms = now_ms
-        for asked in self._rows:
-            try:
-                self._find(asked).on_follower_fetch(
-                    self._replica_id,
-                    asked.fetch_offset,
-                    log_start_offset=asked.log_start_offset,
-                    broker_epoch=self._replica_epoch,
-                    current_leader_epoch=asked.current_leader_epoch,
-                    last_fetched_epoch=asked.last_fetched_epoch,
-                )
-            except ApiError as error:
-                # Reading would raise the same error, except for a broker that is no replica of the partition.
-                self._refused[asked] = error
+        return self._rows
+
+    def _take_note(self, asked: FetchedPartition) -> None:
+        """Takes note of the follower's offset before any partition is read, so that the response has the high
+        watermarks that the offsets raise.
+        """
+        try:
+            self._find(asked).on_follower_fetch(
+                self._replica_id,
+                asked.fetch_offset,
+                log_start_offset=asked.log_start_offset,
+                broker_epoch=self._replica_epoch,
+                current_leader_epoch=asked.current_leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
+            )
+        except ApiError as error:
+            # Reading would raise the same error, except for a broker that is no replica of the partition.
+            self._refused[asked] = error
 
     def _read_again(self, partitions: Iterable[FetchedPartition]) -> bool:
         is_urgent = False
@@ -259,12 +287,16 @@ class _Fetch:
         for asked, row in self._served:
             if row.error_code or row.records or row.diverging_epoch is not None:
                 continue
-            partition = self._find(asked)
+            partition = self._known(asked)
+            if partition is None or not _is_current(row, asked, partition):
+                continue  # it changed while others were read
             progress = partition.begin_idle(self._replica_id, asked.fetch_offset, session.reading.liveness)
             if progress is not None:
                 session.reading.begin_idle(asked, progress, partition.on_advance)
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
+        if self._has_access:
+            self._refuse_denied(asked.topic)
         if asked in self._refused:
             raise self._refused[asked]
         partition = self._find(asked)
@@ -328,7 +360,8 @@ class _Fetch:
         counted = 0
         for asked, row in self._served:
             size_bytes = _size_of(row)
-            if size_bytes and self._is_throttled(self._find(asked)):
+            partition = self._known(asked) if size_bytes else None
+            if partition is not None and self._is_throttled(partition):
                 counted += size_bytes
         if counted:
             services.replication_throttle.record(
@@ -358,7 +391,7 @@ class _Fetch:
         if error.code not in _WITHOUT_PARTITION:
             row.aborted_transactions = None
         if error.code not in _NOT_COUNTED:
-            partition = self._context.services.partitions.get(self._name_of(asked.topic), asked.partition)
+            partition = self._known(asked)
             if partition is not None:
                 partition.traffic.failed_fetch_requests += 1
         if self._context.version >= _LEADER_IN_ROW_FROM and error.code in (
@@ -375,6 +408,9 @@ class _Fetch:
         if not name and not isinstance(asked.topic, str):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self._context.services.partitions.find(name, asked.partition)
+
+    def _known(self, asked: FetchedPartition) -> Partition | None:
+        return self._context.services.partitions.get(self._name_of(asked.topic), asked.partition)
 
     def _name_of(self, topic: TopicRef) -> str:
         if isinstance(topic, str):
@@ -437,6 +473,11 @@ class _Alarm:
                 self._future = None
         changed, self._changed = self._changed, {}
         return list(changed)
+
+
+def _is_current(row: PartitionData, asked: FetchedPartition, partition: Partition) -> bool:
+    """Whether a follower that gets this row knows the high watermark and the log start of its partition."""
+    return row.high_watermark == asked.fetch_offset and row.log_start_offset == partition.log.log_start_offset
 
 
 def _size_of(row: PartitionData) -> int:

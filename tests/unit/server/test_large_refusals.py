@@ -1,0 +1,159 @@
+"""Large requests of brokers and of clients without permission are handled in slices, too, and nothing slips through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from felice.env import Environment
+from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
+from felice.protocol.frames import decode_response, encode_request
+from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.builder import build_batch
+from felice.records.record import Record
+from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from felice.server import pace
+from felice.server.broker import Broker
+from felice.server.embedded import embedded_config
+from unit.server.test_costs import Line
+from unit.server.test_large_requests import COUNT, passes_until_answered
+
+OPEN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def with_authorizer(directory: Path, scenario: Callable[[Line], Awaitable[None]]) -> None:
+    """Runs a broker with the topics `topic` and `secret`. Everything is allowed until an ACL is created."""
+
+    async def run() -> None:
+        broker = Broker(embedded_config(directory, 0, OPEN), Environment.system())
+        await broker.start()
+        try:
+            line = Line(broker)
+            topics = [
+                CreatableTopic(name=name, num_partitions=10, replication_factor=1)
+                for name in ("topic", "secret")
+            ]
+            await line.ask(encode_request(19, 5, 1, "c", CreateTopicsRequest(topics=topics)))
+            await scenario(line)
+        finally:
+            await broker.kill()
+
+    asyncio.run(run())
+
+
+async def deny(line: Line, operation: Operation, kind: ResourceType, name: str) -> None:
+    rule = AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=PatternType.LITERAL,
+        principal="User:*",
+        host="*",
+        operation=operation,
+        permission_type=Permission.DENY,
+    )
+    answer = await line.ask(encode_request(30, 3, 1, "c", CreateAclsRequest(creations=[rule])))
+    assert decode_response(API.CREATE_ACLS, 3, answer[4:]).results[0].error_code == 0
+
+
+@pytest.fixture
+def _every_item_ends_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_WORK_S", 1e-9)
+
+
+def produce_to_secret() -> bytes:
+    data = [PartitionProduceData(index=0, records=build_batch([Record(0, 1, None, b"v")]))]
+    topic = TopicProduceData(name="secret", partition_data=data)
+    return encode_request(0, 9, 1, "c", ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]))
+
+
+def fetch(count: int, topic: str = "topic", **fields: int) -> bytes:
+    asked = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=100) for number in range(count)
+    ]
+    request = FetchRequest(topics=[FetchTopic(topic=topic, partitions=asked)], **fields)
+    return encode_request(1, 11, 1, "c", request)
+
+
+@pytest.mark.usefixtures("_every_item_ends_a_slice")
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_a_large_fetch_in_the_name_of_a_broker_is_handled_in_slices(tmp_path: Path, is_denied: bool) -> None:
+    async def scenario(line: Line) -> None:
+        if is_denied:
+            await deny(line, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        begin = len(line.transport.written)
+        request = fetch(COUNT, replica_id=7, max_wait_ms=0, session_epoch=-1)
+        # Offsets are noted before any partition is read; a refused broker's are not noted.
+        assert await passes_until_answered(line, request) >= COUNT * (1 if is_denied else 2)
+        response = decode_response(API.FETCH, 11, bytes(line.transport.written[begin + 4 :]))
+        codes = {row.error_code for row in response.responses[0].partitions}
+        denied = {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        unknown = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert codes == denied if is_denied else codes <= {*unknown, ErrorCode.UNKNOWN_LEADER_EPOCH}
+
+    with_authorizer(tmp_path, scenario)
+
+
+@pytest.mark.usefixtures("_every_item_ends_a_slice")
+def test_permissions_of_a_large_fetch_are_checked_in_slices(tmp_path: Path) -> None:
+    topics = [
+        FetchTopic(topic=f"t{number}", partitions=[FetchPartition(partition=0)]) for number in range(COUNT)
+    ]
+    request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
+
+    async def scenario(line: Line) -> None:
+        await deny(line, Operation.READ, ResourceType.TOPIC, "*")
+        passes = 0
+        decided: list[int] = []
+        access = line.session._services.access
+        assert access._authorizer is not None
+        decide = access._authorizer.decide
+        access._authorizer.decide = lambda *asked: (decided.append(passes), decide(*asked))[1]  # type: ignore
+        line.feed(encode_request(1, 11, 1, "c", request))
+        async with asyncio.timeout(60):
+            while not line.session.is_idle:
+                await asyncio.sleep(0)
+                passes += 1
+        assert len(decided) >= COUNT
+        assert max(decided.count(one) for one in set(decided[:100] + decided[-100:])) <= 2
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_a_request_that_waits_does_not_read_what_a_later_one_adds_to_the_session_without_permission(
+    tmp_path: Path,
+) -> None:
+    async def scenario(line: Line) -> None:
+        await line.ask(produce_to_secret())
+        await deny(line, Operation.READ, ResourceType.TOPIC, "secret")
+        answer = await line.ask(fetch(1, session_epoch=0, max_wait_ms=0))
+        session_id = decode_response(API.FETCH, 11, answer[4:]).session_id
+        assert session_id
+        begin = len(line.transport.written)
+        first = encode_request(
+            1, 11, 1, "c", FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=300, min_bytes=1)
+        )
+        second = fetch(1, "secret", session_id=session_id, session_epoch=2, max_wait_ms=0)
+        line.feed(first + second)
+        async with asyncio.timeout(60):
+            while not line.session.is_idle:
+                await asyncio.sleep(0.01)
+        answers = bytes(line.transport.written[begin:])
+        size = 4 + int.from_bytes(answers[:4], "big")
+        for reply in (answers[4:size], answers[size + 4 :]):
+            for topic in decode_response(API.FETCH, 11, reply).responses:
+                assert topic.topic == "secret"
+                assert [(row.error_code, bool(row.records)) for row in topic.partitions] == [
+                    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
+                ]
+
+    with_authorizer(tmp_path, scenario)
