@@ -76,8 +76,9 @@ async def _one(
     clock: Clock,
     may_write: MayWrite,
 ) -> _Results:
-    faults = {topic.name: _faults(topic, image, version, may_write) for topic in asked.topics}
-    if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
+    # One element for each row of the request, because a request may have several rows of one topic.
+    faults = [_faults(topic, image, version, may_write) async for topic in paced(asked.topics, clock)]
+    if any(code != ErrorCode.NONE for found in faults for code in found.values()):
         return _not_attempted(asked.topics, faults)
     if not asked.transactional_id:
         return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
@@ -107,18 +108,12 @@ def _faults(
     }
 
 
-def _not_attempted(
-    topics: list[AddPartitionsToTxnTopic], faults: dict[str, dict[int, ErrorCode]]
-) -> _Results:
+def _not_attempted(topics: list[AddPartitionsToTxnTopic], faults: list[dict[int, ErrorCode]]) -> _Results:
     return [
         _topic(
-            topic.name,
-            {
-                index: faults[topic.name].get(index) or ErrorCode.OPERATION_NOT_ATTEMPTED
-                for index in topic.partitions
-            },
+            topic.name, {index: code or ErrorCode.OPERATION_NOT_ATTEMPTED for index, code in found.items()}
         )
-        for topic in topics
+        for topic, found in zip(topics, faults, strict=True)
     ]
 
 
