@@ -16,7 +16,7 @@ from felice.client.admin.enumerations import (
     ResourceType,
 )
 from felice.client.admin.model import ConfigEntry, ConfigResource
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.topics import Results, from_each, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster
 from felice.protocol.messages.alter_configs import (
@@ -64,16 +64,15 @@ async def _per_broker(
         routed.setdefault(int(resource.name) if own else None, []).append(resource)
     if any(node_id is not None for node_id in routed):
         await cluster.refresh([])
-    results: Results = {}
-    for node_id, group in routed.items():
+
+    async def of_one(node_id: int | None, group: list[ConfigResource]) -> Results:
         if node_id is not None and node_id not in cluster.topology.brokers:
             # The broker list was just fetched: a retry would not find a wrong broker id either.
-            missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}", retriable=False)
-            results.update(dict.fromkeys(group, missing))
-            continue
+            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}", retriable=False)
         keys = {(_wire_type(resource), resource.name): resource for resource in group}
-        results.update(take(await ask(node_id, group), keys))
-    return results
+        return take(await ask(node_id, group), keys)
+
+    return await from_each(routed, of_one)
 
 
 async def _send(cluster: Cluster, node_id: int | None, request: object) -> Any:

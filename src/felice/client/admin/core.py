@@ -337,8 +337,14 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
         """Return `[LogDirDescription]` or the error by broker; None means all brokers or all topics."""
-        asked = None if brokers is None else list(brokers), None if topics is None else list(topics)
-        return await self._retrying(lambda: log_dirs.describe_log_dirs(self.cluster, *asked), timeout_s)
+        if brokers is None:
+            brokers = [node.id for node in (await self.describe_cluster(timeout_s)).nodes]
+        names = None if topics is None else list(topics)
+        return await self._each(
+            {broker: broker for broker in brokers},
+            lambda some: log_dirs.describe_log_dirs(self.cluster, some, names),
+            timeout_s,
+        )
 
     async def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S

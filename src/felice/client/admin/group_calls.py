@@ -43,11 +43,18 @@ class GroupCalls(RetryingCalls):
     ) -> list[GroupMetadata]:
         """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given.
 
-        A broker that cannot list its groups is left out without an error; `list_consumer_groups` names it.
+        Raises `KafkaException` if a broker cannot list its groups, as librdkafka does. `list_consumer_groups` returns
+        the groups of the others.
         """
-        listed = await self.list_consumer_groups(timeout_s=timeout_s)
+        listed = await self._retrying(self._list_all, timeout_s)
         names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
         return [await self._group_metadata(name, timeout_s) for name in names]
+
+    async def _list_all(self) -> ListConsumerGroupsResult:
+        listed = await groups.list_groups(self.cluster, (), ())
+        if listed.errors:
+            raise listed.errors[0]
+        return listed
 
     async def _group_metadata(self, group_id: str, timeout_s: float) -> GroupMetadata:
         return await self._retrying(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from felice.client.admin.model import LogDirDescription, ReplicaInLogDir
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.topics import Results, from_each, outcome
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
@@ -26,21 +26,21 @@ from felice.protocol.messages.describe_log_dirs import (
 
 
 async def describe_log_dirs(
-    cluster: Cluster, brokers: Iterable[int] | None, topics: Iterable[str] | None
+    cluster: Cluster, brokers: Iterable[int], topics: Iterable[str] | None
 ) -> Results:
-    """Return `[LogDirDescription]` or the error by broker. None means all brokers or all topics."""
+    """Return `[LogDirDescription]` or the error by broker. None means all topics."""
     names = None if topics is None else list(topics)
     await cluster.refresh([] if names is None else names)
     request = DescribeLogDirsRequest(topics=None if names is None else _partitions(cluster, names))
-    results: Results = {}
-    for node_id in sorted(cluster.topology.brokers) if brokers is None else brokers:
+
+    async def ask(node_id: int, _: list[int]) -> Results:
         if node_id not in cluster.topology.brokers:
-            results[node_id] = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
-            continue
+            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
         response = await cluster.call(node_id, request)
         rows = [_description(row) for row in response.results]
-        results[node_id] = outcome(response.error_code, None, f"log directories of broker {node_id}", rows)
-    return results
+        return {node_id: outcome(response.error_code, None, f"log directories of broker {node_id}", rows)}
+
+    return await from_each({node_id: [node_id] for node_id in brokers}, ask)
 
 
 def _partitions(cluster: Cluster, names: list[str]) -> list[DescribableLogDirTopic]:

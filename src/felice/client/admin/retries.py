@@ -94,16 +94,31 @@ class RetryingCalls:
         attempt = 0
         while left:
             asked = list(left.values())
-            answers = await self._retrying(lambda asked=asked: ask(asked), deadline - loop.time())  # type: ignore[misc]
+            try:
+                answers = await self._round(lambda asked=asked: ask(asked), attempt, deadline)  # type: ignore[misc]
+            except KafkaException as error:
+                if attempt == 0:
+                    raise
+                # The other items have their results from earlier rounds.
+                results.update(dict.fromkeys(left, error))
+                break
             results.update(answers)
             left = {key: item for key, item in left.items() if _passes(answers.get(key))}
-            if not left or loop.time() >= deadline:
+            if loop.time() >= deadline:
                 break
-            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
-            await self.cluster.refresh([])
             attempt += 1
         return {key: results.get(key) for key in items}
 
+    async def _round(self, ask: Callable[[], Awaitable[Results]], attempt: int, deadline: float) -> Results:
+        """Send a request once or until it succeeds; if it is a repetition, wait and fetch the brokers before."""
+        if attempt > 0:
+            await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
+            await self.cluster.refresh([])
+        return await self._retrying(ask, deadline - asyncio.get_running_loop().time())
+
 
 def _passes(result: object) -> bool:
-    return isinstance(result, KafkaException) and result.code in _PASSING
+    if not isinstance(result, KafkaException):
+        return False
+    # Errors of this client have codes below -1: here, a broker that cannot be reached or does not answer.
+    return result.code in _PASSING or (result.code < -1 and result.error.retriable())

@@ -5,8 +5,8 @@ Each function sends one request and returns a result or an error per item; `aio.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from felice.client.admin.enumerations import authorized_operations
 from felice.client.admin.model import (
@@ -18,7 +18,7 @@ from felice.client.admin.model import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from felice.client.error import KafkaException, beyond_the_code, failure
+from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure
 from felice.client.model import ClusterMetadata, Partition, TopicMetadata, Uuid
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import by_topic, list_offsets_request, topic_operations_request
@@ -44,6 +44,9 @@ from felice.protocol.messages.delete_records import (
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from felice.protocol.primitives import ZERO_UUID
 
+K = TypeVar("K")
+N = TypeVar("N")
+
 Results = dict[Any, Any]
 """For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
 
@@ -54,6 +57,22 @@ def outcome(code: int, message: str | None, what: str, value: object = None) -> 
         return value
     said = beyond_the_code(code, message)
     return failure(code, f"{what}: {said}" if said else what)
+
+
+async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Results]]) -> Results:
+    """The results of one request to each broker. A broker that fails gives its error to the items asked of it.
+
+    Raises _ALL_BROKERS_DOWN.
+    """
+    found: Results = {}
+    for node_id, items in asked.items():
+        try:
+            found.update(await ask(node_id, items))
+        except KafkaException as error:
+            if error.code == KafkaError._ALL_BROKERS_DOWN:
+                raise
+            found.update(dict.fromkeys(items, error))
+    return found
 
 
 async def create_topics(
@@ -187,22 +206,27 @@ async def list_offsets(
     cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int
 ) -> Results:
     """Return `ListOffsetsResultInfo` or the error by partition."""
-    led, found = await by_leader(cluster, timestamps)
-    for node_id, partitions in led.items():
+    led, errors = await by_leader(cluster, timestamps)
+
+    async def ask(node_id: int, partitions: list[Partition]) -> Results:
         questions = {partition: timestamps[partition] for partition in partitions}
         response = await cluster.call(node_id, list_offsets_request(questions, isolation_level))
+        found: Results = {}
         for topic in response.topics:
             for row in topic.partitions:
                 info = ListOffsetsResultInfo(row.offset, row.timestamp, row.leader_epoch)
                 what = f"{topic.name}-{row.partition_index}"
                 found[topic.name, row.partition_index] = outcome(row.error_code, None, what, info)
-    return found
+        return found
+
+    return errors | await from_each(led, ask)
 
 
 async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], timeout_ms: int) -> Results:
     """Delete the records before the offsets; -1 deletes all up to the high watermark."""
-    led, found = await by_leader(cluster, offsets)
-    for node_id, partitions in led.items():
+    led, errors = await by_leader(cluster, offsets)
+
+    async def ask(node_id: int, partitions: list[Partition]) -> Results:
         topics = [
             DeleteRecordsTopic(
                 name=topic,
@@ -214,9 +238,12 @@ async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], tim
             for topic, numbers in by_topic(partitions).items()
         ]
         response = await cluster.call(node_id, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms))
+        found: Results = {}
         for topic in response.topics:
             for row in topic.partitions:
                 what = f"{topic.name}-{row.partition_index}"
                 deleted = DeletedRecords(row.low_watermark)
                 found[topic.name, row.partition_index] = outcome(row.error_code, None, what, deleted)
-    return found
+        return found
+
+    return errors | await from_each(led, ask)

@@ -17,7 +17,7 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
-from felice.client.admin.topics import Results, by_leader, outcome
+from felice.client.admin.topics import Results, by_leader, from_each, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.model import Partition, TopicPartition
 from felice.client.net.cluster import Cluster
@@ -119,21 +119,15 @@ async def describe_producers(
     cluster: Cluster, partitions: Iterable[Partition], broker_id: int | None
 ) -> Results:
     """Return `[ProducerState]` or the error by partition, from the leader or from the given broker."""
-    asked: dict[int, list[Partition]]
-    if broker_id is None:
-        asked, found = await by_leader(cluster, partitions)
-    else:
-        await cluster.refresh([])
-        asked, found = {broker_id: list(partitions)}, {}
-    for node_id, some in asked.items():
+
+    async def ask(node_id: int, some: list[Partition]) -> Results:
         if node_id not in cluster.topology.brokers:
-            missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
-            found.update(dict.fromkeys(some, missing))
-            continue
+            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
         topics = [
             TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(some).items()
         ]
         response = await cluster.call(node_id, DescribeProducersRequest(topics=topics))
+        found: Results = {}
         for topic in response.topics:
             for row in topic.partitions:
                 what = f"{topic.name}-{row.partition_index} on broker {node_id}"
@@ -141,7 +135,13 @@ async def describe_producers(
                 found[topic.name, row.partition_index] = outcome(
                     row.error_code, row.error_message, what, producers
                 )
-    return found
+        return found
+
+    if broker_id is not None:
+        await cluster.refresh([])
+        return await from_each({broker_id: list(partitions)}, ask)
+    led, errors = await by_leader(cluster, partitions)
+    return errors | await from_each(led, ask)
 
 
 def _producer(row: ProducerStateRow) -> ProducerState:
@@ -162,16 +162,20 @@ def _known(number: int) -> int | None:
 async def abort_transactions(cluster: Cluster, specs: Iterable[AbortTransactionSpec]) -> Results:
     """Make partition leaders write missing abort markers. Returns None or the error by partition."""
     wanted = {spec.topic_partition.key: spec for spec in specs}
-    led, found = await by_leader(cluster, wanted)
-    for node_id, partitions in led.items():
+    led, errors = await by_leader(cluster, wanted)
+
+    async def ask(node_id: int, partitions: list[Partition]) -> Results:
         markers = [_abort_marker(wanted[partition]) for partition in partitions]
         response = await cluster.call(node_id, WriteTxnMarkersRequest(markers=markers))
+        found: Results = {}
         for marker in response.markers:
             for topic in marker.topics:
                 for row in topic.partitions:
                     what = f"{topic.name}-{row.partition_index}, producer {marker.producer_id}"
                     found[topic.name, row.partition_index] = outcome(row.error_code, None, what)
-    return found
+        return found
+
+    return errors | await from_each(led, ask)
 
 
 def _abort_marker(spec: AbortTransactionSpec) -> WritableTxnMarker:

@@ -1,0 +1,155 @@
+"""One broker that cannot be reached does not cost the results of the others, nor a late error those of before."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from felice.client import KafkaError, KafkaException
+from felice.client.admin import ConfigResource
+from felice.client.aio import Admin
+from felice.client.error import failure
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from felice.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from felice.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from felice.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicResponse,
+)
+from felice.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from unit.client.fake_broker import FakeBroker
+
+SHORT_S = 0.1
+"""Ends the repetitions, not a request: the first round is always whole."""
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """Leads t-0. The leader of t-1 is broker 2, which cannot be reached."""
+    with FakeBroker({"t": 2}) as running:
+        usual = running.handlers[MetadataRequest]
+
+        def both(request: MetadataRequest, version: int) -> MetadataResponse:
+            response: MetadataResponse = usual(request, version)
+            response.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=1))
+            for topic in response.topics:
+                topic.partitions[1].leader_id = 2
+            return response
+
+        running.handlers[MetadataRequest] = both
+        yield running
+
+
+CALLS: list[tuple[Any, Any, Callable[[Admin], Awaitable[dict[Any, Any]]], list[Any]]] = [
+    (
+        None,
+        None,
+        lambda admin: admin.list_offsets({("t", 1): -1, ("t", 0): -1}, 0, SHORT_S),
+        [("t", 1), ("t", 0)],
+    ),
+    (
+        DeleteRecordsRequest,
+        DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(
+                    name="t", partitions=[DeleteRecordsPartitionResult(partition_index=0, low_watermark=3)]
+                )
+            ]
+        ),
+        lambda admin: admin.delete_records({("t", 1): 3, ("t", 0): 3}, SHORT_S),
+        [("t", 1), ("t", 0)],
+    ),
+    (
+        DescribeProducersRequest,
+        DescribeProducersResponse(
+            topics=[TopicResponse(name="t", partitions=[PartitionResponse(partition_index=0)])]
+        ),
+        lambda admin: admin.describe_producers([("t", 1), ("t", 0)], None, SHORT_S),
+        [("t", 1), ("t", 0)],
+    ),
+    (
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse(),
+        lambda admin: admin.describe_log_dirs([2, 1], None, SHORT_S),
+        [2, 1],
+    ),
+    (
+        DescribeConfigsRequest,
+        DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=4, resource_name="1")]),
+        lambda admin: admin.describe_configs(
+            [ConfigResource("broker", "2"), ConfigResource("broker", "1")], SHORT_S
+        ),
+        [ConfigResource("broker", "2"), ConfigResource("broker", "1")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "response", "call", "items"), CALLS)
+async def test_a_broker_that_cannot_be_reached_fails_only_its_own_items(
+    broker: FakeBroker, kind: Any, response: Any, call: Callable[[Admin], Awaitable[Any]], items: list[Any]
+) -> None:
+    if kind is not None:
+        broker.script(kind, response)
+    async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        found = await call(admin)
+    unreachable, reachable = items
+    assert isinstance(found[unreachable], KafkaException)
+    assert found[unreachable].code == KafkaError._TRANSPORT
+    assert not isinstance(found[reachable], KafkaException)
+
+
+async def test_a_broker_that_can_be_reached_again_gives_its_results(broker: FakeBroker) -> None:
+    down = broker.handlers[MetadataRequest]
+
+    def up(request: MetadataRequest, version: int) -> MetadataResponse:
+        response: MetadataResponse = down(request, version)
+        response.brokers[-1].port = broker.port
+        return response
+
+    broker.script(MetadataRequest, down, down)
+    broker.handlers[MetadataRequest] = up
+    async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        found = await admin.list_offsets({("t", 1): -1, ("t", 0): -1})
+    assert {partition: info.offset for partition, info in found.items()} == {("t", 1): 0, ("t", 0): 0}
+
+
+async def test_the_error_of_a_repetition_is_only_that_of_the_repeated_items() -> None:
+    rounds: list[list[str]] = []
+
+    async def ask(items: list[str]) -> dict[Any, Any]:
+        rounds.append(items)
+        if len(rounds) > 1:
+            raise failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return {"a": None, "b": failure(ErrorCode.NOT_CONTROLLER)}
+
+    with FakeBroker() as broker:
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            found = await admin._each({"a": "a", "b": "b"}, ask, 60)
+    assert rounds == [["a", "b"], ["b"]]
+    assert found["a"] is None
+    assert found["b"].code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_list_of_groups_that_lacks_some_is_an_error() -> None:
+    refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, groups=[ListedGroup(group_id="g")])
+    with FakeBroker() as broker:
+        broker.script(ListGroupsRequest, refused)
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            with pytest.raises(KafkaException) as failed:
+                await admin.list_groups()
+    assert failed.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
