@@ -13,12 +13,13 @@ import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import nan
 from random import Random
 from typing import Any, cast
 
 from felice.client.error import KafkaError, failure
 from felice.client.security import MECHANISMS, PLAIN_TEXT, PROTOCOLS, SECRETS, TEXT_KEYS, make_security
-from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
+from felice.client.tuning import TUNING, UNSUPPORTED, Tuning, whole_number
 from felice.dataclass import dataclass
 from felice.env import Environment
 
@@ -40,7 +41,7 @@ class Key:
 
 def _integer(low: int, high: int = _INT_MAX) -> Callable[[object], int]:
     def parse(value: object) -> int:
-        number = int(str(value).strip()) if not isinstance(value, bool) else None
+        number = whole_number(value)
         if number is None or not low <= number <= high:
             raise ValueError(f"expected a whole number from {low} to {high}")
         return number
@@ -50,7 +51,10 @@ def _integer(low: int, high: int = _INT_MAX) -> Callable[[object], int]:
 
 def _number(low: float, high: float) -> Callable[[object], float]:
     def parse(value: object) -> float:
-        number = float(str(value).strip())
+        try:
+            number = float(str(value).strip())
+        except ValueError:
+            number = nan
         if not low <= number <= high:
             raise ValueError(f"expected a number from {low} to {high}")
         return number
@@ -436,13 +440,17 @@ def _check_transactional(settings: Settings) -> None:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """Parse `host:port,host:port`; a scheme such as `PLAINTEXT://` is allowed, the port defaults to 9092."""
+    """Parse `host:port,host:port`; a scheme such as `PLAINTEXT://` is allowed, the port defaults to 9092.
+
+    As in librdkafka, an IPv6 address before a port is in brackets.
+    """
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        host, _, port = part.rpartition("://")[2].rpartition(":")
-        if not host:
-            host, port = port, "9092"
-        if not port.isdigit() or not 0 < int(port) < 65536:
+        address = part.rpartition("://")[2]
+        host, colon, port = address.rpartition(":")
+        if not colon or (":" in host and not host.endswith("]")):
+            host, port = address, "9092"
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise _invalid(f'"bootstrap.servers": {part!r} is not host:port')
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:

@@ -19,8 +19,19 @@ def _flag(value: object) -> bool:
     return text in ("true", "t", "1")
 
 
+def whole_number(value: object) -> int | None:
+    """The whole number that is this value or its text; None if there is none."""
+    try:
+        return None if isinstance(value, bool) else int(str(value).strip())
+    except ValueError:
+        return None
+
+
 def _number(value: object) -> int:
-    return int(str(value).strip())
+    number = whole_number(value)
+    if number is None:
+        raise ValueError("expected a whole number")
+    return number
 
 
 def _one_of(*names: str) -> Callable[[object], str]:

@@ -169,9 +169,28 @@ def test_eager_and_cooperative_assignors_do_not_mix() -> None:
 
 def test_addresses() -> None:
     assert parse_addresses("a:1, PLAINTEXT://b:2,c,[::1]:3") == [("a", 1), ("b", 2), ("c", 9092), ("::1", 3)]
-    for wrong in ("a:b", "a:0", "a:70000", ",", ""):
+    assert parse_addresses("[::1],::1,PLAINTEXT://[fe80::1]") == [
+        ("::1", 9092),
+        ("::1", 9092),
+        ("fe80::1", 9092),
+    ]
+    for wrong in ("a:b", "a:0", "a:70000", "a:²", ":9092", "[::1]:", ",", ""):
         with pytest.raises(KafkaException):
             parse_addresses(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("batch_size", "1MB", "expected a whole number from 1 to 2147483647"),
+        ("linger_ms", "soon", "expected a number from 0 to 900000"),
+        ("linger_ms", "nan", "expected a number from 0 to 900000"),
+        ("broker_address_ttl", "1s", "expected a whole number"),
+        ("broker_address_ttl", True, "expected a whole number"),
+    ],
+)
+def test_a_wrong_number_is_refused_with_what_was_expected(key: str, value: object, said: str) -> None:
+    assert said in refused("p", **{key: value}).str()
 
 
 def test_bootstrap_servers_are_required() -> None:

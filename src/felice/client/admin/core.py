@@ -104,7 +104,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, names: Iterable[str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterMetadata:
         """Return brokers and topics (None: all topics)."""
-        wanted = None if names is None else list(names)
+        wanted = None if names is None else [name for name in names if name]
         await self._retrying(lambda: self.cluster.refresh(wanted), timeout_s)
         return self.cluster.topology.describe(wanted)
 

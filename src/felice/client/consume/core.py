@@ -378,8 +378,9 @@ class ConsumerCore:
 
     async def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
         """Refresh and return the cluster's metadata, of all topics if None."""
-        await self.cluster.refresh(topics)
-        return self.cluster.topology.describe(topics)
+        names = None if topics is None else [topic for topic in topics if topic]
+        await self.cluster.refresh(names)
+        return self.cluster.topology.describe(names)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return group id, generation and member id, for `send_offsets_to_transaction`."""

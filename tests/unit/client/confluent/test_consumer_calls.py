@@ -276,13 +276,14 @@ def test_topics_and_the_cluster(consumer: Callable[..., Consumer], broker: Commi
     one = consumer()
     assert sorted(one.list_topics().topics) == ["t"]
     assert sorted(one.list_topics("t", 30).topics) == ["t"]
+    assert not one.list_topics("", 30).topics
     assert one.cluster_id() == one.cluster_id(30) == "fake"
     assert (one.memberid(), one.consumer_group_metadata().group_id) == (None, "g")
     asked = [
         None if request.topics is None else [each.name for each in request.topics]
         for request in broker.asked(MetadataRequest)
     ]
-    assert asked == [None, ["t"], [], []]
+    assert asked == [None, ["t"], [], [], []]
 
 
 @pytest.mark.parametrize("call", [lambda one: one.list_topics(timeout=0.1), lambda one: one.cluster_id(0.1)])
