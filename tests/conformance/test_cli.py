@@ -395,8 +395,7 @@ def test_a_bad_properties_file_is_refused_with_the_reason(tmp_path: Path) -> Non
         ),
         (
             "process.roles=broker,controller\ncontroller.quorum.voters=1@a:9093,2@b:9093",
-            "controller.quorum.voters names 2 controllers, and ZooKeeper is what brings brokers together here; "
-            "set zookeeper.connect instead",
+            "controller.quorum.voters names 2 controllers; Felice has no KRaft quorum, set zookeeper.connect",
         ),
     ):
         path.write_text(f"{text}\n")

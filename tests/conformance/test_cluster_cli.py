@@ -126,7 +126,9 @@ def test_a_broker_that_is_down_is_shown_and_fails_the_check(felice: Run, cluster
     )
     cluster.start_broker(3)
     cluster.wait_in_sync()
-    assert "error: 3 of 4 brokers are there" in felice("cluster", "--check", "--brokers", "4", code=1)
+    assert "error: only 3 of 4 brokers are registered" in felice(
+        "cluster", "--check", "--brokers", "4", code=1
+    )
     assert "--brokers needs --check" in felice("cluster", "--brokers", "3", code=1)
     shown = felice("cluster", "--check", "--brokers", "3")
     assert "Offline partitions: none" in shown

@@ -171,7 +171,7 @@ def faults_of(status: ClusterStatus, brokers: int | None = None) -> list[str]:
     """
     faults = []
     if brokers is not None and (there := len(status["brokers"])) < brokers:
-        faults.append(f"{there} of {brokers} brokers are there")
+        faults.append(f"only {there} of {brokers} brokers are registered")
     faults += [
         f"broker {row['broker']} does not answer: {row['reason']}" for row in status["unreached_brokers"]
     ]

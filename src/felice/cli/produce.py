@@ -196,7 +196,7 @@ def brief_parting(producer: Producer) -> Iterator[None]:
 
 def undelivered(count: int, sent: int) -> Fault:
     """The error of an interrupted producer."""
-    return Fault(f"asked to end: {count} of {sent} records were not delivered")
+    return Fault(f"interrupted: {count} of {sent} records were not delivered")
 
 
 def send_when_room(producer: Producer, topic: str, **record: Unpack[ProducedRecord]) -> None:

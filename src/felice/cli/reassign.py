@@ -344,7 +344,7 @@ def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None)
     if any(len(plan[partition]) > 1 for partition in ended):
         click.echo(
             "The order of their replicas may be the plan's now; "
-            "executing what `felice reassign execute` printed brings that of before back at once.",
+            "to restore the order, execute the plan that `felice reassign execute` printed.",
             err=True,
         )
 

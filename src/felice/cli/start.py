@@ -252,8 +252,7 @@ def _refuse_quorum(properties: dict[str, str], config: BrokerConfig) -> None:
         count = len(properties.get(name, "").split(","))
         if count > 1 and config.zookeeper_connect is None:
             raise Fault(
-                f"{name} names {count} controllers, and ZooKeeper is what brings brokers together here; "
-                "set zookeeper.connect instead"
+                f"{name} names {count} controllers; Felice has no KRaft quorum, set zookeeper.connect"
             )
 
 

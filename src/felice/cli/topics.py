@@ -333,7 +333,7 @@ def delete_command(
     felice topics delete flights
     """
     if not force and (internal := sorted(INTERNAL_TOPICS.intersection(names))):
-        raise Fault(f"{internal[0]} holds what the brokers must remember; --force deletes it all the same")
+        raise Fault(f"{internal[0]} is an internal topic; add --force to delete it")
     admin = admin_client(bootstrap, command_config)
     known = set(list_topics(admin))
     wanted = [name for name in names if name in known] if if_exists else existing(admin, names)

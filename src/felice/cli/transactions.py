@@ -248,7 +248,7 @@ def describe_producers_command(
     admin = admin_client(bootstrap, command_config)
     wanted = partitions_to_search(admin, [topic], partition, broker)
     found = describe_producers(admin, wanted, broker)
-    show(_producer_rows(found), as_json, empty="Nobody has written there of late.")
+    show(_producer_rows(found), as_json, empty="No producer is active in these partitions.")
 
 
 @transactions.command("find-hanging")
@@ -349,5 +349,6 @@ def force_terminate_command(transactional_id: str, bootstrap: str, command_confi
     wait_all(admin.describe_transactions([transactional_id]))
     fenced = admin.force_terminate_transaction(transactional_id).result()
     click.echo(
-        f"What {transactional_id} had open is aborted; its producers before epoch {fenced.producer_epoch} are fenced."
+        f"The open transaction of {transactional_id} is aborted; "
+        f"its producers before epoch {fenced.producer_epoch} are fenced."
     )

@@ -120,7 +120,10 @@ def _keep_alive(ensemble: Ensemble) -> None:
             lived_s = time.monotonic() - started[node.number]
             short_lives[node.number] = short_lives[node.number] + 1 if lived_s < _SHORT_LIFE_S else 0
             if short_lives[node.number] >= _MAX_SHORT_LIVES:
-                raise Fault(f"{_ended(node)} again and again; see {node.directory}")
+                raise Fault(
+                    f"{_ended(node)} {_MAX_SHORT_LIVES} times, each within {_SHORT_LIFE_S:g} s of its start; "
+                    f"see {node.directory}"
+                )
             click.echo(f"{_ended(node)}; it is started again", err=True)
             started[node.number] = time.monotonic()
             node.start()

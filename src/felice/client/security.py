@@ -263,10 +263,12 @@ def _trust(settings: Mapping[str, Any]) -> bytes | None:
 def _files_of(location: str) -> Iterator[bytes]:
     """The certificates of a file, or of all files of a directory."""
     path = Path(location)
-    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    paths = [path]
+    if path.is_dir():
+        paths = sorted(file for file in path.iterdir() if file.suffix in (".pem", ".crt", ".cer"))
+        if not paths:
+            raise TlsError(f"ssl.ca.location: the directory {path} has no file *.pem, *.crt or *.cer")
     for file in paths:
-        if path.is_dir() and file.suffix not in (".pem", ".crt", ".cer"):
-            continue
         yield trust_of_pem(StoreSource("ca", "PEM", str(file)), _read("ssl.ca.location", str(file)))
 
 

@@ -27,7 +27,7 @@ def between(log: Log, offset: int, last_fetched_epoch: int) -> Divergence | None
     found = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if found.epoch < 0:
         raise ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is older than the log of {log.name}"
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.name} has no epoch {last_fetched_epoch} or newer"
         )
     if found.epoch < last_fetched_epoch or found.end_offset < offset:
         return Divergence(found.epoch, found.end_offset)

@@ -124,7 +124,7 @@ def test_an_interrupted_producer_soon_reports_undelivered_records(
         nobody.bind(("127.0.0.1", 0))
         config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
         began_s = time.monotonic()
-        with pytest.raises(Fault, match=r"^asked to end: 3 of 3 records were not delivered$"):
+        with pytest.raises(Fault, match=r"^interrupted: 3 of 3 records were not delivered$"):
             produce_lines(config, "t", _three_lines_and_a_signal(), LineFormat())
         # Much less than delivery.timeout.ms, which is two minutes.
         assert time.monotonic() - began_s < 60
@@ -142,7 +142,7 @@ def test_an_interrupted_measurement_reports_undelivered_records(
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
-        with pytest.raises(Fault, match=r"^asked to end: 100 of 100 records were not delivered$"):
+        with pytest.raises(Fault, match=r"^interrupted: 100 of 100 records were not delivered$"):
             load.produce_load(config, load.Load("t", 500, interrupt), load.Deliveries(500), quiet=True)
 
 

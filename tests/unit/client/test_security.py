@@ -261,6 +261,10 @@ def test_the_blocking_client_goes_on_while_it_authenticates_again(
             "ssl.ca.location: /nowhere cannot be read",
         ),
         (
+            {"security.protocol": "SSL", "ssl.ca.location": str(Path(__file__).parent)},
+            "ssl.ca.location: the directory",
+        ),
+        (
             {"security.protocol": "SSL", "ssl.key.pem": "keys-secret"},
             "ssl.certificate.location: a key and its",
         ),

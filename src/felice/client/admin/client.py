@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import overload
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
-from felice.client.admin.arguments import distinct, distinct_rules
+from felice.client.admin.arguments import distinct, distinct_rules, repeated
 from felice.client.admin.client_metrics_futures import ClientMetricsFutures
 from felice.client.admin.enumerations import (
     ElectionType,
@@ -237,8 +237,8 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     ) -> dict[ClientQuotaEntity, Future[None]]:
         """Set and remove quotas; with `validate_only` only check the changes."""
         entities = [one.entity for one in alterations]
-        if len(set(entities)) != len(entities):
-            raise ValueError("the same entity is named twice")
+        if twice := repeated(entities):
+            raise ValueError(f"the entity {twice[0]!r} is named twice")
         work = self._admin.alter_client_quotas(alterations, request_timeout, validate_only)
         return self._many(entities, work)
 
@@ -263,8 +263,8 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         """Return mechanisms and iterations of users: a future each, or for None one future of all users' by name."""
         if users is None:
             return self._one(self._admin.describe_all_scram_users(request_timeout))
-        if len(set(users)) != len(users):
-            raise ValueError("the same user is named twice")
+        if twice := repeated(users):
+            raise ValueError(f"the user {twice[0]!r} is named twice")
         return self._many(users, self._admin.describe_scram_users(users, request_timeout))
 
     def alter_user_scram_credentials(

@@ -232,7 +232,7 @@ class GroupMembership:
         if change.added or not self.cooperative or not change.assigned:
             await self._rebalances.on_assign(change.added)
         if change.revoked and self.cooperative:
-            self.rejoin("gave up partitions that others are to have")
+            self.rejoin("revoked partitions can be assigned to others now")
 
     async def _on_other_action(self, step: MemberAction, code: int) -> bool:
         group_id = self.member.settings.group_id

@@ -238,7 +238,8 @@ class Accumulator:
             partition = self._stick(topic, now) if chosen is None else chosen
         if not 0 <= partition < len(queues):
             raise failure(
-                KafkaError._UNKNOWN_PARTITION, f"{topic.name}-{partition}: the topic has {len(queues)}"
+                KafkaError._UNKNOWN_PARTITION,
+                f"{topic.name}-{partition}: the topic has {len(queues)} partitions",
             )
         return queues[partition]
 

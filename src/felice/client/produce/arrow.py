@@ -55,8 +55,8 @@ def _check_columns(table: pa.Table, names: Mapping[str, str | None]) -> None:
     if unused:
         raise failure(
             KafkaError._INVALID_ARG,
-            f"no part of a record is made of the columns {', '.join(map(repr, unused))} (the columns that are: "
-            f"{', '.join(map(repr, known))}); drop them, or name them in the arguments",
+            f"columns {', '.join(map(repr, unused))} do not belong to a record; known columns: "
+            f"{', '.join(map(repr, known))}; drop the others, or name them in the arguments",
         )
     # A default column may be missing, but not a column that the caller named.
     missing = [name for part, name in names.items() if name not in (None, part, *table.schema.names)]
@@ -120,7 +120,7 @@ def _check_range(targets: pa.Int32Array, count: int) -> None:
     if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
         raise failure(
             KafkaError._UNKNOWN_PARTITION,
-            f"partitions {bounds['min']} to {bounds['max']} are asked for, the topic has {count}",
+            f"partitions {bounds['min']} to {bounds['max']} are asked for, the topic has {count} partitions",
         )
 
 

@@ -29,14 +29,14 @@ class State(Enum):
 
     NEW = "init_transactions was not called yet"
     INITIALIZING = "init_transactions is under way"
-    INITIALIZED = "the outcome of init_transactions was not taken: call it again"
+    INITIALIZED = "init_transactions timed out before; call it again to get its result"
     READY = "no transaction is open"
     OPEN = "a transaction is open"
     COMMITTING = "commit_transaction is under way"
-    COMMITTED = "the outcome of commit_transaction was not taken: call it again"
+    COMMITTED = "commit_transaction timed out before; call it again to get its result"
     FAILED = "the transaction failed and must be aborted"
     ABORTING = "abort_transaction is under way"
-    ABORTED = "the outcome of abort_transaction was not taken: call it again"
+    ABORTED = "abort_transaction timed out before; call it again to get its result"
     FATAL = "the producer cannot go on"
 
 

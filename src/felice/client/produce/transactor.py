@@ -281,7 +281,7 @@ class Transactor:
 
         def checked(version: int) -> object:
             if version <= last_explicit:
-                what = f"the broker went back behind {_FEATURE} {_IMPLICIT_LEVEL}: make a new producer"
+                what = f"the cluster's {_FEATURE} is below {_IMPLICIT_LEVEL} again; create a new producer"
                 raise failure(KafkaError._UNSUPPORTED_FEATURE, what)
             return build(version)
 

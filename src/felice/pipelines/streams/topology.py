@@ -220,7 +220,7 @@ class Topology:
     def store(self, name: str, make: Callable[[], Store]) -> str:
         """Declare a store; its name is part of the application's state."""
         if name in self._stores or name == CLOCKS:
-            raise TopologyError(f"there are two stores {name!r}")
+            raise TopologyError(f"the store name {name!r} is used twice")
         self._stores[name] = make
         return name
 

@@ -146,7 +146,9 @@ async def test_the_error_of_a_repetition_is_only_that_of_the_repeated_items() ->
 
 
 async def test_a_list_of_groups_that_lacks_some_is_an_error() -> None:
-    refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, groups=[ListedGroup(group_id="g")])
+    refused = ListGroupsResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, groups=[ListedGroup(group_id="g")]
+    )
     with FakeBroker() as broker:
         broker.script(ListGroupsRequest, refused)
         async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:

@@ -349,7 +349,7 @@ def test_wrong_transactional_ids_are_refused_at_once(call: str) -> None:
         ask = getattr(admin, call)
         with pytest.raises(ValueError, match="at least one transactional id"):
             ask([])
-        with pytest.raises(Exception, match="the same transactional id is named twice"):
+        with pytest.raises(Exception, match="the transactional id 'a' is named twice"):
             ask(["a", "a"])
         with pytest.raises(TypeError, match="each transactional id as a string"):
             ask(["a", 5])

@@ -317,4 +317,4 @@ def test_a_cooperative_member_gives_up_only_what_it_loses_and_joins_again(broker
         for join in joins
     ]
     assert owned == [[], [("t", [0, 1])], [("t", [1])]]
-    assert joins[2].reason == "gave up partitions that others are to have"
+    assert joins[2].reason == "revoked partitions can be assigned to others now"

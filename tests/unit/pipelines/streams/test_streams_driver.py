@@ -441,7 +441,7 @@ def test_mistakes_are_told_when_the_app_is_built() -> None:
     with pytest.raises(TopologyError, match="keys of format long, the other string"):
         numbers.join(app.table("words"), lambda left, right: left)
     app.stream("in").group_by_key().count(name="n")
-    with pytest.raises(TopologyError, match="two stores 'n'"):
+    with pytest.raises(TopologyError, match="the store name 'n' is used twice"):
         app.table("other", name="n")
     with pytest.raises(ValueError, match="leave gaps"):
         app.stream("x").group_by_key().hopping(10, every_ms=20)

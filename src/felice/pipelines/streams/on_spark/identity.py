@@ -23,6 +23,6 @@ def check_query(checkpoint: str) -> None:
         owner = None
     if owner != query:
         raise CheckpointError(
-            "the query has not the checkpoint that `df` was given; start it with the option "
+            "the query does not use the checkpoint that was passed to `df`; start it with the option "
             f"checkpointLocation={checkpoint}"
         )

@@ -28,7 +28,7 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
     planned, done = checkpoint.last_batches()
     if planned > done:
         raise CheckpointError(
-            f"batch {planned} of {app.name} is planned and not done; finish it first: felice run --until-caught-up"
+            f"batch {planned} of {app.name} is planned and not done; finish it first: felice run FILE --until-caught-up"
         )
     changed = replace(description, partitions=partitions, state=_next(description.state))
     target = checkpoint.state_path(changed)
