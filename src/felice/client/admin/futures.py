@@ -5,7 +5,6 @@ Keeps true:  Every requested item has a future, and every future gets a result o
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Never, Self, TypeVar
@@ -24,7 +23,8 @@ class FutureCalls:
 
     def __init__(self, conf: Mapping[str, object] | None = None, **kwargs: object) -> None:
         settings = parse_settings("a", {**(conf or {}), **kwargs})
-        self._thread = LoopThread("felice-admin")
+        self._closing = False
+        self._thread = LoopThread("client")
         self._admin = Admin(settings)
         self._thread.at_end = self._admin.close
 
@@ -45,7 +45,8 @@ class FutureCalls:
         return True
 
     def close(self) -> None:
-        """Close the connections and cancel unfinished futures."""
+        """Close the connections. Unfinished futures fail with _DESTROY."""
+        self._closing = True
         if self._thread.alive:
             self._thread.stop()
 
@@ -56,13 +57,15 @@ class FutureCalls:
     def _one(self, work: Coroutine[object, Never, T]) -> Future[T]:
         if not self._thread.alive:
             work.close()
-            raise failure(KafkaError._STATE, "the client is closed")
+            raise failure(KafkaError._STATE, self._thread.why_ended())
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()
 
         # The callback holds a reference to the client, so that the client is not collected before the result.
         def done(task: Future[T], client: FutureCalls = self) -> None:
-            error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
+            error = None if task.cancelled() else task.exception()
+            if task.cancelled() or (error is not None and client._closing):
+                error = failure(KafkaError._DESTROY, "the client was closed before the call ended")
             if error is None:
                 answer.set_result(task.result())
             else:

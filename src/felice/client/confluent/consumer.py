@@ -98,7 +98,7 @@ class Consumer:
     def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
         settings = parse_settings("c", {**(config or {}), **kwargs})
         self._settings = settings
-        self._thread = LoopThread("felice-consumer")
+        self._thread = LoopThread("consumer")
         self._notices = _Notices(self._thread)
         self._delivery = Delivery(check_crcs=settings["check.crcs"])
         self._notices.delivery = self._delivery
@@ -135,7 +135,7 @@ class Consumer:
         if not self._thread.alive:
             if work is not None:
                 work.close()
-            raise RuntimeError("this consumer's thread is gone: clients do not outlive a fork")
+            raise RuntimeError(self._thread.why_ended())
 
     def _pump(self, future: concurrent.futures.Future[T], timeout: float | None) -> T:
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
@@ -344,6 +344,7 @@ class Consumer:
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int] | None:
         """Return log start offset and high watermark; None after `timeout` without an answer."""
+        self._check_open()
         if cached:
             return self._core.cached_watermarks(partition)
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s

@@ -88,7 +88,7 @@ class Producer:
         self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
         self._default_report: Report | None = settings["on_delivery"]
         self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
-        self._thread = LoopThread("felice-producer")
+        self._thread = LoopThread("producer")
         self._core: ProducerCore = self._thread.run(
             ProducerCore.start(settings, self._accumulator, self._inbox)
         )
@@ -275,7 +275,7 @@ class Producer:
         if left is not None and left <= 0:
             return False
         if not self._thread.alive:
-            raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
+            raise RuntimeError(self._thread.why_ended())
         # Bounded, so that a keyboard interrupt is noticed, and a missed wake-up costs little.
         inbox.wakeup.wait(0.1 if left is None else min(left, 0.1))
         return True

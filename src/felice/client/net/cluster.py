@@ -175,7 +175,7 @@ class Cluster:
             if (connection := node.open_connection) is not None:
                 return connection
             if self._closed:
-                raise failure(KafkaError._DESTROY)
+                raise failure(KafkaError._DESTROY, "the client is closed")
             wait = node.not_before - self._loop.time()
             if wait > 0:
                 await asyncio.sleep(wait)

@@ -1,8 +1,8 @@
 """An event loop on a thread of its own, for callers that do not have one.
 
 Keeps true:  The thread ends when it is stopped and when the interpreter exits. A caller that waits for a result then
-             gets an exception. A forked process does not have the thread: create the client in the process that
-             uses it.
+             gets an exception, and so does a call after the end. A forked process does not have the thread: create the
+             client in the process that uses it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts its thread at once.
+    """Starts its thread at once. Errors call the client `kind`, for example "producer".
 
     `ended` is True when the loop has ended. A plain attribute, because consumers look at it for each message.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, kind: str) -> None:
         self.ended = False
+        self._kind = kind
+        self._is_left_behind = False
         _running.add(self)
         # Runs at the end of the thread, also after an error: closes connections.
         self.at_end: Callable[[], Coroutine[object, Never, None]] | None = None
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"felice-{kind}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -62,12 +64,26 @@ class LoopThread:
         return not self.ended
 
     def submit(self, work: Coroutine[object, Never, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the loop. Any thread but the loop's own may wait for the future."""
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError:
-            work.close()
-            raise
+        """Run a coroutine on the loop. Any thread but the loop's own may wait for the future.
+
+        Raises `RuntimeError` if the loop has ended, as confluent_kafka does for a closed client.
+        """
+        if self.alive:
+            with contextlib.suppress(RuntimeError):
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise RuntimeError(self.why_ended())
+
+    def why_ended(self) -> str:
+        """Return the text of the error for a call after the end."""
+        if self._is_left_behind:
+            return f"this {self._kind} was left behind by a fork: create a {self._kind} in the process that uses it"
+        return f"the {self._kind} is closed"
+
+    def leave_behind(self) -> None:
+        """Note that this process is a fork, without the thread."""
+        if not self.ended:
+            self.ended = self._is_left_behind = True
 
     def run(self, work: Coroutine[object, Never, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result. A timeout cancels the coroutine."""
@@ -104,7 +120,7 @@ _running: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
 def _end_all() -> None:
     for thread in _running:
-        thread.ended = True
+        thread.leave_behind()
 
 
 os.register_at_fork(after_in_child=_end_all)

@@ -321,6 +321,7 @@ def test_a_closed_consumer_refuses_calls(broker: Committing) -> None:
         lambda: one.memberid(),
         lambda: one.consumer_group_metadata(),
         lambda: one.list_topics(),
+        lambda: one.get_watermark_offsets(at(0), cached=True),
     ):
         with pytest.raises(RuntimeError, match="Consumer closed"):
             call()

@@ -159,8 +159,11 @@ def test_a_closed_producer_has_sent_what_it_could(broker: FakeBroker) -> None:
     assert made.close() is True
     assert made.close() is True
     assert broker.values("t", 1) == [b"v"]
-    with pytest.raises(RuntimeError, match="thread is gone"):
+    with pytest.raises(RuntimeError, match="^the producer is closed$"):
         made.poll(1)
+    for call in (made.list_topics, made.cluster_id, made.purge):
+        with pytest.raises(RuntimeError, match="^the producer is closed$"):
+            call()
     late = producer(broker)
     broker.script(ProduceRequest, Hang)
     late.produce("t", b"v")
