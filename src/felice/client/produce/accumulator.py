@@ -1,8 +1,8 @@
 """Records waiting to be sent: one open batch per partition, with a bound on the whole. Pure but for its lock.
 
-Keeps true:  Records of a partition leave in the order in which they were appended. With `append`, the number of records
-             and bytes never exceeds its bounds: it raises `BufferError` instead, and then nothing was appended.
-             (`append_batch` checks only the number of records, and only if there are records already.)
+Keeps true:  Records of a partition leave in the order in which they were appended. The number of records and bytes
+             never exceeds its bounds: `append` raises `BufferError` instead, and then nothing was appended.
+             `append_batch` accepts a batch of any size if there are no records, so that every batch can be sent.
              A record counts until its delivery report was served (or the record was dropped). An empty accumulator
              therefore means that every record has its result.
 How:         `append` runs in the caller's thread. Most records go straight into the open batch of their partition: its
@@ -297,6 +297,11 @@ class Accumulator:
         queue.open = None
         queue.ready.append(batch)
 
+    def _has_room(self, record_count: int, size_bytes: int) -> bool:
+        limits = self.limits
+        too_many = self.record_count + record_count > limits.queue_records > 0
+        return not too_many and self.size_bytes + size_bytes <= limits.queue_bytes
+
     def append_batch(
         self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None
     ) -> None:
@@ -307,7 +312,7 @@ class Accumulator:
         size = len(data)
         with self.lock:
             self._check_open()
-            if self.record_count and self.record_count + record_count > self.limits.queue_records > 0:
+            if self.record_count and not self._has_room(record_count, size):
                 raise BufferError("Local: Queue full")
             now = self._clock()
             queue = self._choose(self.topics[topic], partition, None, now)

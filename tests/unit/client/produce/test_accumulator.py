@@ -288,3 +288,19 @@ def test_size_in_the_queue_returns_to_nothing_when_all_is_released() -> None:
     for batch in acc.queues()[0].ready:
         acc.release(batch.record_count, batch.size_bytes)
     assert (acc.record_count, acc.size_bytes) == (0, 0)
+
+
+def test_built_batches_count_for_both_bounds_of_the_queue() -> None:
+    acc = accumulator(queue_records=3, queue_bytes=100)
+    acc.append_batch("t", 0, b"x" * 500, 1, None)
+    with pytest.raises(BufferError, match="Queue full"):
+        acc.append_batch("t", 0, b"x", 1, None)
+    acc.release(1, 500)
+    acc.append_batch("t", 0, b"x" * 50, 1, None)
+    acc.append_batch("t", 0, b"x" * 50, 1, None)
+    with pytest.raises(BufferError, match="Queue full"):
+        acc.append_batch("t", 0, b"x", 1, None)
+    acc.release(2, 100)
+    acc.append_batch("t", 0, b"x", 4, None)
+    with pytest.raises(BufferError, match="Queue full"):
+        acc.append_batch("t", 0, b"x", 1, None)
