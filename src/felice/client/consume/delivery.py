@@ -3,6 +3,7 @@
 Keeps true:  Records of a partition are delivered in offset order, each once per fetch position. No record is delivered
              if its partition was revoked, paused or moved by a seek after the fetch.
              An unreadable batch is reported in its place by an error message, and then skipped.
+             An error that still waits is not queued again: it may repeat for hours while nobody polls.
 How:         The event loop appends to a deque and the application takes from it, without a lock.
 """
 
@@ -59,12 +60,22 @@ class Fetched:
         return self.lease is not self.partition.lease
 
 
+def _error_key(item: Fetched | Message) -> object:
+    """Equal for errors that tell the application the same; None for everything else."""
+    if isinstance(item, Message):
+        error, place = item.error(), (item.topic(), item.partition(), item.offset())
+        return None if error is None else (error.code(), error.str(), place)
+    return None if item.error is None else (item.error.code(), item.error.str(), item.lease, item.next_offset)
+
+
 class Delivery:
     """The queue between event loop and application, and the application's place in it."""
 
     def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None] = lambda: None) -> None:
         self.wakeup = Wakeup()
         self._queue: deque[Fetched | Message] = deque()
+        # The loop adds to it, the application removes from it.
+        self._waiting_errors: set[object] = set()
         self._check_crcs = check_crcs
         self.on_drained = on_drained
         self._fetched: Fetched | None = None
@@ -89,7 +100,12 @@ class Delivery:
         self._listeners.append(callback)
 
     def put(self, item: Fetched | Message) -> None:
-        """Append fetched data or an event, and wake waiting threads."""
+        """Append fetched data or an event, and wake waiting threads. Drops an error that already waits."""
+        error = _error_key(item)
+        if error in self._waiting_errors:
+            return
+        if error is not None:
+            self._waiting_errors.add(error)
         if isinstance(item, Fetched):
             item.lease.put_bytes += len(item.records)
             item.lease.put_records += item.record_count
@@ -133,7 +149,7 @@ class Delivery:
                 self._done(fetched)
             if not self._queue:
                 return None
-            item = self._queue.popleft()
+            item = self._pop()
             if isinstance(item, Message):
                 return item
             failed = self._begin(item)
@@ -171,15 +187,22 @@ class Delivery:
                 self._done(fetched)
             if not self._queue:
                 return None
-            item = self._queue.popleft()
+            item = self._pop()
             if isinstance(item, Message):
                 return item
             message = self._begin(item)
             if message is not None:
                 return message
 
+    def _pop(self) -> Fetched | Message:
+        item = self._queue.popleft()
+        self._waiting_errors.discard(_error_key(item))
+        return item
+
     def put_back(self, message: Message) -> None:
         """Return an event to the front of the queue, to be delivered later."""
+        if (error := _error_key(message)) is not None:
+            self._waiting_errors.add(error)
         self._queue.appendleft(message)
 
     def finish(self, fetched: Fetched) -> None:

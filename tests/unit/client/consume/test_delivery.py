@@ -218,3 +218,39 @@ def test_the_queue_counts_what_is_in_it(delivery: Delivery) -> None:
     assert delivery.buffered_bytes == 0 == second.lease.buffered_records and delivery.empty
     # Counters of the client's life stay.
     assert delivery.received["t", 1] == (4, sizes[1] + sizes[2])
+
+
+def test_an_error_that_waits_is_not_queued_again() -> None:
+    delivery = Delivery(check_crcs=True)
+    partition = AssignedPartition("t", 0, 0)
+    lasting = error_of(KafkaError._AUTHENTICATION, "no")
+
+    def repeat() -> None:
+        delivery.put(error_message(lasting))
+        delivery.put(error_message(lasting, "t", 1))
+        delivery.put(Fetched(partition, memoryview(b""), [], 5, lasting))
+
+    def places() -> list[tuple[str | None, int | None]]:
+        return [(message.topic(), message.partition()) for message in delivery.take_many(100)]
+
+    for _ in range(3):
+        repeat()
+    everything = places()
+    assert [topic for topic, _ in everything] == [None, "t", "t"]
+    repeat()
+    assert places() == everything, "an error that was delivered may come again"
+    repeat()
+    partition.seek(0)
+    repeat()
+    assert places() == everything, "after a seek the error counts as another"
+
+
+def test_an_error_that_was_put_back_waits_again() -> None:
+    delivery = Delivery(check_crcs=True)
+    lasting = error_message(error_of(KafkaError._AUTHENTICATION, "no"))
+    delivery.put(lasting)
+    assert delivery.take_fetched() is lasting
+    delivery.put_back(lasting)
+    delivery.put(lasting)
+    delivery.put(fetched(AssignedPartition("t", 0, 0), batch(0, 1)))
+    assert [message.error() is None for message in delivery.take_many(9)] == [False, True]
