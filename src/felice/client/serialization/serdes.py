@@ -103,10 +103,11 @@ class Serdes:
         return message
 
     def close(self) -> None:
-        """Close the serializers that builders created."""
+        """Close the serializers that builders created, all of them even if one raises."""
         built, self._built = self._built, []
-        for serde in built:
-            serde.close()
+        with contextlib.ExitStack() as stack:
+            for serde in reversed(built):
+                stack.callback(serde.close)
 
 
 def _call(

@@ -442,3 +442,19 @@ def test_base_classes_convert_nothing(call: Any) -> None:
 def test_base_classes_build_nothing(builder: Any) -> None:
     with pytest.raises(NotImplementedError):
         builder.build({}, True)
+
+
+@CLIENT
+async def test_if_one_cannot_be_closed_the_other_is_closed(
+    broker: FakeBroker, kind: type[Any], suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = Builder()
+    client = await made(kind, configured(broker, suffix, builder))
+
+    def fail() -> None:
+        raise ValueError("stuck")
+
+    monkeypatch.setattr(builder.built[True], "close", fail)
+    with pytest.raises(ValueError, match="stuck"):
+        await done(client.close())
+    assert builder.built[False].closed == 1
