@@ -17,7 +17,7 @@ from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.java import require_java, run_tool
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 ROUNDS = (("first", True), ("second", False), ("third", True))
 COMMITTED = sorted(f"{name}-{number}" for name, kept in ROUNDS if kept for number in range(5))
 EVERYTHING = sorted(f"{name}-{number}" for name, _ in ROUNDS for number in range(5))
@@ -127,11 +127,13 @@ def read(count: int, poll: Callable[[], list[bytes]]) -> list[str]:
 
 
 def console_reads(bootstrap: str, topic: str, isolation: str, count: int) -> list[str]:
+    """Reads that many records. If it saw aborted ones they would be among them, because they come before the last."""
     require_java()
     done = run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
-        *("--isolation-level", isolation, "--timeout-ms", "3000"),
+        *("--isolation-level", isolation),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
         check=False,
     )
     return sorted(done.stdout.split())
