@@ -148,6 +148,8 @@ class LogDirectory:
                         "a partition is offline",
                         extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
                     )
+        # A recovery may have removed the end of a log.
+        self.checkpoints.limit({key: log.log_end_offset for key, log in self.logs.items()})
         if self._sync_failed and not self.failed:
             failed_sync.remove_marker(self._disk, self.path)
 
@@ -212,8 +214,6 @@ class LogDirectory:
             topic_partition, log.log_end_offset
         )
         self.logs[topic_partition] = log
-        # A recovery may have removed the end of the log.
-        self.checkpoints.limit_clean_offset(topic_partition, log.log_end_offset)
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -238,8 +238,12 @@ class LogDirectory:
         """
         if self.offline_reason is not None:
             return lambda: lambda: None
-        for topic_partition, _, _ in wanted:
-            self.checkpoints.forget_on_disk(topic_partition)
+        try:
+            for topic_partition, _, _ in wanted:
+                self.checkpoints.forget_on_disk(topic_partition)
+        except OSError as error:
+            self.on_io_error(error)
+            return lambda: lambda: None
 
         def begin() -> Callable[[], None]:
             begun: dict[PartitionKey, Log] = {}
@@ -356,6 +360,13 @@ class LogDirectory:
     def _take_back(self, topic_partition: PartitionKey, old: Log, log: Log) -> Log | None:
         if self.offline_reason is not None or self.logs.get(topic_partition) is not old:
             log.close(clean=False)
+            return None
+        try:
+            # As at a start.
+            self.checkpoints.limit({topic_partition: log.log_end_offset})
+        except OSError as error:
+            log.close(clean=False)
+            self._not_reopened(old, error)
             return None
         self._adopt(topic_partition, log)
         _log.info("a partition is online again", extra={"partition": log.name})

@@ -1,9 +1,9 @@
 """The checkpoints of one log directory: recovery points, log starts, high watermarks and clean offsets.
 
 Keeps true: a partition that could not be loaded keeps the offsets that were read at the start.
-            Before a partition is created, the checkpoints on disk hold no recovery point, log start or clean
-            offset of a deleted partition with the same name. (The high watermark is not rewritten: a replica
-            never takes one above its log's end.)
+            Before a partition is created, no checkpoint on disk has an offset of a deleted partition with the same
+            name. Before a log that was cut is written again, none has an offset above the cut: after a crash, the
+            records that take the place of the removed ones would count as committed (R6), on disk, or clean.
 
 How: each `capture_...` takes the offsets as of now, on the thread that owns the logs. It returns a function that
 writes them, on any thread; that function may raise OSError.
@@ -30,6 +30,7 @@ class DirectoryCheckpoints:
     def __init__(
         self, disk: Disk, path: Path, logs: Mapping[PartitionKey, Log], failed: Collection[PartitionKey]
     ) -> None:
+        # As they were read at the start, then as they were captured last.
         self.high_watermarks: dict[PartitionKey, int] = {}
         self.clean_offsets: dict[PartitionKey, int] = {}
         self._logs = logs
@@ -53,9 +54,9 @@ class DirectoryCheckpoints:
 
     def forget_all_but(self, present: Collection[PartitionKey]) -> None:
         """Forgets partitions that have no directory."""
-        self._forgotten = {*self._recovery_points, *self._log_starts, *self.clean_offsets} - {*present}
-        for key in self._forgotten:
-            self.clean_offsets.pop(key, None)
+        known = {*self._recovery_points, *self._log_starts, *self.high_watermarks, *self.clean_offsets}
+        for key in known - {*present}:
+            self.forget(key)
 
     def recovery_point_of(self, key: PartitionKey) -> int:
         """The recovery point that was read at the start."""
@@ -81,32 +82,37 @@ class DirectoryCheckpoints:
     def forget_on_disk(self, key: PartitionKey | None = None) -> None:
         """Removes deleted partitions from the files, before a new one gets the name `key`. Raises OSError.
 
-        Otherwise, after a crash, the new partition would start with the old one's recovery point.
+        Otherwise, after a crash, the new partition would start with the old one's offsets.
         """
         if key is None or key in self._forgotten:
             self.capture_recovery_points()()
             self.capture_log_starts()()
+            self.capture_high_watermarks({})()
             self.capture_clean_offsets()()
             self._forgotten.clear()
 
     # -- changed logs ----------------------------------------------------------------------------------
 
-    def limit_clean_offset(self, key: PartitionKey, log_end_offset: int) -> bool:
-        """Lowers the clean offset to the log's end: new records there were never cleaned. Whether it changed."""
-        is_above = self.clean_offsets.get(key, 0) > log_end_offset
-        if is_above:
-            self.clean_offsets[key] = log_end_offset
-        return is_above
-
-    def on_truncated(self, key: PartitionKey, log_end_offset: int) -> None:
-        """Writes lower offsets: records that are written above the cut are neither on disk nor clean.
+    def limit(self, ends: Mapping[PartitionKey, int]) -> None:
+        """Lowers and writes the high watermarks and clean offsets that are above the ends of these logs.
 
         Raises OSError.
         """
+        for offsets, file in (
+            (self.high_watermarks, self._high_watermarks_file),
+            (self.clean_offsets, self._clean_offsets_file),
+        ):
+            lowered = {key: end for key, end in ends.items() if offsets.get(key, 0) > end}
+            if lowered:
+                file.capture({**offsets, **lowered})()
+                # Not before: if the write fails, the next attempt has to write them.
+                offsets.update(lowered)
+
+    def on_truncated(self, key: PartitionKey, log_end_offset: int) -> None:
+        """Writes lower offsets, before the log is written above the cut. Raises OSError."""
         self.capture_recovery_points()()
         self.capture_log_starts()()
-        if self.limit_clean_offset(key, log_end_offset):
-            self.capture_clean_offsets()()
+        self.limit({key: log_end_offset})
 
     # -- capturing -------------------------------------------------------------------------------------
 
@@ -124,8 +130,9 @@ class DirectoryCheckpoints:
         return self._log_starts_file.capture({**self._kept(self._log_starts), **moved})
 
     def capture_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
-        """Takes these high watermarks."""
-        return self._high_watermarks_file.capture({**self._kept(self.high_watermarks), **offsets})
+        """Takes these high watermarks. Those of all other partitions stay as they are."""
+        self.high_watermarks.update(offsets)
+        return self._high_watermarks_file.capture(self.high_watermarks)
 
     def capture_clean_offsets(self) -> Callable[[], None]:
         """Takes the offsets that the cleaner reached in each log."""

@@ -175,6 +175,7 @@ class History:
             batches=kept,
             durable_end=min(self.truth.durable_end, end),
             durable_start=durable_start,
+            high_watermarks=frozenset(min(mark, end) for mark in self.truth.high_watermarks),
         )
         self.leader_epoch += 1
         for number, producer in self.producers.items():

@@ -84,7 +84,7 @@ def check_after_crash(disk: SimDisk, before: Truth, after: Truth, *, killed: boo
     truth = next((truth for truth in (before, after) if found == content(truth, start, end)), None)
     assert truth is not None, "not a prefix of what was appended"
     assert_derived(log, truth, max(before.start, after.start, start))
-    marks = {0} | before.high_watermarks | after.high_watermarks
+    marks = {min(mark, end) for mark in {0} | before.high_watermarks | after.high_watermarks}
     assert high_watermarks.get(PARTITION, 0) in marks
     assert_goes_on(log, found)
 

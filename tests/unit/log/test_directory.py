@@ -7,7 +7,6 @@ import logging
 import shutil
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -16,24 +15,8 @@ from felice.env import SystemDisk
 from felice.log import LogDirectoryError, LogOffline
 from felice.log.directory import LogDirectory
 from felice.testing.simulation.disk import SimDisk
+from unit.log.directories import DIRECTORY_ID, TOPIC_ID, create, opened
 from unit.log.logs import NOW, FailingDisk, ManualClock, append, values_in
-
-TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
-DIRECTORY_ID = UUID("ffeeddcc-bbaa-9988-7766-554433221100")
-
-
-def opened(
-    path: Path, *, node_id: int = 1, cluster_id: str = "cluster", load: bool = True, **parts: Any
-) -> LogDirectory:
-    directory = LogDirectory(parts.get("disk") or SystemDisk(), parts.get("clock") or ManualClock(), path)
-    directory.acquire(node_id=node_id, cluster_id=cluster_id, new_directory_id=DIRECTORY_ID)
-    if load:
-        directory.load(lambda topic: parts.get("config") or TopicConfig())
-    return directory
-
-
-def create(directory: LogDirectory, topic: str = "events", partition: int = 0, **config: Any) -> Any:
-    return directory.create(topic, partition, TopicConfig(**config), TOPIC_ID)
 
 
 def text(path: Path) -> str:
@@ -423,27 +406,6 @@ def test_running_out_of_descriptors_leaves_the_directory_online(tmp_path: Path, 
     assert directory.offline_reason is None
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one_with_its_name(
-    tmp_path: Path, restarts: bool
-) -> None:
-    directory = opened(tmp_path)
-    log = create(directory)
-    append(log, "a", "b", "c")
-    log.flush()
-    log.delete_records_before(2)
-    directory.checkpoints.capture_recovery_points()()
-    directory.checkpoints.capture_log_starts()()
-    directory.delete("events", 0)
-    if restarts:
-        directory.abandon()
-        directory = opened(tmp_path)
-    append(create(directory), "x")
-    directory.abandon()
-    again = opened(tmp_path).logs["events", 0]
-    assert (again.log_start_offset, values_in(again)) == (0, ["x"])
-
-
 def test_deleting_partitions_does_not_wait_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,22 +413,6 @@ def test_deleting_partitions_does_not_wait_for_the_disk(
     create(directory)
     monkeypatch.setattr(SystemDisk, "write_atomic", lambda *_: pytest.fail("the event loop was held up"))
     directory.delete("events", 0)
-
-
-def test_the_names_of_deleted_partitions_are_not_kept_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("felice.log.directory_checkpoints.MOST_FORGOTTEN", 5)
-    directory = opened(tmp_path)
-    create(directory, "stays")
-    for number in range(12):
-        create(directory, "goes", number)
-        directory.checkpoints.capture_recovery_points()()
-        directory.delete("goes", number)
-    assert len(directory.checkpoints._forgotten) <= 5
-    directory.checkpoints.capture_recovery_points()()
-    assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nstays 0 0\n"
-    directory.close()
 
 
 def test_files_that_a_reopened_log_has_removed_may_be_missing() -> None:
