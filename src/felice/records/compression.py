@@ -3,7 +3,9 @@
 Keeps true:  readers of Java and librdkafka accept the output of `compress`: snappy in xerial
              blocks, lz4 as a frame of independent 64 KiB blocks, gzip and zstd as plain streams;
              `decompress` never returns more than `max_size_bytes` and never trusts a size
-             that the data claims.
+             that the data claims. It reads further gzip members, snappy streams and zstd frames, and
+             treats bytes behind the last as Java's readers do: an error for zstd, ignored for gzip and
+             lz4, and for snappy if they are fewer than a block's length has.
 Broken data raises `CorruptBatch`, data above the limit `BatchTooLarge`. Codecs are imported at first
 use: a broker whose topics keep the producer's compression does not spend time on them at start.
 """
@@ -14,6 +16,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +36,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _GZIP_WINDOW_BITS = 31
+_GZIP_MAGIC = b"\x1f\x8b\x08"
 _LZ4_LEVEL_OF_FAST_COMPRESSOR = 9
 _LZ4_LEVEL_MIN_HIGH = 3
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -150,7 +154,10 @@ def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
         rest: Buffer = view[start : start + _GZIP_INPUT_CHUNK_BYTES]
         while rest:
             if stream.eof:
-                # As in Java's reader, gzip data may have several members.
+                # As in Java's reader, gzip data may have several members, and bytes that begin none are ignored.
+                position = min(start + _GZIP_INPUT_CHUNK_BYTES, len(view)) - len(rest)
+                if view[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+                    return output.joined()
                 stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
             try:
                 output.add(stream.decompress(rest, _OUTPUT_CHUNK_BYTES))
@@ -184,13 +191,14 @@ def _decompress_snappy(data: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    position = len(_XERIAL_HEADER)
-    if len(view) < position:
-        raise CorruptBatch("snappy data ends inside its header")
-    while position < len(view):
-        start = position + _BLOCK_LENGTH.size
-        if start > len(view):
-            raise CorruptBatch("snappy data ends inside a block length")
+    """The blocks of one or more concatenated streams. As in Java's reader, a rest without a length is ignored."""
+    position = 0
+    while (start := position + _BLOCK_LENGTH.size) <= len(view):
+        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            if position > len(view):
+                raise CorruptBatch("snappy data ends inside its header")
+            continue
         length = _BLOCK_LENGTH.unpack_from(view, position)[0]
         position = start + length
         if length <= 0 or position > len(view):
@@ -257,15 +265,17 @@ def _decompress_zstd(data: Buffer, max_size_bytes: int) -> Buffer:
         if claimed > max_size_bytes:
             raise BatchTooLarge(f"zstd data claims {claimed} bytes, the limit is {max_size_bytes}")
         if claimed > 0:
-            plain: bytes = decompressor.decompress(data)
-            return plain
+            # One frame, as most batches are. The streaming reader takes several, or finds what is wrong.
+            with suppress(zstandard.ZstdError):
+                plain: bytes = decompressor.decompress(data, allow_extra_data=False)
+                return plain
         return _stream_zstd(decompressor, data, max_size_bytes)
     except zstandard.ZstdError as error:
         raise CorruptBatch(f"zstd data is broken: {error}") from None
 
 
 def _stream_zstd(decompressor: zstandard.ZstdDecompressor, data: Buffer, max_size_bytes: int) -> Buffer:
-    """Decompresses frames without a size, which streaming writers such as Java's produce."""
+    """Decompresses several frames, or a frame without a size, which streaming writers such as Java's produce."""
     output = _BoundedOutput("zstd", max_size_bytes)
     view = memoryview(data)
     stream = decompressor.decompressobj()

@@ -80,6 +80,43 @@ def test_gzip_of_several_members_is_read() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD])
+def test_concatenated_data_is_read_as_java_reads_it(codec: Codec) -> None:
+    parts = TEXT, b"x", TEXT[::-1]
+    assert bytes(decompress(codec, b"".join(compress(codec, part) for part in parts))) == b"".join(parts)
+    with pytest.raises(BatchTooLarge):
+        decompress(codec, b"".join(compress(codec, part) for part in parts), 2 * len(TEXT))
+    with pytest.raises(CorruptBatch):
+        decompress(codec, bytes(compress(codec, TEXT)) + bytes(compress(codec, TEXT))[:-5])
+
+
+def test_only_the_first_lz4_frame_is_read_as_in_java() -> None:
+    assert decompress(Codec.LZ4, bytes(compress(Codec.LZ4, TEXT)) + bytes(compress(Codec.LZ4, b"x"))) == TEXT
+
+
+# What Java's readers of Kafka 4.3.1 do with each.
+@pytest.mark.parametrize(
+    ("codec", "junk", "is_ignored"),
+    [
+        (Codec.GZIP, b"j", True),
+        (Codec.GZIP, bytes(30), True),
+        (Codec.LZ4, b"junk junk", True),
+        (Codec.SNAPPY, b"jun", True),
+        (Codec.SNAPPY, bytes(4), False),
+        (Codec.SNAPPY, b"junk junk", False),
+        (Codec.ZSTD, b"j", False),
+        (Codec.ZSTD, bytes(30), False),
+    ],
+)
+def test_bytes_behind_the_data_are_treated_as_by_java(codec: Codec, junk: bytes, is_ignored: bool) -> None:
+    data = bytes(compress(codec, TEXT)) + junk
+    if is_ignored:
+        assert bytes(decompress(codec, data)) == TEXT
+    else:
+        with pytest.raises(CorruptBatch):
+            decompress(codec, data)
+
+
 def test_zstd_of_a_streaming_writer_is_read() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     frame = stream.compress(TEXT) + stream.flush()
@@ -103,7 +140,7 @@ def test_decompressed_size_is_bounded(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_truncated_data_is_corrupt(codec: Codec) -> None:
     data = bytes(compress(codec, TEXT[:5000]))
-    for size in [0, 1, 5, 12, 17, 19, len(data) // 2, len(data) - 1]:
+    for size in [0, 1, 5, 12, 20, 22, len(data) // 2, len(data) - 1]:
         with pytest.raises(CorruptBatch):
             decompress(codec, data[:size])
 
