@@ -8,8 +8,9 @@ Keeps true: C1 every write is a compare-and-set on the node's version, which is 
 How:        one shared transaction is under way at a time, and the proposals that are made meanwhile share the next one.
             If a transaction fails, each of its proposals gets a transaction of its own, while later proposals share the
             next one: so none waits for a proposal that the store refuses. After a version conflict the next image
-            shows the winner's state, and the leader decides again. A request that the store does not answer is
-            repeated as long as the partition still awaits its proposal.
+            shows the winner's state, and the leader decides again. A request that the store does not answer, or
+            that fails unexpectedly, is repeated as long as the partition still awaits its proposal: it may have been
+            written.
 """
 
 from __future__ import annotations
@@ -120,21 +121,22 @@ class IsrWriter:
                 for one in batch:
                     self._begin(self._carry_alone(one, error if is_alone else None))
 
-    async def _carry_alone(self, proposed: _Proposed, error: StoreError | None) -> None:
+    async def _carry_alone(self, proposed: _Proposed, error: Exception | None) -> None:
         """Writes one proposal; `error` is that of an attempt before."""
         while not self._is_stopped:
             if error is not None:
                 self.failures += 1
-                _log.warning(
-                    "the in-sync set is not written",
-                    extra={"partition": proposed.partition.name, "reason": str(error)},
-                )
+                if isinstance(error, StoreError):
+                    _log.warning(
+                        "the in-sync set is not written",
+                        extra={"partition": proposed.partition.name, "reason": str(error)},
+                    )
                 await asyncio.sleep(_RETRY_S)
             error = await self._try([proposed])
             if error is None:
                 return
 
-    async def _try(self, batch: Sequence[_Proposed]) -> StoreError | None:
+    async def _try(self, batch: Sequence[_Proposed]) -> Exception | None:
         """Writes the proposals that still matter. Returns the reason if they have to be written again."""
         batch = [one for one in batch if one.partition.awaits(one.proposal)]
         if self._is_stopped or not batch:
@@ -144,6 +146,10 @@ class IsrWriter:
         except SessionExpired:
             return None  # the cluster elects a leader again once this broker has a new session
         except StoreError as error:
+            return error
+        except Exception as error:
+            names = [one.partition.name for one in batch]
+            _log.exception("a fault while in-sync sets were written", extra={"partitions": names})
             return error
         for one, outcome in zip(batch, outcomes, strict=True):
             self._conclude(one, outcome)
@@ -234,9 +240,11 @@ class IsrWriter:
                 return  # the name now belongs to another topic
             except BadVersion:
                 continue
-            except StoreError as error:
+            except Exception as error:
                 _log.warning(
-                    "a resignation from a replica was not written", extra={"path": path, "reason": str(error)}
+                    "a resignation from a replica was not written",
+                    extra={"path": path, "reason": str(error)},
+                    exc_info=None if isinstance(error, StoreError) else error,
                 )
                 await asyncio.sleep(_RETRY_S)
                 continue

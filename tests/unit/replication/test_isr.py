@@ -27,7 +27,7 @@ PATH = layout.state_path("t", 0)
 
 
 class UnsureStore:
-    """A store that reports a failure, before or after it wrote."""
+    """A store that reports a failure, before or after it wrote, or has a fault."""
 
     def __init__(self, store: MemoryStore, failures: list[str]) -> None:
         self._store = store
@@ -38,6 +38,8 @@ class UnsureStore:
 
     async def multi(self, operations: Any) -> Any:
         failure = self._failures.pop(0) if self._failures else ""
+        if failure == "fault":
+            raise RuntimeError("a fault")
         outcome = await self._store.multi(operations) if failure != "before" else None
         if failure:
             raise StoreUnavailable("/", "lost")
@@ -180,7 +182,7 @@ def test_a_resignation_is_repeated_until_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2))), ["before", "after"])
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2))), ["before", "fault", "after"])
         writer = IsrWriter(store)  # type: ignore[arg-type]
         writer.resign("t", TOPIC_ID, 0, 1, (1, 2))
         await writer.finish()

@@ -56,6 +56,7 @@ class ObservedStore:
         self.before: Callable[[], Awaitable[object]] | None = None
         self.loses_the_answer = False
         self.denied = ""
+        self.faults = 0
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
@@ -69,6 +70,9 @@ class ObservedStore:
         if any(one.path == self.denied for one in operations):
             raise NotAllowed(self.denied, "not yours")
         answer = await self._store.multi(operations)
+        if self.faults:
+            self.faults -= 1
+            raise RuntimeError("a fault")
         if self.loses_the_answer:
             self.loses_the_answer = False
             raise StoreUnavailable("/", "lost")
@@ -179,6 +183,24 @@ def test_a_fault_of_one_partition_does_not_keep_the_outcome_from_the_others() ->
         assert [one.refused for one in leading] == [0, 1, 0]
 
     _run(scenario, 3)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_proposal_whose_write_failed_unexpectedly_is_logged_and_written_again(
+    together: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays open meanwhile: the fault may have come after the write."""
+    monkeypatch.setattr("felice.replication.isr._RETRY_S", 0)
+
+    async def scenario(store: ObservedStore, writer: IsrWriter, leading: list[Leading]) -> None:
+        store.faults = 2
+        for one in leading:
+            writer.propose(one, _joining(2))
+        await writer.finish()
+        assert [(one.committed, one.refused) for one in leading] == [([1], 0)] * together
+
+    _run(scenario, together)
+    assert "a fault" in caplog.text and "Traceback" in caplog.text
 
 
 def test_a_proposal_that_cannot_be_written_leaves_the_transaction_to_the_others() -> None:
