@@ -458,14 +458,15 @@ class LogDirectory:
             raise LogDirectoryError(self.path, f"is offline: {self.offline_reason}")
 
     def _on_log_failure(self, log: ReadableLog, error: Exception) -> None:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and (log.offline_reason is None or not is_shortage(error)):
             self.on_io_error(error)
-        elif log.offline_reason is not None:
-            _log.error(
-                "a partition is offline; the other partitions of its log directory stay online",
-                extra={"partition": log.name, "log_dir": str(self.path), "reason": str(error)},
-            )
-        if log.offline_reason is not None and self.offline_reason is None and self.on_log_offline is not None:
+        if log.offline_reason is None or self.offline_reason is not None:
+            return
+        _log.error(
+            "a partition is offline; the other partitions of its log directory stay online",
+            extra={"partition": log.name, "log_dir": str(self.path), "reason": str(error)},
+        )
+        if self.on_log_offline is not None:
             self.on_log_offline(log)
 
     def on_io_error(self, error: OSError) -> None:

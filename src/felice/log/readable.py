@@ -89,7 +89,6 @@ class ReadableLog:
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
             self.lacks_room = isinstance(error, OSError) and is_shortage(error)
-            _log.error("a partition is offline", extra={"partition": self.name, "reason": str(error)})
             if self.on_failure is not None:
                 self.on_failure(self, error)
         return LogOffline(self._offline)

@@ -12,7 +12,7 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.env import SystemDisk
-from felice.log import LogDirectoryError, LogOffline
+from felice.log import CorruptLog, LogDirectoryError, LogOffline
 from felice.log.directory import LogDirectory
 from felice.testing.simulation.disk import SimDisk
 from unit.log.directories import DIRECTORY_ID, TOPIC_ID, create, opened
@@ -340,6 +340,25 @@ def test_an_io_error_takes_the_whole_directory_offline(tmp_path: Path) -> None:
         create(directory, "other")
     directory.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (OSError(errno.EIO, "broken"), "a log directory is offline"),
+        (OSError(errno.ENOSPC, "no room"), "a partition is offline"),
+        (CorruptLog(Path("x.log"), 7, "damaged"), "a partition is offline"),
+    ],
+)
+def test_a_failure_is_logged_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: Exception, message: str
+) -> None:
+    directory = opened(tmp_path)
+    log = create(directory)
+    log._fail(fault)
+    log._fail(fault)
+    (line,) = [found for found in caplog.records if found.levelno == logging.ERROR]
+    assert line.message.startswith(message) and line.__dict__["reason"] == str(fault)
 
 
 def test_a_full_disk_leaves_the_directory_online(tmp_path: Path) -> None:
