@@ -65,7 +65,7 @@ class EmbeddedStore(TreeSession):
         self._disk = disk
         self._snapshot_path = directory / SNAPSHOT
         self._journal = disk.open(directory / JOURNAL, create=True)
-        self._snapshot_size_bytes = 0
+        self._snapshot_size_bytes = disk.size(self._snapshot_path) if disk.exists(self._snapshot_path) else 0
         self._sessions: list[TreeSession] = [self]
         self._last_session_id = self.session_id
         self._writing = asyncio.Lock()
@@ -209,10 +209,10 @@ class EmbeddedStore(TreeSession):
 
     def compact(self) -> None:
         """Replaces the journal by a snapshot of the tree."""
-        body = encode_snapshot(self._tree.zxid, list(self._tree.walk()))
-        self._disk.write_atomic(self._snapshot_path, encode_frame(body))
+        frame = encode_frame(encode_snapshot(self._tree.zxid, list(self._tree.walk())))
+        self._disk.write_atomic(self._snapshot_path, frame)
         self._disk.restrict(self._snapshot_path)
-        self._snapshot_size_bytes = len(body)
+        self._snapshot_size_bytes = len(frame)
         self._journal.truncate(0)
         # Synced before the next write: a power failure then tears at most one frame, and leaves no older ones.
         self._journal.sync()

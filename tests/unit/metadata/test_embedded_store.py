@@ -138,6 +138,22 @@ def test_a_crash_between_snapshot_and_emptying_the_journal_does_no_harm(tmp_path
     asyncio.run(scenario())
 
 
+def test_the_journal_may_grow_to_four_snapshots_after_a_restart_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.create("/a", b"x" * 600_000)
+        store.compact()
+        await store.close()
+        again = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await again.create("/b")
+        for number in range(12):
+            await again.set("/b", bytes([number]) * 100_000)
+        assert (tmp_path / "m" / "journal").stat().st_size > 1_200_000
+        await again.close()
+
+    asyncio.run(scenario())
+
+
 def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
