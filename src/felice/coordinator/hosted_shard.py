@@ -191,7 +191,10 @@ class HostedShard(Generic[S, R]):
                     bytes(stored.key or b""), None if stored.value is None else bytes(stored.value)
                 )
             except MalformedMessage as error:
-                _log.warning("%s: record at offset %d is skipped: %s", self.partition, stored.offset, error)
+                _log.warning(
+                    "a record of a coordinator's log is skipped: it cannot be read",
+                    extra={"partition": self.partition.name, "offset": stored.offset, "reason": str(error)},
+                )
                 continue
             if record is not None:
                 self.shard.replay(record, producer_id)

@@ -87,7 +87,8 @@ class MarkerSender:
             response = await self._channel.write_markers(leader, request)
         except ApiError as error:
             _log.warning(
-                "a broker does not accept transaction markers", extra={"broker": leader, "reason": str(error)}
+                "transaction markers did not reach a broker; they are sent again",
+                extra={"broker": leader, "reason": str(error)},
             )
             return set()
         marked = set()
