@@ -18,11 +18,11 @@ from itertools import islice
 
 from felice.config import BrokerConfig
 from felice.controller import deletion, topic_plans
-from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.controller.election import first_state
 from felice.controller.features import FeatureChange, plan_levels
 from felice.controller.topic_plans import NewTopic, PlannedTopic
 from felice.controller.writing import (
+    FOLLOW_TIMEOUT_S,
     LOST_RACE,
     EpochPassed,
     answering,
@@ -44,13 +44,12 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.client_entity import ClientEntity
-from felice.metadata.layout import TopicNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, TopicNode
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 
 _MAX_ATTEMPTS = 10
-_FOLLOW_TIMEOUT_S = 10.0
 _MIN_INSYNC = "min.insync.replicas"
 
 _log = logging.getLogger("felice.controller")
@@ -342,8 +341,8 @@ class ClusterAdmin:
         return True
 
     async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
-        """Waits, up to `_FOLLOW_TIMEOUT_S`, until the image shows a write: the client's next request should find it."""
-        await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
+        """Waits, up to `FOLLOW_TIMEOUT_S`, until the image shows a write: the client's next request should find it."""
+        await self._watcher.wait_until(condition, FOLLOW_TIMEOUT_S)
 
     def _existing(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)

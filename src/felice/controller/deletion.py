@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.controller.writing import write_guarded
 from felice.metadata import Check, Delete, MetadataStore, SetData, TopicImage, identity, layout
-from felice.metadata.layout import TopicNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, TopicNode
 from felice.metadata.store import Operation
 
 

@@ -13,10 +13,7 @@ from felice.controller.election import elect_after_liveness_change, first_state,
 from felice.controller.reassignment import Assignment, Move, completed
 from felice.dataclass import dataclass
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
-from felice.metadata.layout import StateNode, TopicNode
-
-# Partition states that one store transaction changes. They fit well into 1 MB, ZooKeeper's limit of a request.
-MAX_STATES_PER_TRANSACTION = 500
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, StateNode, TopicNode
 
 
 @dataclass(frozen=True, slots=True)

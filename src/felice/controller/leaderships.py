@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.controller import reassignment
 from felice.controller.duties import (
-    MAX_STATES_PER_TRANSACTION,
     Decision,
     StateChange,
     state_change,
@@ -21,7 +20,7 @@ from felice.controller.election import elect_after_liveness_change, preferred
 from felice.controller.reassignment import Move
 from felice.controller.writing import answering, carry_out
 from felice.metadata import ClusterImage, MetadataStore, TopicImage
-from felice.metadata.layout import NO_LEADER
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, NO_LEADER
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.topic_partition import PartitionKey

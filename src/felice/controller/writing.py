@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from felice.controller.duties import MAX_STATES_PER_TRANSACTION, Decision, StateChange, TopicChange
+from felice.controller.duties import Decision, StateChange, TopicChange
 from felice.metadata import (
     BadVersion,
     Check,
@@ -31,6 +31,7 @@ from felice.metadata import (
     identity,
     layout,
 )
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from felice.config import TopicConfig
 from felice.dataclass import dataclass
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
+from felice.log.batch_places import MAX_RELATIVE_OFFSET
 
 
 @dataclass(frozen=True, slots=True)

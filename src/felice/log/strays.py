@@ -12,10 +12,9 @@ from pathlib import Path
 
 from felice.env import Disk
 from felice.log.log import Log
+from felice.log.segment import LOG_SUFFIX
 
 _log = logging.getLogger("felice.log")
-
-_SEGMENT_SUFFIX = ".log"
 
 
 class Strays:
@@ -58,5 +57,5 @@ class Strays:
         )
 
     def _has_records(self, path: Path) -> bool:
-        segments = (name for name in self._disk.listdir(path) if name.endswith(_SEGMENT_SUFFIX))
+        segments = (name for name in self._disk.listdir(path) if name.endswith(LOG_SUFFIX))
         return any(self._disk.size(path / name) > 0 for name in segments)

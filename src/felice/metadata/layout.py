@@ -19,6 +19,9 @@ from felice.metadata.token_nodes import TOKENS
 from felice.protocol.uuids import format_uuid, parse_uuid
 from felice.security.acl import Acl, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
+# Partition states that one store transaction changes. They fit well into 1 MB, ZooKeeper's limit of a request.
+MAX_STATES_PER_TRANSACTION = 500
+
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"

@@ -24,6 +24,7 @@ from uuid import UUID
 
 from felice.dataclass import dataclass
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION
 from felice.metadata.store import Node, Operation, SessionExpired, StoreError
 from felice.replication.dependencies import ProposingPartition
 from felice.replication.leader import IsrProposal, without
@@ -31,8 +32,6 @@ from felice.replication.leader import IsrProposal, without
 _log = logging.getLogger("felice.replication")
 
 _RETRY_S = 1.0
-# Partition states that one transaction changes. They fit well into 1 MB, ZooKeeper's limit of a request.
-MAX_PROPOSALS_PER_TRANSACTION = 500
 
 
 class WriteOutcome(Enum):
@@ -112,8 +111,8 @@ class IsrWriter:
 
     async def _carry_proposed(self) -> None:
         while self._proposed:
-            batch = self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
-            del self._proposed[:MAX_PROPOSALS_PER_TRANSACTION]
+            batch = self._proposed[:MAX_STATES_PER_TRANSACTION]
+            del self._proposed[:MAX_STATES_PER_TRANSACTION]
             error = await self._try(batch)
             if error is not None:
                 # Any of them may be the reason.

@@ -16,11 +16,10 @@ from felice.controller import cluster_admin
 from felice.controller import controller as controller_module
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
-from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.controller.topic_plans import NewTopic
 from felice.env import SystemClock
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
-from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
@@ -306,7 +305,7 @@ def test_a_large_topic_disappears_at_once_and_any_controller_deletes_the_rest_of
         await one.sees(lambda image: image.controller_id == 1)
         admin = await _large_topic_of(one)
         _limited(one.store, monkeypatch, writes)
-        monkeypatch.setattr(cluster_admin, "_FOLLOW_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(cluster_admin, "FOLLOW_TIMEOUT_S", 0.2)
         await admin.delete_topic("large")
         assert "large" not in one.watcher.image.topics
         assert "large" not in one.watcher.image.topic_configs

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
-from felice.controller.duties import MAX_STATES_PER_TRANSACTION, StateChange, TopicChange, due
+from felice.controller.duties import StateChange, TopicChange, due
 from felice.controller.election import (
     elect_after_liveness_change,
     fence_previous_incarnation,
@@ -22,7 +22,7 @@ from felice.controller.election import (
 )
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
 from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from felice.metadata.layout import NO_LEADER, StateNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.primitives import ZERO_UUID
 

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from felice.metadata import Create, SetData, StoreUnavailable, identity, layout
-from felice.metadata.layout import BrokerNode, StateNode, TopicNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import NotAllowed, Operation
-from felice.replication.isr import MAX_PROPOSALS_PER_TRANSACTION, IsrWriter
+from felice.replication.isr import IsrWriter
 from felice.replication.leader import IsrProposal
 from waiting import let_run
 
@@ -110,13 +110,13 @@ async def _isr_of(store: ObservedStore, partition: int) -> tuple[int, ...]:
 
 
 def test_the_return_of_a_broker_to_many_partitions_is_few_transactions() -> None:
-    count = 2 * MAX_PROPOSALS_PER_TRANSACTION + 1
+    count = 2 * MAX_STATES_PER_TRANSACTION + 1
 
     async def scenario(store: ObservedStore, writer: IsrWriter, leading: list[Leading]) -> None:
         for one in leading:
             writer.propose(one, _joining(2))
         await writer.finish()
-        assert store.writes == [MAX_PROPOSALS_PER_TRANSACTION, MAX_PROPOSALS_PER_TRANSACTION, 1]
+        assert store.writes == [MAX_STATES_PER_TRANSACTION, MAX_STATES_PER_TRANSACTION, 1]
         assert all(one.committed == [1] for one in leading)
         assert {await _isr_of(store, number) for number in range(count)} == {(1, 2)}
         assert (writer.expansions, writer.failures) == (count, 0)

@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 from felice.config import BrokerConfig
 from felice.coordinator.group import offset_topics
+from felice.coordinator.group.commits import Commit
 from felice.coordinator.group.rebalance import join_error
 from felice.coordinator.group.records import GroupRecordCodec, Record
 from felice.coordinator.group.settings import GroupSettings
@@ -216,9 +217,7 @@ class GroupCoordinator:
             return response
 
         def failed(error: ErrorCode) -> OffsetCommitResponse:
-            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error == ErrorCode.MESSAGE_TOO_LARGE else error
-            for wanted in commits:
-                wanted.row.error_code = wanted.row.error_code or code
+            _fail(commits, error)
             return response
 
         def event(shard: GroupShard, waiter: Waiter[OffsetCommitResponse], now: Instant) -> Outcome[Record]:
@@ -251,9 +250,7 @@ class GroupCoordinator:
             return response
 
         def failed(error: ErrorCode) -> TxnOffsetCommitResponse:
-            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error == ErrorCode.MESSAGE_TOO_LARGE else error
-            for wanted in commits:
-                wanted.row.error_code = wanted.row.error_code or code
+            _fail(commits, error)
             return response
 
         def event(
@@ -392,3 +389,10 @@ async def _wait_for_all(answers: Sequence[T | Awaitable[T]], build: Callable[[li
     for answer in answers:
         found.append(await answer if isinstance(answer, asyncio.Future) else cast("T", answer))
     return build(found)
+
+
+def _fail(commits: list[Commit], error: ErrorCode) -> None:
+    """Gives the rows of these commits the error, unless they have their own."""
+    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error == ErrorCode.MESSAGE_TOO_LARGE else error
+    for wanted in commits:
+        wanted.row.error_code = wanted.row.error_code or code

@@ -25,9 +25,10 @@ from felice.coordinator.group.rebalance import (
     start_session,
     storing_error,
 )
+from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from felice.coordinator.group.states import GroupState
-from felice.coordinator.group.turn import Caller, Record, Turn
+from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import Instant, Outcome
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode

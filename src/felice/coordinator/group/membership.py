@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from felice.coordinator.group.classic_group import ClassicGroup
 from felice.coordinator.group.rebalance import (
-    complete_if_all_joined,
+    after_removal,
     drop_member,
-    prepare_rebalance,
     start_session,
 )
 from felice.coordinator.group.states import GroupState
@@ -40,11 +39,8 @@ def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> Lea
         for leaver in leavers
     ]
     # Also after a member left that had only received its id, as in Kafka.
-    has_left = any(response.error_code == ErrorCode.NONE for response in responses)
-    if has_left and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, turn)
-    else:
-        complete_if_all_joined(group, turn)
+    if any(response.error_code == ErrorCode.NONE for response in responses):
+        after_removal(group, turn)
     return LeaveGroupResponse(members=responses)
 
 

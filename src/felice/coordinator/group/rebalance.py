@@ -189,10 +189,8 @@ def after_removal(group: ClassicGroup, turn: Turn) -> None:
     """Begins a rebalance; or ends the join phase, if it waited only for the removed members."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
-    elif group.state is GroupState.PREPARING_REBALANCE and (
-        group.all_members_joined and group.previous_state is not GroupState.EMPTY
-    ):
-        complete_join(group, turn)
+    else:
+        complete_if_all_joined(group, turn)
 
 
 # Deadlines

@@ -15,9 +15,10 @@ from felice.coordinator.group.rebalance import (
     storing_error,
     synced_response,
 )
+from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.states import GroupState
-from felice.coordinator.group.turn import Caller, Record, Turn
+from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import NEVER_MS, Instant, Outcome
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
-from felice.coordinator.group.records import GroupRecord, OffsetRecord
+from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.shard import Instant, Outcome, Waiter
 from felice.dataclass import dataclass
 
 A = TypeVar("A")
-
-Record: TypeAlias = GroupRecord | OffsetRecord
 
 
 @dataclass(frozen=True, slots=True)
