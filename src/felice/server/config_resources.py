@@ -31,6 +31,8 @@ _log = logging.getLogger("felice.server")
 # The most configurations of one resource in a request, because they are checked in one step of the event loop. A broker
 # of Kafka has about 350.
 _MAX_CONFIGS = 1000
+# The most options of one request whose names are compared with all known names, which takes half a millisecond each.
+_MAX_WARNINGS = 10
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -148,9 +150,12 @@ async def _prepare_tls(
 
 
 def _warn_of(names: Sequence[str], broker: str) -> None:
-    for name in names:
+    for name in names[:_MAX_WARNINGS]:
         extra = {"option": name, "broker": broker or "all", "did_you_mean": nearest(name) or "-"}
         _log.warning("a configuration option that has no effect was set", extra=extra)
+    if len(names) > _MAX_WARNINGS:
+        left = {"count": len(names) - _MAX_WARNINGS, "broker": broker or "all"}
+        _log.warning("more configuration options that have no effect were set", extra=left)
 
 
 def unsupported(resource_type: int) -> ApiError:

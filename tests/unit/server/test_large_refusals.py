@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from felice.env import Environment
+from felice.env import Environment, SystemClock
 from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.frames import decode_response, encode_request
@@ -19,7 +21,9 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
-from felice.server import pace
+from felice.server import config_resources, pace
+from felice.server.access.control import Access
+from felice.server.access.guards import shown
 from felice.server.broker import Broker
 from felice.server.embedded import embedded_config
 from unit.server.test_costs import Line
@@ -157,3 +161,45 @@ def test_a_request_that_waits_does_not_read_what_a_later_one_adds_to_the_session
                 ]
 
     with_authorizer(tmp_path, scenario)
+
+
+@pytest.mark.usefixtures("_every_item_ends_a_slice")
+@pytest.mark.parametrize("count", [10, COUNT])
+def test_rows_that_a_client_may_not_see_are_left_out_in_slices(count: int) -> None:
+    passes = 0
+    seen: list[int] = []
+
+    def is_shown(row: int, access: Access) -> bool:
+        seen.append(passes)
+        return row % 2 == 0
+
+    context: Any = SimpleNamespace(
+        access=None, services=SimpleNamespace(env=SimpleNamespace(clock=SystemClock()))
+    )
+
+    async def scenario() -> None:
+        nonlocal passes
+        answer: Any = SimpleNamespace(rows=list(range(count)))
+
+        async def handle_later() -> Any:
+            return answer
+
+        found = shown("rows", is_shown)(None, context, lambda request, context: handle_later())
+        task = asyncio.ensure_future(found)
+        while not task.done():
+            await asyncio.sleep(0)
+            passes += 1
+        assert (await task).rows == list(range(0, count, 2))
+
+    asyncio.run(scenario())
+    assert len(set(seen)) == (1 if count == 10 else COUNT)
+
+
+def test_a_request_compares_few_names_with_those_of_all_options(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(config_resources, "nearest", compared.append)
+    config_resources._warn_of([f"name-{number}" for number in range(1000)], "0")
+    assert len(compared) == 10
+    assert vars(caplog.records[-1])["count"] == 990

@@ -8,6 +8,7 @@ guards.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +16,7 @@ from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import Access
 from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
+from felice.server.pace import each as for_each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -156,11 +158,15 @@ def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
     """Leaves out the rows that the client may not see."""
 
     def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        access = context.access
+        access, clock = context.access, context.services.env.clock
 
         def filtered(answer: Any) -> Any:
-            setattr(answer, rows, [row for row in getattr(answer, rows) if is_shown(row, access)])
-            return answer
+            def with_rows(shown: list[bool]) -> Any:
+                setattr(answer, rows, list(compress(found, shown)))
+                return answer
+
+            found = getattr(answer, rows)
+            return for_each(found, lambda row: is_shown(row, access), with_rows, clock)
 
         return then(handle(request, context), filtered)
 
@@ -190,11 +196,12 @@ def in_handler(request: Any, context: RequestContext, handle: Handle) -> Any:
 
 
 def then(answer: Any, change: Callable[[Any], Any]) -> Any:
-    """Changes a response, or the response to come."""
+    """Changes a response, or the response to come. `change` returns the new response, or an awaitable of it."""
     if isinstance(answer, Awaitable):
         return _then_later(answer, change)
     return change(answer)
 
 
 async def _then_later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    return change(await answer)
+    changed = change(await answer)
+    return await changed if isinstance(changed, Awaitable) else changed

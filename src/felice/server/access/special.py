@@ -23,7 +23,6 @@ from felice.protocol.messages.find_coordinator import (
 )
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.join_group import JoinGroupRequest
-from felice.protocol.messages.list_groups import ListGroupsResponse
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -53,6 +52,7 @@ from felice.server.access.guards import (
     each,
     itself,
     need,
+    shown,
     then,
     whole,
 )
@@ -174,15 +174,14 @@ def group_to_sync(request: SyncGroupRequest, context: RequestContext) -> str | N
 
 def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:
     """Shows all groups with DESCRIBE of the cluster, or else the groups that the client may describe."""
-    access = context.access
-    answer: ListGroupsResponse = handle(request, context)
-    if not access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        answer.groups = [
-            group
-            for group in answer.groups
-            if access.shows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        ]
-    return answer
+    if context.access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return handle(request, context)
+    return _shown_groups(request, context, handle)
+
+
+_shown_groups = shown(
+    "groups", lambda row, access: access.shows(Operation.DESCRIBE, ResourceType.GROUP, row.group_id)
+)
 
 
 def offset_fetch(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
