@@ -7,7 +7,7 @@ wait for that: as in Kafka the client gets UNKNOWN_TOPIC_OR_PARTITION, and asks 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from felice.protocol.messages.metadata import (
 from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
+from felice.server.access.guards import then
 from felice.server.pace import each
 from felice.server.quotas.mutations import Mutations
 
@@ -48,16 +49,25 @@ def handle(
     if topics is None or (context.version == 0 and not topics):
         return _answer(request, context, _all(request, context))
     client = _Client(request, context)
-    throttle_time_ms = _create(_to_create(request, topics, client, context), context)
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault((topic.name, topic.topic_id), topic)
-    return each(
-        distinct.values(),
-        lambda topic: _one(topic, client, context),
-        lambda rows: _answer(request, context, rows, throttle_time_ms),
-        context.services.env.clock,
+    clock = context.services.env.clock
+
+    def created(may_create: list[bool]) -> MetadataResponse | Awaitable[MetadataResponse]:
+        throttle_time_ms = _create(compress(missing, may_create), context)
+        return each(
+            distinct.values(),
+            lambda topic: _one(topic, client, context),
+            lambda rows: _answer(request, context, rows, throttle_time_ms),
+            clock,
+        )
+
+    missing = _missing(request, topics, context)
+    answer: MetadataResponse | Awaitable[MetadataResponse] = then(
+        each(missing, client.may_begin_to_create, lambda rows: rows, clock), created
     )
+    return answer
 
 
 class _Client:
@@ -65,7 +75,7 @@ class _Client:
 
     def __init__(self, request: MetadataRequest, context: RequestContext) -> None:
         self.access: Access = context.access
-        self.uncreatable: frozenset[str] = frozenset()
+        self.uncreatable: set[str] = set()
         self._wants_operations = request.include_topic_authorized_operations
         self._may_describe: dict[str, bool] = {}
 
@@ -81,6 +91,15 @@ class _Client:
         return access.shows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or access.allows(
             Operation.CREATE, ResourceType.TOPIC, topic
         )
+
+    def may_begin_to_create(self, topic: str) -> bool:
+        """Whether a missing topic may be created; remembers it in `uncreatable` if only the permission is missing."""
+        if not self.may_describe(topic):
+            return False
+        if not self.may_create(topic):
+            self.uncreatable.add(topic)
+            return False
+        return _may_be_created(topic)
 
     def operations(self, topic: str) -> int:
         """The bit field of authorised operations in the row of a topic."""
@@ -114,31 +133,31 @@ def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(topics=rows, controller_id=-1)
 
 
-def _to_create(
-    request: MetadataRequest,
-    topics: Sequence[MetadataRequestTopic],
-    client: _Client,
-    context: RequestContext,
+def _missing(
+    request: MetadataRequest, topics: Sequence[MetadataRequestTopic], context: RequestContext
 ) -> list[str]:
+    """The missing topics that the request names; none if it may not create topics."""
     services = context.services
     if not (request.allow_auto_topic_creation and services.config.auto_create_topics_enable):
         return []
     names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
     existing = services.image.topics
-    missing = [name for name in names if name not in existing and client.may_describe(name)]
-    client.uncreatable = frozenset(name for name in missing if not client.may_create(name))
-    creatable = (name for name in missing if name not in client.uncreatable and _may_be_created(name))
+    return [name for name in names if name not in existing]
+
+
+def _create(creatable: Iterable[str], context: RequestContext) -> int:
+    """Starts to create topics, as many as may be created at once, and counts their partitions.
+
+    Returns for how long the client should wait (ms).
+    """
+    services = context.services
     at_once = services.config.felice_auto_create_topics_max_at_once
-    return list(islice(creatable, max(0, at_once - services.auto_topics.under_way)))
-
-
-def _create(names: Sequence[str], context: RequestContext) -> int:
-    """Starts to create topics, and counts their partitions. Returns for how long the client should wait (ms)."""
+    names = list(islice(creatable, max(0, at_once - services.auto_topics.under_way)))
     if not names:
         return 0
     mutations = Mutations(context, strict_from=None)
     for name in names:
-        mutations.spend(context.services.auto_topics.ensure(name))
+        mutations.spend(services.auto_topics.ensure(name))
     return mutations.throttle_time_ms
 
 
