@@ -231,9 +231,9 @@ def test_only_items_with_a_passing_error_are_asked_again() -> None:
 def test_a_passing_error_of_an_item_is_its_result_after_the_time_limit() -> None:
     with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.handlers[CreateTopicsRequest] = lambda request, version: created(a=MOVING)
-        futures = admin.create_topics([NewTopic("a")], request_timeout=0.3)
+        futures = admin.create_topics([NewTopic("a")], request_timeout=3.0)
         assert plain(futures["a"]) == plain(failure(MOVING, "a"))
-        assert 2 <= len(broker.asked(CreateTopicsRequest)) <= 5, "the wait grows from 100 ms"
+        assert 2 <= len(broker.asked(CreateTopicsRequest)) <= 9, "the wait grows from 100 ms"
 
 
 def test_a_passing_error_of_a_whole_call_is_retried() -> None:
@@ -254,9 +254,9 @@ def test_a_passing_error_of_a_whole_call_ends_it_after_the_time_limit() -> None:
         broker.handlers[ElectLeadersRequest] = lambda request, version: ElectLeadersResponse(
             error_code=MOVING
         )
-        future = admin.elect_leaders(ElectionType.PREFERRED, operation_timeout=1.0)
+        future = admin.elect_leaders(ElectionType.PREFERRED, operation_timeout=3.0)
         assert plain(future) == plain(failure(MOVING, "elections"))
-        assert 2 <= len(broker.asked(ElectLeadersRequest)) <= 6
+        assert 2 <= len(broker.asked(ElectLeadersRequest)) <= 9
 
 
 def test_a_lost_connection_is_retried() -> None:
