@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import NoReturn, TypeAlias
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
+_STDERR = 2
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended."""
 
@@ -46,9 +46,10 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     KeyboardInterrupt in a call to Java would lead to more such calls: py4j and PySpark print their tracebacks, and the
     end takes seconds. Java ends by itself when its standard input closes.
     """
-    # `sys.stderr` may be in the middle of a call.
-    os.write(sys.stderr.fileno(), b"\nAborted!\n")
-    os._exit(_INTERRUPTED)
+    try:
+        os.write(_STDERR, b"\nAborted!\n")  # `sys.stderr` may be in the middle of a call.
+    finally:
+        os._exit(_INTERRUPTED)
 
 
 class HeldInterrupts:

@@ -188,6 +188,14 @@ def test_several_apps_have_checkpoints_of_their_own_in_the_directory(tmp_path: P
     assert settings.checkpoint_of(App("first"), True) == alone
 
 
+def test_a_checkpoint_of_a_frame_or_one_that_cannot_be_read_is_not_the_apps(tmp_path: Path) -> None:
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    Checkpoint(tmp_path / "first-checkpoint").describe(Description("first", "", 1, {}, is_frame=True))
+    (tmp_path / "second-checkpoint").write_text("a file")
+    for name in ("first", "second"):
+        assert settings.checkpoint_of(App(name), True).path == tmp_path
+
+
 @pytest.mark.parametrize(("place", "is_only"), [("first-checkpoint", True), (".", False)])
 def test_an_app_does_not_silently_begin_again_in_another_checkpoint(
     tmp_path: Path, place: str, is_only: bool

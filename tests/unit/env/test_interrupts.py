@@ -88,6 +88,14 @@ def test_a_process_that_ends_at_once_cleans_nothing_up(number: signal.Signals) -
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\nAborted!\n")
 
 
+def test_a_process_whose_error_output_nobody_reads_ends_at_once() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", END_AT_ONCE, str(signal.SIGTERM.value)]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, stderr=write).returncode == 130
+    os.close(write)
+
+
 SET_A_HANDLER = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))

@@ -47,6 +47,15 @@ class Asked(NamedTuple):
     offset: int
     of_leader: bool
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the partition was moved or revoked meanwhile, or another broker's response was taken.
+
+        When the broker of a partition changes, both brokers may be asked. The aborted transactions of a response count
+        from the offset that was asked, so it cannot be used from a later offset.
+        """
+        return self.partition.lease is not self.lease or self.partition.fetch_offset != self.offset
+
 
 # A broker answers the requests of one connection in order: a second request must not wait behind a long poll.
 _LANES = ("fetch", "fetch-2")
@@ -118,8 +127,9 @@ class Fetcher:
             # Capture the leases now: the task starts later, and a partition may be revoked until then.
             leader = self._cluster.topology.leader
             asked = {
-                one.key: Asked(one, one.lease, one.fetch_offset or 0, leader(*one.key) == node_id)
+                one.key: Asked(one, one.lease, one.fetch_offset, leader(*one.key) == node_id)
                 for one in left
+                if one.fetch_offset is not None
             }
             self._cluster.spawn(self._fetch(node_id, free[0], asked))
 
@@ -213,7 +223,7 @@ class Fetcher:
             name = topic.topic or names.get(topic.topic_id, "")
             for row in topic.partitions:
                 one = asked.get((name, row.partition_index))
-                if one is not None and one.partition.lease is one.lease:
+                if one is not None and not one.is_stale:
                     self._take_row(one, row)
 
     def _take_row(self, asked: Asked, row: PartitionData) -> None:

@@ -429,6 +429,28 @@ def test_an_answer_for_a_partition_that_was_moved_meanwhile_is_dropped(
     assert values(reader.consume(1, 30)) == [b"2"]
 
 
+def test_an_answer_to_a_fetch_of_an_earlier_offset_is_dropped(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    """When the broker of a partition changes, both may be asked, and the other one has answered meanwhile."""
+    reader = consumer()
+    usual = broker.handlers[FetchRequest]
+
+    def overtaken(request: FetchRequest, version: int) -> FetchResponse:
+        response: FetchResponse = usual(request, version)
+        response.responses[0].partitions[0].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        reader._thread.run(go_on_from(2))
+        return response
+
+    async def go_on_from(offset: int) -> None:
+        partition = reader._core.subscription.assigned["t", 0]
+        partition.fetch_offset = partition.position = offset
+
+    broker.script(FetchRequest, overtaken)
+    reader.assign([at(0)])
+    assert values(reader.consume(1, 30)) == [b"2"]
+
+
 def test_records_that_cannot_be_read_are_told_and_fetched_again(
     consumer: Callable[..., Consumer], broker: Committing
 ) -> None:

@@ -104,14 +104,14 @@ class Checkpoint:
         return found is not None and found.is_frame
 
     def belongs_to(self, application: str) -> bool:
-        """Whether the application has used it; False for a checkpoint that cannot be read."""
+        """Whether `felice run` has used it for the application; False for a checkpoint that cannot be read."""
         found = self._readable_description()
-        return found is not None and found.application == application
+        return found is not None and found.application == application and not found.is_frame
 
     def _readable_description(self) -> Description | None:
         try:
             return self.description()
-        except CheckpointError:
+        except (CheckpointError, OSError, TypeError, AttributeError):
             return None
 
     def description(self) -> Description | None:
