@@ -64,6 +64,7 @@ class TransactionCoordinators:
         watcher: Watcher,
         settings: Settings,
         clock: Clock,
+        check_session: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._here = here
@@ -71,6 +72,7 @@ class TransactionCoordinators:
         self._watcher = watcher
         self._settings = settings
         self._clock = clock
+        self._check_session = check_session
 
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
@@ -79,7 +81,9 @@ class TransactionCoordinators:
         coordinator = self._here.leader_of(transactional_id)
         if coordinator == self._broker_id:
             image = self._watcher.image
-            return await add_partitions(request, self._here, image, VERSION_BETWEEN_BROKERS, self._clock)
+            return await add_partitions(
+                request, self._here, image, VERSION_BETWEEN_BROKERS, self._clock, self._check_session
+            )
         timeout_s = self._settings.config.replica_socket_timeout_ms / 1000
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(

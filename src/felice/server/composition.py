@@ -115,7 +115,15 @@ def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher
     auto_topics = AutoTopics(settings, lifecycle, watcher, admin, stands_alone=stands_alone)
     producer_ids = ProducerIds(ProducerIdBlocks(store, broker_id).allocate)
     coordinators = Coordinators(
-        broker_id, env, settings, watcher, partitions, peers, auto_topics, producer_ids
+        broker_id,
+        env,
+        settings,
+        watcher,
+        partitions,
+        peers,
+        auto_topics,
+        producer_ids,
+        lambda: image_follower.check_session(),
     )
     quotas = ClientQuotas(env.clock, basis.config)
     quotas.follow(watcher.image)

@@ -6,6 +6,7 @@ client needs them before. The event loop creates them before it reads the first 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from felice.dataclass import dataclass
@@ -44,6 +45,7 @@ class Coordinators:
     peers: Peers
     auto_topics: AutoTopics
     producer_ids: ProducerIds
+    check_session: Callable[[], None]
     _parts: _Parts | None = None
 
     @property
@@ -103,7 +105,7 @@ class Coordinators:
             PartitionLeaders(self.broker_id, markers, self.peers),
         )
         channel = TransactionCoordinators(
-            self.broker_id, transactions, self.peers, watcher, self.settings, env.clock
+            self.broker_id, transactions, self.peers, watcher, self.settings, env.clock, self.check_session
         )
         admission = Admission(channel, env.clock, lambda: self.settings.config)
         return _Parts(groups, transactions, admission, markers)

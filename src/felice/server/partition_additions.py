@@ -42,11 +42,13 @@ async def add_partitions(
     image: ClusterImage,
     version: int,
     clock: Clock,
+    check_session: Callable[[], None],
     may_write: MayWrite = lambda topic: True,
 ) -> AddPartitionsToTxnResponse:
     """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on.
 
     Up to version 3 clients send the request, and `may_write` checks each topic. Brokers send the later versions.
+    `check_session` is called after each pause: another broker may coordinate the transactions by then.
     """
     if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(
@@ -56,12 +58,14 @@ async def add_partitions(
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _one(one, transactions, image, version, clock, may_write)
+            results_by_topic_v3_and_below=await _one(
+                one, transactions, image, version, clock, check_session, may_write
+            )
         )
     results = [
         AddPartitionsToTxnResult(
             transactional_id=one.transactional_id,
-            topic_results=await _one(one, transactions, image, version, clock, may_write),
+            topic_results=await _one(one, transactions, image, version, clock, check_session, may_write),
         )
         async for one in paced(request.transactions, clock)
     ]
@@ -74,6 +78,7 @@ async def _one(
     image: ClusterImage,
     version: int,
     clock: Clock,
+    check_session: Callable[[], None],
     may_write: MayWrite,
 ) -> _Results:
     # One element for each row of the request, because a request may have several rows of one topic.
@@ -84,11 +89,13 @@ async def _one(
         return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return await _verified(who, asked.topics, transactions, clock)
+        return await _verified(who, asked.topics, transactions, clock, check_session)
     partitions = frozenset(
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     )
     client_version = V2 if version >= _SEVERAL_SINCE else V1
+    # The process may have been suspended during a pause, and another broker may be the coordinator now.
+    check_session()
     adding = transactions.add_partitions(who, partitions, client_version)
     error = await resolved(adding)
     return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
@@ -118,11 +125,16 @@ def _not_attempted(topics: list[AddPartitionsToTxnTopic], faults: list[dict[int,
 
 
 async def _verified(
-    who: Identity, topics: list[AddPartitionsToTxnTopic], transactions: TransactionCoordinator, clock: Clock
+    who: Identity,
+    topics: list[AddPartitionsToTxnTopic],
+    transactions: TransactionCoordinator,
+    clock: Clock,
+    check_session: Callable[[], None],
 ) -> _Results:
     codes: list[dict[int, ErrorCode]] = [{} for _ in topics]
     asked = ((at, topic.name, index) for at, topic in enumerate(topics) for index in topic.partitions)
     async for at, name, index in paced(asked, clock):
+        check_session()
         codes[at][index] = transactions.verify(who, TopicPartition(name, index))
     return [_topic(topic.name, found) for topic, found in zip(topics, codes, strict=True)]
 

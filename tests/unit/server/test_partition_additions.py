@@ -34,7 +34,7 @@ def test_a_topic_named_twice_keeps_the_errors_of_both_rows(version: int, order: 
         v3_and_below_topics=topics,
     )
     transactions: Any = SimpleNamespace()
-    response = asyncio.run(add_partitions(request, transactions, IMAGE, version, SystemClock()))
+    response = asyncio.run(add_partitions(request, transactions, IMAGE, version, SystemClock(), lambda: None))
     found = (
         response.results_by_topic_v3_and_below
         if version == 3
@@ -57,7 +57,8 @@ def test_permissions_for_thousands_of_topics_are_checked_in_slices(monkeypatch: 
         nonlocal passes
         request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
         none: Any = None
-        task = asyncio.ensure_future(add_partitions(request, none, IMAGE, 3, SystemClock(), may_write))
+        answer = add_partitions(request, none, IMAGE, 3, SystemClock(), lambda: None, may_write)
+        task = asyncio.ensure_future(answer)
         while not task.done():
             await asyncio.sleep(0)
             passes += 1
@@ -65,3 +66,38 @@ def test_permissions_for_thousands_of_topics_are_checked_in_slices(monkeypatch: 
 
     asyncio.run(scenario())
     assert len(set(seen)) >= 3000
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_the_session_is_checked_after_each_pause(version: int, verify_only: bool) -> None:
+    """During a pause the process may be suspended, and another broker becomes the coordinator."""
+    events = []
+
+    class Image:
+        def partition(self, topic: str, index: int) -> object:
+            events.append("paused")  # as it may after each topic
+            return object()
+
+    class Transactions:
+        def add_partitions(self, *asked: object) -> ErrorCode:
+            events.append("called")
+            return ErrorCode.NONE
+
+        verify = add_partitions
+
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(transactional_id=name, topics=topics, verify_only=verify_only)
+            for name in ("x", "y")
+        ],
+        v3_and_below_transactional_id="x",
+        v3_and_below_topics=topics,
+    )
+    transactions: Any = Transactions()
+    image: Any = Image()
+    asyncio.run(
+        add_partitions(request, transactions, image, version, SystemClock(), lambda: events.append("checked"))
+    )
+    assert events == ["paused", "checked", "called"] * (1 if version == 3 else 2)

@@ -34,5 +34,6 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
         services.image,
         context.version,
         services.env.clock,
+        services.image_follower.check_session,
         may_write,
     )
