@@ -85,7 +85,12 @@ def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, liste
     services = SimpleNamespace(
         image=image,
         topic_rows=rows,
-        config=SimpleNamespace(max_request_partition_size_limit=2000, auto_create_topics_enable=False),
+        config=SimpleNamespace(
+            max_request_partition_size_limit=2000,
+            auto_create_topics_enable=False,
+            felice_auto_create_topics_max_at_once=0,
+        ),
+        auto_topics=SimpleNamespace(under_way=0),
         access=SimpleNamespace(is_enabled=False),
         env=SimpleNamespace(clock=SystemClock()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,6 +154,30 @@ def test_permissions_for_thousands_of_topics_are_checked_in_slices(
                 passes += 1
         assert len(decided) >= COUNT
         assert max(Counter(decided).values()) <= 10
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_a_topic_that_another_client_creates_during_the_decisions_is_described(tmp_path: Path) -> None:
+    async def scenario(line: Line) -> None:
+        await deny(line, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        services = line.session._services
+        authorizer, watcher = services.access._authorizer, services.watcher
+        assert authorizer is not None
+        decide, topics = authorizer.decide, watcher.image.topics
+
+        def creating(*asked: Any) -> Decision:
+            if Operation.CREATE in asked:
+                watcher.image = replace(watcher.image, topics={**topics, "t0": topics["topic"]})
+                return decide(*asked[:2], Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            return decide(*asked)
+
+        authorizer.decide = creating  # type: ignore[method-assign]
+        names = [MetadataRequestTopic(name=name) for name in ("t0", "t1")]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=True)
+        answer = await line.ask(encode_request(3, 9, 1, "c", request))
+        rows = decode_response(API.METADATA, 9, answer[4:]).topics
+        assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
     with_authorizer(tmp_path, scenario)
 

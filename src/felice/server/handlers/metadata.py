@@ -171,14 +171,15 @@ def _one(topic: MetadataRequestTopic, client: _Client, context: RequestContext) 
     if topic.topic_id != ZERO_UUID:
         return _by_id(topic.topic_id, client, context)
     name = topic.name or ""
-    if not client.may_describe(name) or name in client.uncreatable:
+    known = context.services.image.topics.get(name)
+    # Another client may have created the topic since this one was refused to create it.
+    if not client.may_describe(name) or (known is None and name in client.uncreatable):
         return MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             name=name,
             is_internal=name in topic_names.INTERNAL_TOPICS,
         )
     operations = client.operations(name)
-    known = context.services.image.topics.get(name)
     if known is not None:
         return _described(known, context, operations)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
