@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,20 @@ HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
+
+
+@contextmanager
+def stopping_after(error: BaseException | None) -> Iterator[None]:
+    """The context of a stop at the end of a `with`. `error` is that of its body, or None.
+
+    The body's error must reach the caller, because it is the likely cause: an error of the stop becomes its note.
+    """
+    try:
+        yield
+    except Exception as of_stop:
+        if error is None:
+            raise
+        error.add_note(f"The stop failed, too: {type(of_stop).__name__}: {of_stop}")
 
 
 class ServerThread(ABC):
@@ -87,7 +102,8 @@ class ServerThread(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        with stopping_after(error):
+            self.stop()
 
     def _run(self) -> None:
         try:

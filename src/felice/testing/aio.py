@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from felice.server.embedded import stopping_after
 from felice.testing.broker import Broker, Headers, Record, Text
 from felice.testing.faults import Faults
 
@@ -119,4 +120,5 @@ class AsyncBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.stop()
+        with stopping_after(error):
+            await self.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from felice.server.embedded import stopping_after
 from felice.testing.aio import AsyncBroker
 from felice.testing.broker import Broker
 
@@ -33,7 +34,8 @@ class felice_broker:
         traceback: TracebackType | None,
     ) -> None:
         if self._broker is not None:
-            self._broker.stop()
+            with stopping_after(error):
+                self._broker.stop()
 
     async def __aenter__(self) -> AsyncBroker:
         self._async_broker = await AsyncBroker(*self._args, **self._options).start()
@@ -46,4 +48,5 @@ class felice_broker:
         traceback: TracebackType | None,
     ) -> None:
         if self._async_broker is not None:
-            await self._async_broker.stop()
+            with stopping_after(error):
+                await self._async_broker.stop()

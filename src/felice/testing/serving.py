@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
+from felice.server.embedded import stopping_after
+
 # The first member of a group creates this topic: one partition is created faster than fifty.
 TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
 
@@ -31,7 +33,8 @@ class Serving(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        with stopping_after(error):
+            self.stop()
 
     def _create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:
         """Create topics, given as names or as names with numbers of partitions. Stops on an error, and raises it."""
@@ -39,6 +42,7 @@ class Serving(ABC):
             named = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
             for name, partitions in named.items():
                 self.create_topic(name, partitions)
-        except BaseException:
-            self.stop()
+        except BaseException as error:
+            with stopping_after(error):
+                self.stop()
             raise

@@ -122,6 +122,22 @@ def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.Monkey
     broker.stop()
 
 
+def test_an_error_of_a_with_block_is_not_hidden_by_one_of_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = EmbeddedBroker(tmp_path / "data")
+    stop = broker.broker.stop
+
+    async def failing() -> None:
+        await stop()
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(broker.broker, "stop", failing)
+    with pytest.raises(ValueError, match="the cause") as raised, broker:
+        raise ValueError("the cause")
+    assert raised.value.__notes__ == ["The stop failed, too: OSError: the disk is gone"]
+
+
 def test_a_stop_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = EmbeddedBroker(tmp_path / "data")
     stop, may_stop = broker.broker.stop, asyncio.Event()

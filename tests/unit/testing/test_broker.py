@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,29 @@ def test_a_directory_of_its_own_is_removed_by_stop() -> None:
     assert not broker.is_running
     with pytest.raises(RuntimeError, match="not running"):
         broker.records("orders")
+
+
+@pytest.mark.parametrize("make", [Broker, felice_broker])
+def test_an_error_of_the_body_is_not_hidden_by_one_of_the_stop(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Broker.stop
+
+    def failing(broker: Broker) -> None:
+        stop(broker)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Broker, "stop", failing)
+    with pytest.raises(ValueError, match="the cause") as raised, make():
+        raise ValueError("the cause")
+    assert raised.value.__notes__ == ["The stop failed, too: OSError: the disk is gone"]
+
+    async def scenario() -> None:
+        async with felice_broker() if make is felice_broker else AsyncBroker():
+            raise KeyError("the cause")
+
+    with pytest.raises(KeyError):
+        asyncio.run(scenario())
 
 
 def test_a_given_directory_stays_for_the_next_broker(tmp_path: Path) -> None:
