@@ -228,7 +228,7 @@ def consume_batches(
 ) -> Iterator[list[Message]]:
     """Yields up to `records` records in lists. Ends when none came for `timeout_s`.
 
-    Raises `KafkaException` with an error that does not pass, or if only errors came for `timeout_s`.
+    Raises `KafkaException` with an error that ends the reading, or if no record came and the last news is an error.
     """
     from felice.client import Consumer, KafkaException
 
@@ -238,10 +238,9 @@ def consume_batches(
         consumer.subscribe([topic], on_assign=rebalances.on_assign, on_revoke=rebalances.on_revoke)
         while count < records and time.perf_counter() - last < timeout_s:
             found = consumer.consume(min(_BATCH_RECORDS, records - count), _BATCH_WAIT_S)
-            failed = _failure_in(found) or failed
+            failed = _failure_after(found, failed)
             messages = [message for message in found if message.error() is None]
             if messages:
-                failed = None
                 last = time.perf_counter()
                 count += len(messages)
                 yield messages
@@ -249,16 +248,22 @@ def consume_batches(
             raise KafkaException(failed)
 
 
-def _failure_in(found: list[Message]) -> KafkaError | None:
-    """The last error that may pass, if any. Raises `KafkaException` for another one."""
+def _failure_after(found: list[Message], failed: KafkaError | None) -> KafkaError | None:
+    """The error that still explains missing records; a record or the end of a partition shows that reading works.
+
+    Raises `KafkaException` for an error that ends the reading. A damaged batch does not: the consumer skips it.
+    """
     from felice.client import KafkaError, KafkaException
 
-    errors = [error for message in found if (error := message.error()) is not None]
-    failures = [error for error in errors if error.code() != KafkaError._PARTITION_EOF]
-    for error in failures:
-        if not error.retriable():
+    for message in found:
+        error = message.error()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            failed = None
+        elif error.retriable() or error.code() == KafkaError._BAD_MSG:
+            failed = error
+        else:
             raise KafkaException(error)
-    return failures[-1] if failures else None
+    return failed
 
 
 def consume_load(

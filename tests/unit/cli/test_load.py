@@ -123,6 +123,7 @@ class ScriptedConsumer:
 
 UNKNOWN = error_of(KafkaError.UNKNOWN_TOPIC_OR_PART, "t")
 DENIED = error_of(KafkaError.TOPIC_AUTHORIZATION_FAILED, "t")
+DAMAGED = error_of(KafkaError._BAD_MSG, "t-0")
 END = error_of(KafkaError._PARTITION_EOF, "t-0")
 
 
@@ -142,7 +143,7 @@ def test_reading_a_topic_that_may_not_be_read_fails_at_once(monkeypatch: pytest.
 
 def test_reading_an_unknown_topic_fails_when_no_record_came(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaException) as failed:
-        consumed(monkeypatch, [UNKNOWN], [END])
+        consumed(monkeypatch, [UNKNOWN], [])
     assert failed.value.error == UNKNOWN
 
 
@@ -151,3 +152,21 @@ def test_an_error_that_passed_and_the_end_of_a_partition_do_not_count(
 ) -> None:
     assert consumed(monkeypatch, [UNKNOWN], [None, None], [UNKNOWN], [END]) == 2
     assert consumed(monkeypatch, [END]) == 0
+
+
+def test_an_error_before_the_end_of_an_empty_partition_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert consumed(monkeypatch, [UNKNOWN], [END]) == 0
+
+
+def test_a_damaged_batch_that_the_consumer_skips_does_not_end_the_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert consumed(monkeypatch, [None], [DAMAGED], [None]) == 2
+
+
+def test_a_topic_with_only_damaged_batches_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaException) as failed:
+        consumed(monkeypatch, [DAMAGED], [])
+    assert failed.value.error == DAMAGED
