@@ -504,7 +504,7 @@ def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again
             assert error == KafkaError._TIMED_OUT and error.retriable() and not error.txn_requires_abort()
             for call in (made.begin_transaction, made.abort_transaction):
                 assert "commit_transaction" in raised(call).str()
-            wait_until(lambda: "outcome of commit_transaction" in raised(made.begin_transaction).str())
+            wait_until(lambda: "commit_transaction has ended" in raised(made.begin_transaction).str())
         made.commit_transaction(TIMEOUT_S)
         made.begin_transaction()
         made.commit_transaction(TIMEOUT_S)

@@ -2,8 +2,8 @@
 
 Keeps true:  a record is written only inside an open transaction, to a partition that the coordinator has added to it.
              A transaction in which anything failed cannot be committed, only aborted. A fenced producer does nothing
-             more. A call that timed out continues and may be made again; no other call is allowed before its outcome
-             was returned.
+             more. A call that timed out or was interrupted continues and may be made again; no other call is allowed
+             before its outcome was returned.
              A request that may have reached the coordinator without an answer is repeated before an abort: aborting a
              transaction that never began is an error, and one that did begin must not stay open.
 How:         calls of the application move the state; `next_step` says what to ask; `on_response` takes the answer.
@@ -25,18 +25,18 @@ from felice.protocol.errors import ErrorCode
 
 
 class State(Enum):
-    """In INITIALIZED, COMMITTED and ABORTED the call has ended, but its caller timed out before it got the outcome."""
+    """In INITIALIZED, COMMITTED and ABORTED the call has ended, but no caller has got its outcome."""
 
     NEW = "init_transactions was not called yet"
     INITIALIZING = "init_transactions is under way"
-    INITIALIZED = "init_transactions timed out before; call it again to get its result"
+    INITIALIZED = "init_transactions has ended, but its result was not returned; call it again to get it"
     READY = "no transaction is open"
     OPEN = "a transaction is open"
     COMMITTING = "commit_transaction is under way"
-    COMMITTED = "commit_transaction timed out before; call it again to get its result"
+    COMMITTED = "commit_transaction has ended, but its result was not returned; call it again to get it"
     FAILED = "the transaction failed and must be aborted"
     ABORTING = "abort_transaction is under way"
-    ABORTED = "abort_transaction timed out before; call it again to get its result"
+    ABORTED = "abort_transaction has ended, but its result was not returned; call it again to get it"
     FATAL = "the producer cannot go on"
 
 
