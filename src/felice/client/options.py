@@ -13,6 +13,7 @@ import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from ipaddress import IPv6Address
 from math import nan
 from random import Random
 from typing import Any, cast
@@ -448,14 +449,23 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         address = part.rpartition("://")[2]
         host, colon, port = address.rpartition(":")
-        if not colon or (":" in host and not host.endswith("]")):
+        if not colon or _is_ipv6(address):
             host, port = address, "9092"
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        clear = ":" not in host or (_is_ipv6(host) and (host == address or host.endswith("]")))
+        if not (host and clear) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise _invalid(f'"bootstrap.servers": {part!r} is not host:port')
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:
         raise _invalid('"bootstrap.servers" names no address')
     return addresses
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _invalid(reason: str) -> Exception:

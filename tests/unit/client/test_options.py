@@ -169,12 +169,26 @@ def test_eager_and_cooperative_assignors_do_not_mix() -> None:
 
 def test_addresses() -> None:
     assert parse_addresses("a:1, PLAINTEXT://b:2,c,[::1]:3") == [("a", 1), ("b", 2), ("c", 9092), ("::1", 3)]
-    assert parse_addresses("[::1],::1,PLAINTEXT://[fe80::1]") == [
+    assert parse_addresses("[::1],::1,PLAINTEXT://[fe80::1],fe80::1%eth0") == [
         ("::1", 9092),
         ("::1", 9092),
         ("fe80::1", 9092),
+        ("fe80::1%eth0", 9092),
     ]
-    for wrong in ("a:b", "a:0", "a:70000", "a:²", ":9092", "[::1]:", ",", ""):
+    for wrong in (
+        "a:b",
+        "a:0",
+        "a:70000",
+        "a:²",
+        ":9092",
+        "[::1]:",
+        ",",
+        "",
+        "localhost:1:2",
+        "1:2:3",
+        "::1:10092",
+        "[a:b]:1",
+    ):
         with pytest.raises(KafkaException):
             parse_addresses(wrong)
 
