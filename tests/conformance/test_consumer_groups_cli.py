@@ -53,3 +53,13 @@ def test_a_group_and_a_topic_must_be_named(broker: EmbeddedBroker, words: list[s
     assert done.exit_code != 0
     assert "--delete-offsets takes the following options: --group, --topic" in done.output
     assert committed(broker) == {("a", 0), ("a", 1), ("b", 0)}
+
+
+@pytest.mark.parametrize(
+    "action", [["--delete-offsets", "--topic", "a"], ["--delete"], ["--describe"], ["--list"]]
+)
+def test_a_group_and_all_groups_exclude_each_other(broker: EmbeddedBroker, action: list[str]) -> None:
+    done = tool(broker, *action, "--group", "other", "--all-groups")
+    assert done.exit_code != 0
+    assert "Option --group cannot be used with option --all-groups" in done.output
+    assert committed(broker) == {("a", 0), ("a", 1), ("b", 0)}

@@ -114,6 +114,8 @@ def kafka_consumer_groups(
         raise click.UsageError(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets"
         )
+    if asked["groups"] and asked["all_groups"]:
+        raise click.UsageError("Option --group cannot be used with option --all-groups")
     if asked["do_delete_offsets"] and not (asked["groups"] and asked["topics"]):
         raise click.UsageError("Option --delete-offsets takes the following options: --group, --topic")
     admin = admin_client(bootstrap_server, command_config)
