@@ -19,7 +19,7 @@ from felice.client.admin.model import (
     MemberDescription,
     Node,
 )
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.topics import Results, from_each, outcome
 from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.requests import (
     CommittedOffset,
@@ -63,12 +63,14 @@ async def list_groups(
             states_filter=state_names if version >= 4 else [], types_filter=type_names if version >= 5 else []
         )
 
+    async def ask(node_id: int, _: list[int]) -> Results:
+        return {node_id: await cluster.call(node_id, ByVersion(ListGroupsRequest, build))}
+
     result = ListConsumerGroupsResult()
-    for node_id in sorted(cluster.topology.brokers):
-        try:
-            response = await cluster.call(node_id, ByVersion(ListGroupsRequest, build))
-        except KafkaException as error:
-            result.errors.append(error)
+    answers = await from_each({node_id: [node_id] for node_id in sorted(cluster.topology.brokers)}, ask)
+    for node_id, response in answers.items():
+        if isinstance(response, KafkaException):
+            result.errors.append(response)
             continue
         if response.error_code:
             result.errors.append(failure(response.error_code, f"broker {node_id}"))

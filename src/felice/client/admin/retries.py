@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, TypeVar
 
-from felice.client.admin.topics import Results
+from felice.client.admin.topics import DEADLINE, Results
 from felice.client.error import KafkaError, KafkaException, kafka_exception
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.options import Settings, parse_settings
@@ -70,6 +70,7 @@ class RetryingCalls:
         deadline = loop.time() + timeout_s
         attempt = 0
         while True:
+            before = DEADLINE.set(deadline)
             try:
                 return await ask()
             except KafkaException as error:
@@ -78,6 +79,8 @@ class RetryingCalls:
                     raise
             except OSError as error:
                 raise kafka_exception(error) from error
+            finally:
+                DEADLINE.reset(before)
             await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
             attempt += 1
             if attempt > 1:
@@ -102,7 +105,10 @@ class RetryingCalls:
                 # The other items have their results from earlier rounds.
                 results.update(dict.fromkeys(left, error))
                 break
-            results.update(answers)
+            # The reason of a failure says more than that the time is over.
+            results.update(
+                {key: found for key, found in answers.items() if key not in results or not _timed_out(found)}
+            )
             left = {key: item for key, item in left.items() if _passes(answers.get(key))}
             if loop.time() >= deadline:
                 break
@@ -115,6 +121,10 @@ class RetryingCalls:
             await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
             await self.cluster.refresh([])
         return await self._retrying(ask, deadline - asyncio.get_running_loop().time())
+
+
+def _timed_out(result: object) -> bool:
+    return isinstance(result, KafkaException) and result.code == KafkaError._TIMED_OUT
 
 
 def _passes(result: object) -> bool:

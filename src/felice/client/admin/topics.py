@@ -5,7 +5,9 @@ Each function sends one request and returns a result or an error per item; `aio.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from felice.client.admin.enumerations import authorized_operations
@@ -50,6 +52,9 @@ N = TypeVar("N")
 Results = dict[Any, Any]
 """For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
 
+DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
+"""When the call ends whose requests are sent, in the event loop's time; None without a limit. `retries` sets it."""
+
 
 def outcome(code: int, message: str | None, what: str, value: object = None) -> object:
     """Return the value, or the exception for the error code."""
@@ -60,18 +65,31 @@ def outcome(code: int, message: str | None, what: str, value: object = None) -> 
 
 
 async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Results]]) -> Results:
-    """The results of one request to each broker. A broker that fails gives its error to the items asked of it.
+    """The results of one request to each broker, all asked at the same time.
 
-    Raises _ALL_BROKERS_DOWN.
+    A broker that fails, or does not answer before `DEADLINE`, gives its error to the items asked of it. Raises
+    _ALL_BROKERS_DOWN.
     """
-    found: Results = {}
-    for node_id, items in asked.items():
+
+    async def of_one(node_id: N, items: list[K]) -> Results:
         try:
-            found.update(await ask(node_id, items))
+            async with asyncio.timeout_at(DEADLINE.get()):
+                return await ask(node_id, items)
+        except TimeoutError:
+            broker = "any broker" if node_id is None else f"broker {node_id}"
+            late = f"no answer from {broker} within the time limit of the call"
+            return dict.fromkeys(items, failure(KafkaError._TIMED_OUT, late, retriable=True))
         except KafkaException as error:
             if error.code == KafkaError._ALL_BROKERS_DOWN:
                 raise
-            found.update(dict.fromkeys(items, error))
+            return dict.fromkeys(items, error)
+
+    answers = await asyncio.gather(*(of_one(*part) for part in asked.items()), return_exceptions=True)
+    found: Results = {}
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        found.update(answer)
     return found
 
 

@@ -18,7 +18,7 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.topics import Results, by_leader, from_each, outcome
-from felice.client.error import KafkaError, failure
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition, TopicPartition
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
@@ -138,8 +138,14 @@ async def describe_producers(
         return found
 
     if broker_id is not None:
+        some = list(partitions)
         await cluster.refresh([])
-        return await from_each({broker_id: list(partitions)}, ask)
+        try:
+            return await ask(broker_id, some)
+        except KafkaException as error:
+            if error.code != KafkaError._UNKNOWN_BROKER:
+                raise
+            return dict.fromkeys(some, error)
     led, errors = await by_leader(cluster, partitions)
     return errors | await from_each(led, ask)
 

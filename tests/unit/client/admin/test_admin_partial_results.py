@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from felice.client import KafkaError, KafkaException
-from felice.client.admin import ConfigResource
+from felice.client.admin import ConfigResource, retries
+from felice.client.admin.topics import from_each
 from felice.client.aio import Admin
 from felice.client.error import failure
 from felice.protocol.errors import ErrorCode
@@ -32,10 +34,7 @@ from felice.protocol.messages.describe_producers import (
 )
 from felice.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from unit.client.fake_broker import FakeBroker
-
-SHORT_S = 0.1
-"""Ends the repetitions, not a request: the first round is always whole."""
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ CALLS: list[tuple[Any, Any, Callable[[Admin], Awaitable[dict[Any, Any]]], list[A
     (
         None,
         None,
-        lambda admin: admin.list_offsets({("t", 1): -1, ("t", 0): -1}, 0, SHORT_S),
+        lambda admin: admin.list_offsets({("t", 1): -1, ("t", 0): -1}),
         [("t", 1), ("t", 0)],
     ),
     (
@@ -71,7 +70,7 @@ CALLS: list[tuple[Any, Any, Callable[[Admin], Awaitable[dict[Any, Any]]], list[A
                 )
             ]
         ),
-        lambda admin: admin.delete_records({("t", 1): 3, ("t", 0): 3}, SHORT_S),
+        lambda admin: admin.delete_records({("t", 1): 3, ("t", 0): 3}),
         [("t", 1), ("t", 0)],
     ),
     (
@@ -79,21 +78,19 @@ CALLS: list[tuple[Any, Any, Callable[[Admin], Awaitable[dict[Any, Any]]], list[A
         DescribeProducersResponse(
             topics=[TopicResponse(name="t", partitions=[PartitionResponse(partition_index=0)])]
         ),
-        lambda admin: admin.describe_producers([("t", 1), ("t", 0)], None, SHORT_S),
+        lambda admin: admin.describe_producers([("t", 1), ("t", 0)], None),
         [("t", 1), ("t", 0)],
     ),
     (
         DescribeLogDirsRequest,
         DescribeLogDirsResponse(),
-        lambda admin: admin.describe_log_dirs([2, 1], None, SHORT_S),
+        lambda admin: admin.describe_log_dirs([2, 1], None),
         [2, 1],
     ),
     (
         DescribeConfigsRequest,
         DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=4, resource_name="1")]),
-        lambda admin: admin.describe_configs(
-            [ConfigResource("broker", "2"), ConfigResource("broker", "1")], SHORT_S
-        ),
+        lambda admin: admin.describe_configs([ConfigResource("broker", "2"), ConfigResource("broker", "1")]),
         [ConfigResource("broker", "2"), ConfigResource("broker", "1")],
     ),
 ]
@@ -101,8 +98,14 @@ CALLS: list[tuple[Any, Any, Callable[[Admin], Awaitable[dict[Any, Any]]], list[A
 
 @pytest.mark.parametrize(("kind", "response", "call", "items"), CALLS)
 async def test_a_broker_that_cannot_be_reached_fails_only_its_own_items(
-    broker: FakeBroker, kind: Any, response: Any, call: Callable[[Admin], Awaitable[Any]], items: list[Any]
+    broker: FakeBroker,
+    kind: Any,
+    response: Any,
+    call: Callable[[Admin], Awaitable[Any]],
+    items: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(retries, "_passes", lambda result: False)
     if kind is not None:
         broker.script(kind, response)
     async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
@@ -155,3 +158,73 @@ async def test_a_list_of_groups_that_lacks_some_is_an_error() -> None:
             with pytest.raises(KafkaException) as failed:
                 await admin.list_groups()
     assert failed.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_broker_that_was_named_is_asked_again_after_a_failure() -> None:
+    response = DescribeProducersResponse(
+        topics=[TopicResponse(name="t", partitions=[PartitionResponse(partition_index=0)])]
+    )
+    with FakeBroker({"t": 1}) as broker:
+        broker.script(DescribeProducersRequest, Disconnect, response)
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            assert await admin.describe_producers([("t", 0)], 1) == {("t", 0): []}
+
+
+async def test_brokers_are_asked_at_the_same_time() -> None:
+    begun: list[int] = []
+
+    async def ask(node_id: int, items: list[str]) -> dict[Any, Any]:
+        begun.append(node_id)
+        await asyncio.sleep(0)
+        return dict.fromkeys(items, tuple(begun))
+
+    assert await from_each({1: ["a"], 2: ["b"]}, ask) == {"a": (1, 2), "b": (1, 2)}
+
+
+async def test_brokers_that_do_not_answer_end_with_the_call_and_keep_the_results_of_the_others() -> None:
+    async def ask(node_id: int, items: list[str]) -> dict[Any, Any]:
+        if node_id != 1:
+            await asyncio.Event().wait()
+        return dict.fromkeys(items)
+
+    with FakeBroker() as broker:
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            asked = {1: ["a"], 2: ["b"], 3: ["c"]}
+            found = await admin._each({"a": 1, "b": 2, "c": 3}, lambda _: from_each(asked, ask), 0.1)
+    assert found["a"] is None
+    assert [found[item].code for item in "bc"] == [KafkaError._TIMED_OUT] * 2
+
+
+async def test_the_end_of_the_call_does_not_hide_why_a_broker_failed_before() -> None:
+    rounds = 0
+
+    async def ask(node_id: int, items: list[str]) -> dict[Any, Any]:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:
+            raise failure(KafkaError._TRANSPORT, "refused", retriable=True)
+        await asyncio.Event().wait()
+        return {}
+
+    with FakeBroker() as broker:
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            found = await admin._each({"a": 1}, lambda _: from_each({1: ["a"]}, ask), 0.5)
+    assert found["a"].code == KafkaError._TRANSPORT
+
+
+async def test_groups_of_other_brokers_are_listed_if_one_does_not_answer(broker: FakeBroker) -> None:
+    with FakeBroker() as silent:
+        silent.script(ListGroupsRequest, Hang)
+        usual = broker.handlers[MetadataRequest]
+
+        def both(request: MetadataRequest, version: int) -> MetadataResponse:
+            response: MetadataResponse = usual(request, version)
+            response.brokers[-1].port = silent.port
+            return response
+
+        broker.handlers[MetadataRequest] = silent.handlers[MetadataRequest] = both
+        broker.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="g")]))
+        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            listed = await admin.list_consumer_groups(timeout_s=3)
+    assert [row.group_id for row in listed.valid] == ["g"]
+    assert [error.code for error in listed.errors] == [KafkaError._TIMED_OUT]
