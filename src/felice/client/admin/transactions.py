@@ -59,9 +59,14 @@ async def list_transactions(
             transactional_id_pattern=pattern,
         )
 
+    async def ask(node_id: int, _: list[int]) -> Results:
+        return {node_id: await cluster.call(node_id, ByVersion(ListTransactionsRequest, build))}
+
+    answers = await from_each({node_id: [node_id] for node_id in sorted(cluster.topology.brokers)}, ask)
     found = {}
-    for node_id in sorted(cluster.topology.brokers):
-        response = await cluster.call(node_id, ByVersion(ListTransactionsRequest, build))
+    for node_id, response in answers.items():
+        if isinstance(response, KafkaException):
+            raise response
         if response.error_code:
             raise failure(response.error_code, f"broker {node_id}")
         found[node_id] = [

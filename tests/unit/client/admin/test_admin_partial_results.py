@@ -33,6 +33,7 @@ from felice.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from felice.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 
@@ -212,19 +213,38 @@ async def test_the_end_of_the_call_does_not_hide_why_a_broker_failed_before() ->
     assert found["a"].code == KafkaError._TRANSPORT
 
 
-async def test_groups_of_other_brokers_are_listed_if_one_does_not_answer(broker: FakeBroker) -> None:
-    with FakeBroker() as silent:
-        silent.script(ListGroupsRequest, Hang)
+@pytest.fixture
+def silent(broker: FakeBroker) -> Iterator[FakeBroker]:
+    """Is broker 2, which can be reached now."""
+    with FakeBroker() as running:
         usual = broker.handlers[MetadataRequest]
 
         def both(request: MetadataRequest, version: int) -> MetadataResponse:
             response: MetadataResponse = usual(request, version)
-            response.brokers[-1].port = silent.port
+            response.brokers[-1].port = running.port
             return response
 
-        broker.handlers[MetadataRequest] = silent.handlers[MetadataRequest] = both
-        broker.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="g")]))
-        async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-            listed = await admin.list_consumer_groups(timeout_s=3)
+        broker.handlers[MetadataRequest] = running.handlers[MetadataRequest] = both
+        yield running
+
+
+async def test_groups_of_other_brokers_are_listed_if_one_does_not_answer(
+    broker: FakeBroker, silent: FakeBroker
+) -> None:
+    silent.script(ListGroupsRequest, Hang)
+    broker.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="g")]))
+    async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        listed = await admin.list_consumer_groups(timeout_s=3)
     assert [row.group_id for row in listed.valid] == ["g"]
     assert [error.code for error in listed.errors] == [KafkaError._TIMED_OUT]
+
+
+async def test_listing_transactions_ends_if_a_broker_does_not_answer(
+    broker: FakeBroker, silent: FakeBroker
+) -> None:
+    silent.script(ListTransactionsRequest, Hang)
+    broker.script(ListTransactionsRequest, ListTransactionsResponse())
+    async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        with pytest.raises(KafkaException) as failed:
+            await admin.list_transactions(timeout_s=3)
+    assert "no answer from broker 2 within the time limit" in failed.value.error.str()
