@@ -76,16 +76,16 @@ def prometheus(directory: Path, targets: Iterable[str]) -> Iterator[str]:
         "global: {scrape_interval: 1s}\n"
         f"scrape_configs: [{{job_name: felice, static_configs: [{{targets: {list(targets)}}}]}}]\n"
     )
-    log = (directory / "prometheus.log").open("wb")
     command = [
         str(require_prometheus() / "prometheus"),
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'data'}",
         "--web.listen-address=127.0.0.1:0",
     ]
-    with log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    said = directory / "prometheus.log"
+    with said.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            yield own_address(directory / "prometheus.log", process)
+            yield own_address(said, process)
         finally:
             process.kill()
 
