@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from uuid import UUID
 
 from felice.dataclass import dataclass
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
-from felice.metadata.layout import MAX_STATES_PER_TRANSACTION
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, StateNode
 from felice.metadata.store import Node, Operation, SessionExpired, StoreError
 from felice.replication.dependencies import ProposingPartition
 from felice.replication.leader import IsrProposal, without
@@ -86,11 +86,14 @@ class IsrWriter:
         broker_id: int,
         replicas: tuple[int, ...],
         fallbacks: tuple[int, ...] = (),
+        is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         """Begins to resign from a replica that this broker cannot serve: leadership and ISR membership pass to other
         replicas, to the first of the `fallbacks` if no other replica is in sync.
+
+        Ends without a write if `is_needed` is false: the replica may be back before the store answers.
         """
-        self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, fallbacks))
+        self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, fallbacks, is_needed))
 
     def stop(self) -> None:
         """Cancels all writes and refuses later ones. A write under way may still happen."""
@@ -122,14 +125,12 @@ class IsrWriter:
 
     async def _carry_alone(self, proposed: _Proposed, error: Exception | None) -> None:
         """Writes one proposal; `error` is that of an attempt before."""
+        reported: Exception | None = None
         while not self._is_stopped:
             if error is not None:
                 self.failures += 1
-                if isinstance(error, StoreError):
-                    _log.warning(
-                        "the in-sync set is not written",
-                        extra={"partition": proposed.partition.name, "reason": str(error)},
-                    )
+                _report("the in-sync set is not written", proposed.partition.name, error, reported)
+                reported = error
                 await asyncio.sleep(_RETRY_S)
             error = await self._try([proposed])
             if error is None:
@@ -144,11 +145,11 @@ class IsrWriter:
             outcomes = await self._write(batch)
         except SessionExpired:
             return None  # the cluster elects a leader again once this broker has a new session
-        except StoreError as error:
-            return error
         except Exception as error:
-            names = [one.partition.name for one in batch]
-            _log.exception("a fault while in-sync sets were written", extra={"partitions": names})
+            if len(batch) > 1 and not isinstance(error, StoreError):
+                # Each proposal alone may be written without it.
+                names = [one.partition.name for one in batch]
+                _log.exception("a fault while in-sync sets were written", extra={"partitions": names})
             return error
         for one, outcome in zip(batch, outcomes, strict=True):
             self._conclude(one, outcome)
@@ -223,15 +224,17 @@ class IsrWriter:
         broker_id: int,
         replicas: tuple[int, ...],
         fallbacks: tuple[int, ...],
+        is_needed: Callable[[], bool],
     ) -> None:
-        path = layout.state_path(topic, number)
-        while not self._is_stopped:
+        path, name = layout.state_path(topic, number), f"{topic}-{number}"
+        reported: Exception | None = None
+        while not self._is_stopped and is_needed():
             try:
                 node = await self._store.exists(path)
-                if node is None:
-                    return
-                state = without(broker_id, layout.decode_state(node.data), replicas, fallbacks)
-                if state is None:
+                found = _state_of(node)
+                # A node that is missing or not readable has no ISR to leave.
+                state = without(broker_id, found, replicas, fallbacks) if found is not None else None
+                if node is None or state is None or not is_needed():
                     return
                 change = SetData(path, layout.encode_state(state), node.version)
                 await self._set_bound([(topic, topic_id)], (), [change])
@@ -240,24 +243,36 @@ class IsrWriter:
             except BadVersion:
                 continue
             except Exception as error:
-                _log.warning(
-                    "a resignation from a replica was not written",
-                    extra={"path": path, "reason": str(error)},
-                    exc_info=None if isinstance(error, StoreError) else error,
-                )
+                _report("a resignation from a replica was not written", name, error, reported)
+                reported = error
                 await asyncio.sleep(_RETRY_S)
                 continue
-            _log.warning("this broker resigned from a replica", extra={"partition": f"{topic}-{number}"})
+            _log.warning("this broker resigned from a replica", extra={"partition": name})
             return
+
+
+def _report(message: str, partition: str, error: Exception, reported: Exception | None) -> None:
+    """Logs why a write failed that is repeated every second, unless `reported`, the error before, was the same."""
+    if repr(error) != repr(reported):
+        _log.warning(
+            message,
+            extra={"partition": partition, "reason": str(error)},
+            exc_info=None if isinstance(error, StoreError) else error,
+        )
+
+
+def _state_of(node: Node | None) -> StateNode | None:
+    """The state in a node; None if there is none or it is not readable: the image reports that."""
+    try:
+        return layout.decode_state(node.data) if node is not None else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _judge(proposed: _Proposed, nodes: Mapping[str, Node | None]) -> SetData | int | WriteOutcome:
     """The write of a proposal; or its version, if it was written before; or why it cannot be written."""
     proposal, node = proposed.proposal, nodes[proposed.path]
-    try:
-        state = layout.decode_state(node.data) if node is not None else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        state = None  # not readable: the image reports it
+    state = _state_of(node)
     if node is None or state is None:
         return WriteOutcome.VERSION_CONFLICT
     if node.version != proposal.partition_epoch:

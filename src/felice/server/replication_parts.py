@@ -64,7 +64,12 @@ def make_replication(
         if settings.topic_config(image, topic).unclean_leader_election_enable:
             others = [replica for replica in replicas if replica != broker_id]
             fallbacks = tuple(replica for replica in others if replica in image.brokers)
-        isr_writer.resign(topic, topic_id, partition, broker_id, replicas, fallbacks)
+
+        def is_needed() -> bool:
+            found = partitions.get(topic, partition)
+            return found is None or not found.is_open
+
+        isr_writer.resign(topic, topic_id, partition, broker_id, replicas, fallbacks, is_needed)
 
     isr_writer = IsrWriter(store)
     dependencies = PartitionDependencies(

@@ -191,6 +191,59 @@ def test_a_resignation_is_repeated_until_it_is_written(
     run(scenario, monkeypatch)
 
 
+def test_a_resignation_from_a_replica_that_is_back_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log may be open again when the store answers."""
+
+    async def scenario(failures: list[str], needed: list[bool]) -> None:
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2))), failures)
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2), is_needed=lambda: needed.pop(0))
+        await writer.finish()
+        assert await state_of(store) == (StateNode(1, 0, 9, (1, 2)), 0)
+
+    run(lambda: scenario(["before"], [True, True, False]), monkeypatch)
+    run(lambda: scenario([], [True, False]), monkeypatch)
+
+
+@pytest.mark.parametrize("data", [b"not JSON", b"{}", b"[]", b"1"])
+def test_a_replica_with_an_unreadable_state_is_not_resigned_from(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2)))
+        await store.set(PATH, data)
+        writer = IsrWriter(store)
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2))
+        await writer.finish()
+        assert (await store.get(PATH)).data == data
+
+    run(scenario, monkeypatch)
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("act", ["propose", "resign"])
+def test_the_reason_of_repeated_attempts_is_logged_once_in_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, act: str
+) -> None:
+    async def scenario() -> None:
+        failures = ["fault", "fault", "before", "before", "fault"]
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2, 3))), failures)
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        if act == "propose":
+            proposes(tmp_path, writer)
+        else:
+            resigns(tmp_path, writer)
+        await writer.finish()
+        assert not failures
+
+    run(scenario, monkeypatch)
+    reasons = [vars(line)["reason"] for line in caplog.records if "not written" in line.message]
+    assert reasons == ["a fault", "/: lost", "a fault"]
+    assert caplog.text.count("Traceback") == 2
+
+
 class Outrunning:
     """Between the read and the write another topic takes the name; its state has the same version."""
 
@@ -329,7 +382,7 @@ def test_nothing_is_written_after_the_stop(tmp_path: Path, monkeypatch: pytest.M
             act(path, writer)
             writer.stop()
             await writer.finish()
-            writer._begin(writer._resign("t", TOPIC_ID, 0, 1, (1, 2, 3), ()))
+            writer._begin(writer._resign("t", TOPIC_ID, 0, 1, (1, 2, 3), (), lambda: True))
             await writer.finish()
         assert await state_of(store) == (before, 0)
 

@@ -18,7 +18,7 @@ from felice.controller.topic_plans import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
 from felice.log.directory import LogDirectory
 from felice.log.log import Log
-from felice.metadata import PartitionImage
+from felice.metadata import PartitionImage, layout
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -180,6 +180,25 @@ def test_other_replicas_lead_while_a_log_is_offline_and_readmit_it() -> None:
         again = brokers[1].services.partitions.find("a", 0)
         assert again.is_open
         assert again.log_end_offset == brokers[2].services.partitions.find("a", 0).log_end_offset
+
+
+def test_a_resignation_from_a_log_that_is_open_again_is_not_written() -> None:
+    env = Environment(SystemClock(), SimDisk(), SystemNetwork(), random.Random(1))
+    with EmbeddedCluster(Path("/data"), 2, env=env) as cluster:
+        broker = cluster.cluster.brokers[1]
+        cluster.run(broker.services.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        replication, path = broker._made.replication, layout.state_path("a", 0)
+        wait_until(lambda: replication.partitions.get("a", 0) is not None)
+
+        async def scenario() -> tuple[int, tuple[int, ...]]:
+            partition = replication.partitions.find("a", 0)
+            assert replication.partitions.on_unservable is not None
+            replication.partitions.on_unservable("a", partition.topic_id, 0, (1, 2))
+            await replication.isr_writer.finish()
+            state = layout.decode_state((await broker._made.controller._store.get(path)).data)
+            return state.leader, state.isr
+
+        assert cluster.run(scenario()) == (1, (1, 2))
 
 
 def test_no_fetcher_fetches_for_an_offline_log_even_if_it_was_not_in_sync() -> None:
