@@ -148,10 +148,25 @@ class LogDirectory:
                         "a partition is offline",
                         extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
                     )
-        # A recovery may have removed the end of a log.
-        self.checkpoints.limit({key: log.log_end_offset for key, log in self.logs.items()})
+        self._limit_checkpoints()
         if self._sync_failed and not self.failed:
             failed_sync.remove_marker(self._disk, self.path)
+
+    def _limit_checkpoints(self) -> None:
+        """A recovery may have removed the end of a log.
+
+        If there is no room to write that, the log must not be written: `reopen` tries again.
+        """
+        try:
+            self.checkpoints.limit({key: log.log_end_offset for key, log in self.logs.items()})
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self.on_io_error(error)
+            for key, log in self.logs.items():
+                if self.checkpoints.is_above(key, log.log_end_offset):
+                    log.take_offline(str(error))
+                    log.lacks_room = True
 
     @contextmanager
     def _workers(self, name: str) -> Iterator[_Map]:

@@ -108,6 +108,10 @@ class DirectoryCheckpoints:
                 # Not before: if the write fails, the next attempt has to write them.
                 offsets.update(lowered)
 
+    def is_above(self, key: PartitionKey, end: int) -> bool:
+        """Whether the high watermark or the clean offset is above the end of the log: `limit` could not write it."""
+        return max(self.high_watermarks.get(key, 0), self.clean_offsets.get(key, 0)) > end
+
     def on_truncated(self, key: PartitionKey, log_end_offset: int) -> None:
         """Writes lower offsets, before the log is written above the cut. Raises OSError."""
         self.capture_recovery_points()()

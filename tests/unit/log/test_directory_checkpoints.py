@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from felice.config import TopicConfig
+from felice.log import LogOffline
 from felice.log.directory import LogDirectory
 from felice.testing.simulation.disk import SimDisk
 from unit.log.directories import TOPIC_ID, create, opened
@@ -66,6 +67,13 @@ def checkpointed(directory: LogDirectory) -> Any:
     return log
 
 
+def shorten(disk: SimDisk) -> None:
+    """Takes a byte of the last batch, which a recovery then removes."""
+    directory = Path("/data/events-0")
+    (segment,) = [name for name in disk.listdir(directory) if name.endswith(".log")]
+    disk.write_atomic(directory / segment, bytes(disk.read_bytes(directory / segment))[:-1])
+
+
 def marks(directory: LogDirectory) -> tuple[int, int]:
     checkpoints = directory.checkpoints
     return checkpoints.high_watermarks["events", 0], checkpoints.clean_offsets["events", 0]
@@ -100,14 +108,51 @@ def test_records_in_place_of_those_that_a_recovery_removed_are_neither_committed
     assert marks(opened(tmp_path)) == (2, 2)
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("fails", ["replication-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_a_log_whose_checkpoints_cannot_be_lowered_at_the_start_waits_for_room(fails: str, code: int) -> None:
+    disk = SimDisk()
+    directory = opened(Path("/data"), disk=disk)
+    checkpointed(directory)
+    append(create(directory, "others"), "a")
+    directory.abandon()
+    shorten(disk)
+    fault = disk.fail("write", code, path=f"*{fails}*")
+    directory = opened(Path("/data"), disk=disk)
+    assert fault.fired and directory.offline_reason is None
+    assert {key: log.lacks_room for key, log in directory.logs.items()} == {
+        ("events", 0): True,
+        ("others", 0): False,
+    }
+    append(directory.logs["others", 0], "b")
+    with pytest.raises(LogOffline):
+        append(directory.logs["events", 0], "C", "D")
+    assert directory.reopen(("events", 0))()() is None
+    disk.heal()
+    again = directory.reopen(("events", 0))()()
+    assert again is not None
+    append(again, "C", "D")
+    directory.abandon()
+    assert marks(opened(Path("/data"), disk=disk)) == (2, 2)
+
+
+def test_a_checkpoint_that_cannot_be_lowered_on_a_broken_disk_is_an_error() -> None:
+    disk = SimDisk()
+    directory = opened(Path("/data"), disk=disk)
+    checkpointed(directory)
+    directory.abandon()
+    shorten(disk)
+    disk.fail("write", path="*checkpoint*")
+    with pytest.raises(OSError, match="error"):
+        opened(Path("/data"), disk=disk)
+
+
 def test_a_log_that_is_reopened_shorter_takes_its_checkpoints_along() -> None:
     disk = SimDisk()
     directory = opened(Path("/data"), disk=disk)
     checkpointed(directory)
-    (segment,) = [path for path in disk.listdir(Path("/data/events-0")) if path.endswith(".log")]
-    path = Path("/data/events-0", segment)
     look = directory.reopen(("events", 0))
-    disk.write_atomic(path, bytes(disk.read_bytes(path))[:-1])
+    shorten(disk)
     take_back = look()
     fault = disk.fail("write", errno.ENOSPC, path="*checkpoint*")
     assert take_back() is None and fault.fired

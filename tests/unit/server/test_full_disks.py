@@ -16,7 +16,8 @@ import pytest
 from conformance.wire import Wire
 from felice.controller.topic_plans import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
-from felice.log.directory import LogDirectory
+from felice.log.checkpoints import RECOVERY_POINTS
+from felice.log.directory import CLEAN_SHUTDOWN_NAME, LogDirectory
 from felice.log.log import Log
 from felice.metadata import PartitionImage, layout
 from felice.protocol.errors import ApiError, ErrorCode
@@ -134,6 +135,28 @@ def test_after_a_failed_sync_no_data_counts_as_durable_that_is_not_on_disk(
         without_power.crash(random.Random(seed))
         with broker_on(without_power) as (_, again):
             assert fetch(again, "a", full) == values
+
+
+def test_a_broker_starts_on_a_full_disk_with_a_log_that_lost_its_end() -> None:
+    """The checkpoint with the lower high watermark has no room yet."""
+    disk = SimDisk()
+    with broker_on(disk) as (broker, wire):
+        assert create(wire, "a") == 0
+        for partition in (0, 1):
+            assert produce(wire, "a", partition, b"lost" if partition else b"kept") == 0
+        log = broker.broker.services.partitions.find("a", 1).log
+    disk.write_atomic(log.segments[0].log_path, b"")
+    disk.write_atomic(log.directory.parent / RECOVERY_POINTS, b"0\n0\n")  # nothing was flushed
+    disk.remove(log.directory.parent / CLEAN_SHUTDOWN_NAME)
+    disk.fail("write", errno.ENOSPC, path=f"{log.directory.parent}/replication-offset-checkpoint*")
+    with broker_on(disk) as (broker, wire):
+        assert fetch(wire, "a", 1) == STORAGE_ERROR
+        assert produce(wire, "a", 1, b"refused") == STORAGE_ERROR
+        assert fetch(wire, "a", 0) == [b"kept"]
+        disk.heal()
+        wait_until(lambda: produce(wire, "a", 1, b"after") == 0)
+        assert fetch(wire, "a", 1) == [b"after"]
+        assert offline(broker) == {}
 
 
 def test_a_damaged_log_stays_offline_and_is_not_retried_for_ever(
