@@ -42,6 +42,8 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called without arguments each time readers may find more records than before, or an error.
         self.on_advance = Listeners()
+        # How often the listeners were called, or would have been: a reader compares it to see whether to read again.
+        self.change_count = 0
         # Waiting requests: acks=all for the high watermark, other appends for the disk, DeleteRecords for followers.
         self._committing = Waiters()
         self._syncing = Waiters()
@@ -90,6 +92,7 @@ class Replica:
 
     def wake_readers(self) -> None:
         """Calls the listeners: readers may find more records than before, or an error."""
+        self.change_count += 1
         if self.on_advance:
             for wake in list(self.on_advance):
                 wake()
@@ -103,6 +106,8 @@ class Replica:
             self._committing.release(offset)
         if self.on_advance:
             self.wake_readers()
+        else:
+            self.change_count += 1
 
     def on_flush_postponed(self, error: FlushPostponed) -> None:
         """The disk is full: waiting producers get the error. The records stay, and the next flush tries again."""

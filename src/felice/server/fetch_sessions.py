@@ -3,8 +3,8 @@
 Keeps true: an incremental reply names every partition whose records, watermarks or error changed since the last
             reply, and no other. The cache holds at most `slots` sessions, and `max_partitions` in all of them: a
             client for which there is no room is served without a session.
-How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order; `FetchPlan.reply`
-            picks what the reply must name and moves the partitions that were served to the end of the order, so that
+How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order; `FetchPlan.reports`
+            says what the reply must name and moves the partitions that were served to the end of the order, so that
             no partition starves behind a busy one.
 Leaves:     partitions that a follower has read to the end, to `idle_partitions`.
 Pure: time and randomness are arguments.
@@ -147,18 +147,16 @@ class FetchPlan:
         """Whether the session has no partition, so that a request need not wait."""
         return not (self.partitions or (self.session is not None and self.session.partitions))
 
-    def reply(self, served: list[Served]) -> list[Served]:
-        """Returns the rows that the reply must contain."""
-        session = self.session
-        if session is None or not self.is_incremental:
-            for partition, row in served:
-                partition.must_be_reported(row)
-            return served
-        reported = [(partition, row) for partition, row in served if partition.must_be_reported(row)]
-        for partition, row in reported:
-            if row.records:
-                session.reading.move_to_end(partition)
-        return reported
+    def reports(self, partition: FetchedPartition, row: PartitionData) -> bool:
+        """Whether the reply must contain this row, the last one read of its partition. Call it once for each."""
+        if self.session is None:
+            return True
+        must_be_reported = partition.must_be_reported(row)
+        if not self.is_incremental:
+            return True
+        if row.records:
+            self.session.reading.move_to_end(partition)
+        return must_be_reported
 
 
 class FetchSessions:

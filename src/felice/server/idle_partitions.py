@@ -34,7 +34,7 @@ class Changes(Protocol):
 class IdlePartitions(Generic[K]):
     """The partitions of one session, active or idle."""
 
-    __slots__ = ("_listening", "active", "idle", "liveness", "on_wake")
+    __slots__ = ("_is_closed", "_listening", "active", "idle", "liveness", "on_wake")
 
     def __init__(self, partitions: Iterable[K]) -> None:
         # Active partitions in service order.
@@ -45,10 +45,15 @@ class IdlePartitions(Generic[K]):
         self.on_wake: Callable[[K], None] | None = None
         # The listener stays when its partition becomes active, because it reports the next change to a waiting request.
         self._listening: dict[K, tuple[Changes, Callable[[], None]]] = {}
+        self._is_closed = False
+
+    def may_begin_idle(self, partition: K) -> bool:
+        """Whether a partition is an active one of a session that is still alive. Ask before `Partition.begin_idle`."""
+        return partition in self.active and not self._is_closed
 
     def begin_idle(self, partition: K, progress: FollowerProgress, changes: Changes) -> None:
         """Makes a partition idle if it is active. `Partition.begin_idle` gave the caller its `progress`."""
-        if partition not in self.active:
+        if not self.may_begin_idle(partition):
             return
         del self.active[partition]
         self.idle[partition] = progress
@@ -90,7 +95,8 @@ class IdlePartitions(Generic[K]):
             self.active[partition] = None
 
     def close(self) -> None:
-        """Stops listening to all partitions."""
+        """Stops listening to all partitions. A request that still waits makes none of them idle again."""
+        self._is_closed = True
         self.wake_all()
         for partition in list(self._listening):
             self._stop_listening(partition)

@@ -8,8 +8,8 @@ Keeps true:  a request with thousands of elements, or hundreds of requests that 
 How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
              and refuses one of more than `felice.request.max.elements`. The session takes a turn of `LargeRequests`,
              decodes the request and calls its handler. The time that the handler awaits is not part of the turn.
-             A handler goes through its items with `paced`, `each` or `each_partition`. A coroutine that waited for an
-             event which wakes many takes a turn of `Wakeups`.
+             A handler goes through its items with `paced`, `for_each`, `each` or `each_partition`. A coroutine that
+             waited for an event which wakes many takes a turn of `Wakeups`.
 """
 
 from __future__ import annotations
@@ -72,6 +72,16 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
                 began = clock.monotonic()
     finally:
         under_way.count -= 1
+
+
+async def for_each(items: Collection[T], step: Callable[[T], None], clock: Clock) -> None:
+    """Calls `step` with each item: at once for few items, with pauses for thousands."""
+    if len(items) <= MAX_ITEMS_WITHOUT_PAUSE:
+        for item in items:
+            step(item)
+    else:
+        async for item in paced(items, clock):
+            step(item)
 
 
 def each(

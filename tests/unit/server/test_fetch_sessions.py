@@ -40,7 +40,7 @@ def row(partition: int, high_watermark: int = 5, *, records: bytes = b"", **fact
 def told(plan: FetchPlan, *rows: PartitionData) -> list[int]:
     by_number = {data.partition_index: data for data in rows}
     served = [(partition, by_number[partition.partition]) for partition in plan.partitions]
-    return [data.partition_index for _, data in plan.reply(served)]
+    return [data.partition_index for partition, data in served if plan.reports(partition, data)]
 
 
 def sessions(slots: int = 10) -> FetchSessions:
@@ -109,6 +109,22 @@ def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_livenes
     assert (len(first), len(second), [one.liveness is None for one in progress]) == (0, 1, [True, False])
     cache.open(request(full.session_id, -1), 11, 0)
     assert (len(second), progress[1].liveness) == (0, None)
+
+
+def test_what_is_forgotten_and_what_is_closed_may_not_rest() -> None:
+    """A request that waited may still hold it."""
+    cache = sessions()
+    full = cache.open(request(0, 0, 0, 1), 11, 0)
+    assert full.session is not None
+    may_rest = [full.session.reading.may_begin_idle(asked) for asked in full.partitions]
+    forgetting = request(full.session_id, 1)
+    forgetting.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0])]
+    cache.open(forgetting, 11, 0)
+    may_rest += [full.session.reading.may_begin_idle(asked) for asked in full.partitions]
+    cache.open(request(full.session_id, -1), 11, 0)
+    assert may_rest == [True, True, False, True]
+    assert [len(at_rest(full, number)) for number in (0, 1)] == [0, 0]
+    assert not full.session.reading.idle
 
 
 def test_a_request_without_session_gets_none_and_every_row() -> None:

@@ -39,11 +39,13 @@ OPEN = {
 }
 
 
-def with_authorizer(directory: Path, scenario: Callable[[Line], Awaitable[None]]) -> None:
+def with_authorizer(
+    directory: Path, scenario: Callable[[Line], Awaitable[None]], settings: dict[str, str] = OPEN
+) -> None:
     """Runs a broker with the topics `topic` and `secret`. Everything is allowed until an ACL is created."""
 
     async def run() -> None:
-        broker = Broker(embedded_config(directory, 0, OPEN), Environment.system())
+        broker = Broker(embedded_config(directory, 0, settings), Environment.system())
         await broker.start()
         try:
             line = Line(broker)

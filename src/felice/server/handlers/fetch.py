@@ -13,8 +13,7 @@ leader what the follower has. A consumer of version 11 or later may read from an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Awaitable, Collection
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -34,8 +33,9 @@ from felice.replication.partition import Partition
 from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import is_throttled
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.fetch_alarm import FetchAlarm
 from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, for_each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -71,8 +71,9 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
     if fetch.is_long:
-        return fetch.note_and_wait()
-    if fetch.read() or request.max_wait_ms <= 0 or services.lifecycle.is_stopping:
+        return fetch.read_with_pauses()
+    fetch.read()
+    if fetch.must_be_answered:
         return fetch.response()
     return fetch.wait()
 
@@ -86,13 +87,20 @@ class _Fetch:
         self._context = context
         # The partitions to read, in service order: those of the request, or the active ones of its session.
         self._rows = dict.fromkeys(plan.partitions, _NOT_READ)
-        self._served: list[Served] = []
+        # Each partition that was read, and how often it had changed then.
+        self._read_at: dict[FetchedPartition, tuple[Partition, int]] = {}
+        # Whether the response must be sent, however few bytes it has.
+        self._is_urgent = False
         # Errors found before reading.
         self._refused: dict[FetchedPartition, ApiError] = {}
         # Whether the client may read each topic; decided when its first partition is read.
         self._may_read: dict[TopicRef, bool] = {}
         self._has_access = context.services.access.is_enabled
         self._size_bytes = 0
+        # The response.
+        self._topics: dict[TopicRef, FetchableTopicResponse] = {}
+        self._named_leaders: set[int] = set()
+        self._throttled_bytes = 0
         state = request.replica_state
         self._replica_id = state.replica_id if state else request.replica_id
         # Whether the request comes from another broker, which replicates, and not from a consumer.
@@ -104,8 +112,10 @@ class _Fetch:
             allowed = context.services.quotas.max_fetch_bytes(context.principal.name, context.client_id or "")
             self._max_bytes = min(self._max_bytes, allowed)
 
-        self._is_denied_follower = self.is_from_follower and not context.access.allows(
-            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        self._is_denied_follower = (
+            self._has_access
+            and self.is_from_follower
+            and not context.access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         )
         if self._is_denied_follower:
             self._wake_all()
@@ -114,21 +124,32 @@ class _Fetch:
         # Whether the partitions must be read with pauses.
         self.is_long = len(self._rows) > MAX_ITEMS_WITHOUT_PAUSE
 
-    def read(self) -> bool:
-        """Reads every partition. Returns whether the response can be sent now."""
-        if self.is_from_follower:
-            for asked in self._to_note():
-                self._take_note(asked)
-        return self._read_again(self._rows)
-
-    async def note_and_wait(self) -> FetchResponse:
-        """Like `read` and `wait`, but serves other connections meanwhile."""
-        check_session = self._context.services.image_follower.check_session
-        async for asked in paced(self._to_note(), self._context.services.env.clock):
-            # The process may have been suspended meanwhile, and another broker may lead the partition now.
-            check_session()
+    def read(self) -> None:
+        """Reads every partition."""
+        for asked in self._to_note():
             self._take_note(asked)
+        for asked in self._rows:
+            self._read_partition(asked)
+
+    async def read_with_pauses(self) -> FetchResponse:
+        """Like `read`, and `wait` if necessary, but serves other connections meanwhile."""
+        clock = self._context.services.env.clock
+        await for_each(self._to_note(), self._take_late_note, clock)
+        await for_each(self._rows, self._read_partition, clock)
+        if self.must_be_answered:
+            return await self._respond_with_pauses()
         return await self.wait()
+
+    @property
+    def must_be_answered(self) -> bool:
+        """Whether the response must be sent now."""
+        return (
+            self._is_enough or self._request.max_wait_ms <= 0 or self._context.services.lifecycle.is_stopping
+        )
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
 
     def _refuse_denied(self, topic: TopicRef) -> None:
         """Raises `ApiError` unless the client may read the topic. Checked at every request of a session.
@@ -138,12 +159,11 @@ class _Fetch:
         may_read = self._may_read.get(topic)
         if may_read is None:
             name = self._name_of(topic)
-            # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing about a topic.
-            is_unknown_id = not name and not isinstance(topic, str)
+            if not name and not isinstance(topic, str) and not self._is_denied_follower:
+                # It gets UNKNOWN_TOPIC_ID, which reveals nothing. Nothing is stored: the id may become known meanwhile.
+                return
             may_read = not self._is_denied_follower and (
-                self.is_from_follower
-                or is_unknown_id
-                or self._context.access.allows(Operation.READ, ResourceType.TOPIC, name)
+                self.is_from_follower or self._context.access.allows(Operation.READ, ResourceType.TOPIC, name)
             )
             self._may_read[topic] = may_read
         if not may_read:
@@ -192,26 +212,12 @@ class _Fetch:
             # Reading would raise the same error, except for a broker that is no replica of the partition.
             self._refused[asked] = error
 
-    def _read_again(self, partitions: Iterable[FetchedPartition]) -> bool:
-        is_urgent = False
-        for asked in partitions:
-            is_urgent = self._read_partition(asked) or is_urgent
-        return self._is_enough(is_urgent)
+    def _take_late_note(self, asked: FetchedPartition) -> None:
+        # The process may have been suspended meanwhile, and another broker may lead the partition now.
+        self._context.services.image_follower.check_session()
+        self._take_note(asked)
 
-    async def _read_with_pauses(self, partitions: Collection[FetchedPartition]) -> bool:
-        """Like `_read_again`, but serves other connections while it reads thousands of partitions."""
-        if len(partitions) <= MAX_ITEMS_WITHOUT_PAUSE:
-            return self._read_again(partitions)
-        is_urgent = False
-        async for asked in paced(partitions, self._context.services.env.clock):
-            is_urgent = self._read_partition(asked) or is_urgent
-        return self._is_enough(is_urgent)
-
-    def _is_enough(self, is_urgent: bool) -> bool:
-        return is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
-
-    def _read_partition(self, asked: FetchedPartition) -> bool:
-        """Reads a partition. Returns whether the response must be sent now, however few bytes it has."""
+    def _read_partition(self, asked: FetchedPartition) -> None:
         self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))
         try:
             row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
@@ -219,9 +225,9 @@ class _Fetch:
             row = self._refusal(asked, error)
         self._rows[asked] = row
         self._size_bytes += _size_of(row)
-        return self._is_urgent(asked, row)
+        self._is_urgent = self._is_urgent or self._demands_answer(asked, row)
 
-    def _is_urgent(self, asked: FetchedPartition, row: PartitionData) -> bool:
+    def _demands_answer(self, asked: FetchedPartition, row: PartitionData) -> bool:
         if row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1:
             return True
         if not self.is_from_follower or asked.sent_high_watermark < 0:
@@ -233,66 +239,93 @@ class _Fetch:
         )
 
     async def wait(self) -> FetchResponse:
-        loop = asyncio.get_running_loop()
+        """Reads the partitions that change until there is enough, or until the deadline. Call it after reading all."""
+        services, session = self._context.services, self._plan.session
+        loop, clock = asyncio.get_running_loop(), services.env.clock
         deadline = loop.time() + self._request.max_wait_ms / 1000
-        lifecycle = self._context.services.lifecycle
-        alarm = _Alarm(loop)
-        watched = self._watched(alarm)
-        for partition, wake in watched:
-            partition.on_advance.add(wake)
-        session = self._plan.session
+        alarm = FetchAlarm(loop)
         if session is not None:
             session.reading.on_wake = alarm.wake
-        # Partitions may have changed between the first read and the start of this task.
-        changed: Collection[FetchedPartition] = list(
-            self._rows if session is None else session.reading.active
-        )
         try:
-            while (
-                not await self._read_with_pauses(changed)
-                and loop.time() < deadline
-                and not lifecycle.is_stopping
-            ):
+            await self._watch(alarm)
+            changed = alarm.take_changed()
+            while True:
+                await for_each(changed, self._read_partition, clock)
+                if self._is_enough or loop.time() >= deadline or services.lifecycle.is_stopping:
+                    break
                 changed = await alarm.wait_until(deadline)
                 # One append may wake hundreds of requests.
-                await self._context.services.wakeups.turn()
+                await services.wakeups.turn()
+            await alarm.stop(clock)
         finally:
-            for partition, wake in watched:
-                partition.on_advance.discard(wake)
+            alarm.close()
             if session is not None and session.reading.on_wake == alarm.wake:
                 session.reading.on_wake = None
-        return self.response()
+        return await self._respond_with_pauses()
+
+    async def _watch(self, alarm: FetchAlarm) -> None:
+        """Lets the alarm listen to all partitions. Those that changed since they were read wake it at once."""
+        session = self._plan.session
+        for asked in () if session is None else session.reading.active:
+            if asked not in self._rows:
+                alarm.wake(asked)  # it was idle, or another request added it
+
+        def watch(asked: FetchedPartition) -> None:
+            partition, change_count = self._read_at[asked]
+            alarm.watch(asked, partition, change_count)
+
+        # A partition that could not be read has an error, so the request would not wait.
+        await for_each(list(self._read_at), watch, self._context.services.env.clock)
 
     def response(self) -> FetchResponse:
-        topics: dict[TopicRef, FetchableTopicResponse] = {}
-        self._served = list(self._rows.items())
-        self._throttle()
-        self._count_bytes()
-        for asked, row in self._plan.reply(self._served):
-            topic = topics.get(asked.topic)
+        """The response with what was read last of each partition."""
+        for served in self._rows.items():
+            self._conclude(served)
+        return self._concluded()
+
+    async def _respond_with_pauses(self) -> FetchResponse:
+        await for_each(list(self._rows.items()), self._conclude, self._context.services.env.clock)
+        return self._concluded()
+
+    def _conclude(self, served: Served) -> None:
+        """Adds the row of a partition to the response if it must name it."""
+        asked, row = served
+        if row.records:
+            self._count_bytes(self._read_at[asked][0], row.records.size_bytes)
+        if row.current_leader is not None:
+            self._named_leaders.add(row.current_leader.leader_id)
+        if self._plan.reports(asked, row):
+            topic = self._topics.get(asked.topic)
             if topic is None:
-                topic = topics[asked.topic] = _topic_row(asked.topic)
+                topic = self._topics[asked.topic] = _topic_row(asked.topic)
             topic.partitions.append(row)
-        self._begin_idle()
-        response = FetchResponse(session_id=self._plan.session_id, responses=list(topics.values()))
+        if self.is_from_follower:
+            self._begin_idle(asked, row)
+
+    def _concluded(self) -> FetchResponse:
+        services = self._context.services
+        if self._throttled_bytes:
+            services.replication_throttle.record(
+                self._throttled_bytes,
+                services.config.leader_replication_throttled_rate,
+                services.env.clock.monotonic(),
+            )
+        response = FetchResponse(session_id=self._plan.session_id, responses=list(self._topics.values()))
         if self._context.version >= _ENDPOINTS_FROM:
             response.node_endpoints = self._endpoints()
         return response
 
-    def _begin_idle(self) -> None:
-        """Stops reading partitions on which the follower has caught up, until they change."""
+    def _begin_idle(self, asked: FetchedPartition, row: PartitionData) -> None:
+        """Stops reading a partition on which the follower has caught up, until it changes."""
         session = self._plan.session
-        if session is None or not self.is_from_follower:
+        if session is None or row.error_code or row.records or row.diverging_epoch is not None:
             return
-        for asked, row in self._served:
-            if row.error_code or row.records or row.diverging_epoch is not None:
-                continue
-            partition = self._known(asked)
-            if partition is None or not _is_current(row, asked, partition):
-                continue  # it changed while others were read
-            progress = partition.begin_idle(self._replica_id, asked.fetch_offset, session.reading.liveness)
-            if progress is not None:
-                session.reading.begin_idle(asked, progress, partition.on_advance)
+        partition = self._read_at[asked][0]
+        if not session.reading.may_begin_idle(asked) or not _is_current(row, asked, partition):
+            return  # the session ended, or the partition changed while others were read
+        progress = partition.begin_idle(self._replica_id, asked.fetch_offset, session.reading.liveness)
+        if progress is not None:
+            session.reading.begin_idle(asked, progress, partition.on_advance)
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
         if self._has_access:
@@ -300,6 +333,7 @@ class _Fetch:
         if asked in self._refused:
             raise self._refused[asked]
         partition = self._find(asked)
+        self._read_at[asked] = partition, partition.change_count
         max_bytes = max(0, min(asked.max_bytes, left_bytes))
         if self.is_from_follower and self._is_held_back(partition):
             max_bytes, min_one = 0, False
@@ -352,37 +386,14 @@ class _Fetch:
             services.env.clock.monotonic()
         )
 
-    def _throttle(self) -> None:
-        """Counts the bytes of throttled replicas against the replication throttle."""
-        if not self.is_from_follower or not self._size_bytes:
+    def _count_bytes(self, partition: Partition, size_bytes: int) -> None:
+        """Counts the bytes of a partition, those of a throttled replica also against the replication throttle."""
+        if not self.is_from_follower:
+            partition.traffic.bytes_out += size_bytes
             return
-        services = self._context.services
-        counted = 0
-        for asked, row in self._served:
-            size_bytes = _size_of(row)
-            partition = self._known(asked) if size_bytes else None
-            if partition is not None and self._is_throttled(partition):
-                counted += size_bytes
-        if counted:
-            services.replication_throttle.record(
-                counted, services.config.leader_replication_throttled_rate, services.env.clock.monotonic()
-            )
-
-    def _count_bytes(self) -> None:
-        if not self._size_bytes:
-            return
-        partitions = self._context.services.partitions
-        for asked, row in self._served:
-            if row.records:
-                self._count_partition(partitions.get(self._name_of(asked.topic), asked.partition), row)
-
-    def _count_partition(self, partition: Partition | None, row: PartitionData) -> None:
-        if partition is None:
-            return  # deleted while the request waited
-        if self.is_from_follower:
-            partition.traffic.replication_bytes_out += _size_of(row)
-        else:
-            partition.traffic.bytes_out += _size_of(row)
+        partition.traffic.replication_bytes_out += size_bytes
+        if self._is_throttled(partition):
+            self._throttled_bytes += size_bytes
 
     def _refusal(self, asked: FetchedPartition, error: ApiError) -> PartitionData:
         row = PartitionData(
@@ -417,19 +428,9 @@ class _Fetch:
             return topic
         return self._context.services.image.topic_names.get(topic, "")
 
-    def _watched(self, alarm: _Alarm) -> list[tuple[Partition, Callable[[], None]]]:
-        partitions = self._context.services.partitions
-        watched: list[tuple[Partition, Callable[[], None]]] = []
-        for asked in self._rows:
-            partition = partitions.get(self._name_of(asked.topic), asked.partition)
-            if partition is not None:
-                watched.append((partition, partial(alarm.wake, asked)))
-        return watched
-
     def _endpoints(self) -> list[NodeEndpoint]:
         brokers = self._context.services.image.brokers
-        leaders = {row.current_leader.leader_id for _, row in self._served if row.current_leader is not None}
-        found = (brokers[leader] for leader in sorted(leaders) if leader in brokers)
+        found = (brokers[leader] for leader in sorted(self._named_leaders) if leader in brokers)
         listener = self._context.listener_name
         return [
             NodeEndpoint(
@@ -441,38 +442,6 @@ class _Fetch:
             for broker in found
             if listener in broker.endpoints
         ]
-
-
-class _Alarm:
-    """Wakes one waiting coroutine when a partition changes, or at the deadline."""
-
-    __slots__ = ("_changed", "_future", "_loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._future: asyncio.Future[None] | None = None
-        self._changed: dict[FetchedPartition, None] = {}
-
-    def wake(self, asked: FetchedPartition) -> None:
-        self._changed[asked] = None
-        self._resume()
-
-    def _resume(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait_until(self, deadline: float) -> list[FetchedPartition]:
-        """Waits for changed partitions, and returns them; none at the deadline."""
-        if not self._changed:
-            self._future = self._loop.create_future()
-            timer = self._loop.call_at(deadline, self._resume)
-            try:
-                await self._future
-            finally:
-                timer.cancel()
-                self._future = None
-        changed, self._changed = self._changed, {}
-        return list(changed)
 
 
 def _is_current(row: PartitionData, asked: FetchedPartition, partition: Partition) -> bool:
