@@ -93,6 +93,7 @@ class Producer:
             ProducerCore.start(settings, self._accumulator, self._inbox)
         )
         self._thread.at_end = self._core.close
+        self._thread.in_fork = self._accumulator.leave_behind
         self._wake = self._core.sender.wake
 
     def __enter__(self) -> Producer:
@@ -129,7 +130,8 @@ class Producer:
         bytes, a string or None. `callback` is another name of `on_delivery`.
 
         Raises `BufferError` if the queue is full (call `poll` and try again), `TypeError` for other types,
-        `KafkaException` for a record that is too large, a closed producer, or a missing transaction.
+        `KafkaException` for a record that is too large, a missing transaction, and a producer that is closed or was
+        left behind by a fork.
         """
         when = timestamp or time.time_ns() // 1_000_000
         report = callback or on_delivery or self._default_report
@@ -281,6 +283,8 @@ class Producer:
         return True
 
     def _serve(self) -> int:
+        if self._thread.is_left_behind:
+            raise RuntimeError(self._thread.why_ended())  # The parent process serves the reports.
         served = 0
         due, finished = self._due, self._inbox.finished
         while due or finished:
@@ -374,10 +378,11 @@ class Producer:
     def close(self, timeout: float = -1) -> bool:
         """Flush, then end; True if every record got its result within `timeout` seconds (-1: no limit).
 
-        Records that are not delivered in time are lost, and an open transaction is aborted.
+        Records that are not delivered in time are lost, and an open transaction is aborted. In a forked process it
+        sends nothing, and returns False if records waited at the fork: the parent process sends them.
         """
         if not self._thread.alive:
-            return True
+            return not len(self)
         left = 0
         try:
             if self._accumulator.transaction is not None and self._accumulator.transaction.may_abort:
@@ -393,4 +398,4 @@ class Producer:
 
     def _check_open(self) -> None:
         if self._accumulator.closed:
-            raise failure(KafkaError._STATE, "the producer is closed")
+            raise failure(KafkaError._STATE, self._accumulator.why_closed)

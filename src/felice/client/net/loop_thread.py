@@ -28,10 +28,12 @@ class LoopThread:
     def __init__(self, kind: str) -> None:
         self.ended = False
         self._kind = kind
-        self._is_left_behind = False
+        self.is_left_behind = False
         _running.add(self)
         # Runs at the end of the thread, also after an error: closes connections.
         self.at_end: Callable[[], Coroutine[object, Never, None]] | None = None
+        # Called in a forked process with the text of `why_ended`.
+        self.in_fork: Callable[[str], object] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"felice-{kind}", daemon=True)
         self._thread.start()
@@ -76,14 +78,16 @@ class LoopThread:
 
     def why_ended(self) -> str:
         """Return the text of the error for a call after the end."""
-        if self._is_left_behind:
+        if self.is_left_behind:
             return f"this {self._kind} was left behind by a fork: create a {self._kind} in the process that uses it"
         return f"the {self._kind} is closed"
 
     def leave_behind(self) -> None:
         """Note that this process is a fork, without the thread."""
         if not self.ended:
-            self.ended = self._is_left_behind = True
+            self.ended = self.is_left_behind = True
+            if self.in_fork is not None:
+                self.in_fork(self.why_ended())
 
     def run(self, work: Coroutine[object, Never, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result. A timeout cancels the coroutine."""
@@ -96,6 +100,8 @@ class LoopThread:
 
     def post(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function on the loop soon; does nothing if the loop has ended."""
+        if self.ended:
+            return  # A forked process has the socket that wakes its parent's loop.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *arguments)
 

@@ -109,6 +109,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.flushing = 0
         self.closed = False
+        self.why_closed = "the producer is closed"
         self.unknown_topics: set[str] = set()
         self._bounds = QueueBounds(limits.queue_records, limits.queue_bytes)
         self._spares = SpareBuffers()
@@ -210,7 +211,7 @@ class Accumulator:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise failure(KafkaError._STATE, "the producer is closed")
+            raise failure(KafkaError._STATE, self.why_closed)
         refused = self.transaction.refusal() if self.transaction is not None else None
         if refused is not None:
             raise KafkaException(refused)
@@ -324,6 +325,12 @@ class Accumulator:
                 batch.reports = [report] * record_count
             queue.ready.append(batch)
             self._bounds.add(record_count, size)
+
+    def leave_behind(self, why: str) -> None:
+        """Refuse further records in a forked process: nothing sends them there."""
+        self.lock = threading.Lock()  # A thread of the parent may have held the old lock.
+        self.closed, self.why_closed = True, why
+        self.offers.topics.clear()
 
     # Called under the lock, mostly by the sender.
 
