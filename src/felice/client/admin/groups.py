@@ -104,7 +104,7 @@ async def _ask_about_group(
     response = await ask_coordinator(cluster, group_id, request, timeout_s)
     row: DescribedGroup = response.groups[0]
     raise_if_moved(cluster, group_id, row.error_code)
-    broker = cluster.topology.brokers[await cluster.coordinator(group_id, timeout_s)]
+    broker = cluster.topology.broker(await cluster.coordinator(group_id, timeout_s))
     return row, broker
 
 

@@ -80,8 +80,8 @@ class Brokers:
         return link
 
     def link_of(self, node_id: int) -> BlockingLink:
-        """Return an idle connection to a broker of the known metadata."""
-        broker = self.topology.brokers[node_id]
+        """Return an idle connection to a broker of the known metadata. Raises _UNKNOWN_BROKER for any other."""
+        broker = self.topology.broker(node_id)
         return self.link((broker.host, broker.port))
 
     def by_leader(self, wanted: Iterable[Partition]) -> dict[int, list[Partition]]:

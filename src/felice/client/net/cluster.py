@@ -145,11 +145,7 @@ class Cluster:
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
         """Return the connection to a broker; connects if there is none, after the backoff."""
-        broker = self.topology.brokers.get(node_id)
-        if broker is None:
-            raise failure(
-                KafkaError._UNKNOWN_BROKER, f"broker {node_id} is not in the metadata", retriable=True
-            )
+        broker = self.topology.broker(node_id)
         return await self._open(self._node(broker.host, broker.port, purpose))
 
     def open_connection(self, node_id: int, purpose: str = "") -> Connection | None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from felice.client.error import error_of
+from felice.client.error import KafkaError, error_of, failure
 from felice.client.model import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
@@ -122,6 +122,14 @@ class Topology:
         self.topics[topic].partitions[partition] = fresh
         self.version += 1
         return True
+
+    def broker(self, node_id: int) -> BrokerMetadata:
+        """The broker with this id. Raises _UNKNOWN_BROKER, which new metadata may resolve, if it is unknown."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            why = f"broker {node_id} is not in the metadata"
+            raise failure(KafkaError._UNKNOWN_BROKER, why, retriable=True)
+        return broker
 
     def partition(self, topic: str, partition: int) -> KnownPartition | None:
         """The partition, or None if it is unknown."""

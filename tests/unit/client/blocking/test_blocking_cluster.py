@@ -126,6 +126,22 @@ def test_a_broker_that_is_gone_does_not_delay_the_data_of_others(
     assert set(pauses) == {0.1}
 
 
+def test_a_broker_that_leaves_the_metadata_while_another_is_read_is_an_error_that_is_retried(
+    pair: Pair, client: BlockingClient, pauses: list[float]
+) -> None:
+    client.metadata(["t"])
+
+    def fail(request: FetchRequest, version: int) -> Any:
+        del pair.ports[TWO]
+        pair.leaders = [ONE, ONE, ONE]
+        pair.brokers[ONE].handlers[FetchRequest] = usual
+        return Disconnect
+
+    usual = pair.brokers[ONE].handlers[FetchRequest]
+    pair.brokers[ONE].handlers[FetchRequest] = fail
+    assert sorted(fetched(client, 0, 1)) == [(0, b"0"), (1, b"1")]
+
+
 def test_a_partition_without_a_leader_does_not_delay_the_others(
     pair: Pair, client: BlockingClient, pauses: list[float]
 ) -> None:
