@@ -12,6 +12,7 @@ import pytest
 
 from felice.client import Consumer, TopicPartition
 from felice.client.blocking import BlockingClient
+from felice.client.net.read_replicas import ReadReplicas
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -169,6 +170,19 @@ def test_if_no_connection_to_the_replica_can_be_made_the_leader_serves_the_recor
     racks.ports[2] = 1
     assert read(racks) == VALUES
     assert racks.racks_told()[:2] == [RACK, ""]
+
+
+def test_an_answer_of_the_replica_ends_the_series_of_its_failures(
+    racks: Racks, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[tuple[str, int]] = []
+    monkeypatch.setattr(ReadReplicas, "answered", lambda self, partition: answered.append(partition))
+    assert read(racks) == VALUES
+    assert set(answered) == {("t", 0)}
+    answered.clear()
+    racks.ports[2] = 1
+    assert read(racks) == VALUES
+    assert answered == [], "the leader's answer says nothing of the replica"
 
 
 def test_a_replica_that_is_not_in_the_metadata_is_left_out(racks: Racks, read: Read) -> None:

@@ -197,6 +197,8 @@ class Fetching:
         if code and not self._is_led_by(node_id, piece):
             # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
             return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
+        if not self._is_led_by(node_id, piece):
+            self._replicas.answered(piece.key)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return OffsetOutOfRange(*piece.key, piece.position)
         if code:

@@ -233,6 +233,8 @@ class Fetcher:
         elif row.error_code:
             self._on_error(partition, row)
         else:
+            if not asked.of_leader:
+                self._replicas.answered(partition.key)
             if row.preferred_read_replica >= 0:
                 self._follow(partition, row.preferred_read_replica)
             self._on_records(partition, row)

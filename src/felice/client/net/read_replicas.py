@@ -4,7 +4,8 @@ Keeps true:  A leader names a replica if the request has a rack. The consumer th
              `metadata.max.age.ms`, as Java's consumer does, and then asks the leader again. It returns to the leader at
              once if the leader or its epoch changes, and if the replica fails, is offline or is not in the metadata.
              After a failure it leaves out its rack for a while: until the leader has noticed that a replica is gone, it
-             names that replica again and sends no records.
+             names that replica again and sends no records. The time doubles with each failure until a replica answers,
+             because each attempt to reach a replica behind a firewall lasts until the time limit of connections.
 Times are in seconds, all of one clock.
 """
 
@@ -18,6 +19,7 @@ from felice.dataclass import dataclass
 
 _WITHOUT_RACK_S = 30.0
 """By then a leader has removed a dead replica from the ISR (the default of `replica.lag.time.max.ms`)."""
+_MOST_WITHOUT_RACK_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class ReadReplicas:
         self._max_age_s = max_age_s
         self._named: dict[Partition, _Named] = {}
         self._without_rack_until: dict[Partition, float] = {}
+        self._next_pause_s: dict[Partition, float] = {}
 
     def node_of(self, partition: Partition, now: float) -> int:
         """Return the broker to fetch from; NO_LEADER if the partition has no leader or is unknown."""
@@ -72,7 +75,13 @@ class ReadReplicas:
     def leave(self, partition: Partition, now: float) -> None:
         """Return to the leader, because the replica failed."""
         self._named.pop(partition, None)
-        self._without_rack_until[partition] = now + _WITHOUT_RACK_S
+        pause_s = self._next_pause_s.get(partition, _WITHOUT_RACK_S)
+        self._without_rack_until[partition] = now + pause_s
+        self._next_pause_s[partition] = min(2 * pause_s, _MOST_WITHOUT_RACK_S)
+
+    def answered(self, partition: Partition) -> None:
+        """Forget the failures, because a replica answered without an error."""
+        self._next_pause_s.pop(partition, None)
 
     def rack_for(self, partitions: Iterable[Partition], now: float) -> str:
         """Return the rack for a Fetch request of these partitions; empty if the leader must serve one itself."""

@@ -95,3 +95,15 @@ def test_after_a_failure_the_leader_is_asked_without_the_rack_for_a_while(replic
     assert replicas.rack_for([("other", 0)], 1.0) == "r"
     assert replicas.rack_for([("other", 0), KEY], 30.9) == ""
     assert replicas.rack_for([("other", 0), KEY], 31.0) == "r"
+
+
+def test_the_time_without_the_rack_doubles_until_the_replica_answers(replicas: ReadReplicas) -> None:
+    now = 0.0
+    for pause_s in (30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0):
+        replicas.leave(KEY, now)
+        assert replicas.rack_for([KEY], now + pause_s - 0.1) == ""
+        now += pause_s
+        assert replicas.rack_for([KEY], now) == "r"
+    replicas.answered(KEY)
+    replicas.leave(KEY, now)
+    assert replicas.rack_for([KEY], now + 30.0) == "r"
