@@ -16,17 +16,15 @@ operation goes offline alone and is loaded again (`reopen`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
-from felice.log import directory_names, failed_sync, meta_properties
+from felice.log import clean_shutdown, deleted_paths, directory_names, failed_sync, meta_properties
 from felice.log.directory_checkpoints import DirectoryCheckpoints
 from felice.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, SetAsideNames
 from felice.log.errors import LogDirectoryError, is_shortage
@@ -36,22 +34,13 @@ from felice.log.meta_properties import MetaProperties
 from felice.log.partition_logs import PartitionLogs
 from felice.log.readable import ReadableLog
 from felice.log.strays import Strays
+from felice.log.workers import workers
 from felice.protocol.errors import ApiError
 from felice.protocol.topic_partition import PartitionKey
 
 _log = logging.getLogger("felice.log")
 
 LOCK_NAME = ".lock"
-CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
-_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":"-1"}'
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class _Map(Protocol):
-    """The signature of `map`."""
-
-    def __call__(self, function: Callable[..., T_co], /, *arguments: Iterable[object]) -> Iterable[T_co]: ...
 
 
 class LogDirectory:
@@ -130,14 +119,14 @@ class LogDirectory:
 
         `config_of` returns a topic's configuration. Raises `LogDirectoryError` for a damaged checkpoint, or OSError.
         """
-        self._take_clean_shutdown_marker()
+        self.was_clean = clean_shutdown.take_marker(self._disk, self.path)
         self._sync_failed = failed_sync.has_marker(self._disk, self.path)
         self.checkpoints.read()
         found = self._partition_directories()
         self.checkpoints.forget_all_but([key for key, _ in found])
         configs = [config_of(topic) for (topic, _), _ in found]
         keys, paths = [key for key, _ in found], [path for _, path in found]
-        with self._workers("log-recovery") as each:
+        with workers(self.recovery_threads, "log-recovery") as each:
             outcomes = each(self._open_or_reason, keys, paths, configs)
             for (topic_partition, _), outcome in zip(found, outcomes, strict=True):
                 if isinstance(outcome, Log):
@@ -167,23 +156,6 @@ class LogDirectory:
                 if self.checkpoints.is_above(key, log.log_end_offset):
                     log.take_offline(str(error))
                     log.lacks_room = True
-
-    @contextmanager
-    def _workers(self, name: str) -> Iterator[_Map]:
-        """A `map` that runs on recovery threads, or on the caller's thread if there is one: simulations have none."""
-        if self.recovery_threads <= 1:
-            yield lambda function, *arguments: map(function, *arguments)
-            return
-        with ThreadPoolExecutor(self.recovery_threads, thread_name_prefix=name) as pool:
-            yield pool.map
-
-    def _take_clean_shutdown_marker(self) -> None:
-        """Removes the marker before loading begins: a crash meanwhile must count as an unclean stop."""
-        marker = self.path / CLEAN_SHUTDOWN_NAME
-        self.was_clean = self._disk.exists(marker)
-        if self.was_clean:
-            self._disk.remove(marker)
-            self._disk.sync_dir(self.path)
 
     def _partition_directories(self) -> list[tuple[PartitionKey, Path]]:
         found = []
@@ -223,12 +195,10 @@ class LogDirectory:
         except OSError as error:
             return str(error)
 
-    def _adopt(self, topic_partition: PartitionKey, log: Log) -> None:
+    def _adopt(self, key: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
-        log.on_recovery_point_lowered = lambda log: self.checkpoints.on_truncated(
-            topic_partition, log.log_end_offset
-        )
-        self.logs[topic_partition] = log
+        log.on_recovery_point_lowered = lambda log: self.checkpoints.on_truncated(key, log.log_end_offset)
+        self.logs[key] = log
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -262,13 +232,11 @@ class LogDirectory:
 
         def begin() -> Callable[[], None]:
             begun: dict[PartitionKey, Log] = {}
-            for topic_partition, config, topic_id in wanted:
-                path = self.path / f"{topic_partition[0]}-{topic_partition[1]}"
+            for key, config, topic_id in wanted:
+                path = self.path / "{}-{}".format(*key)
                 with suppress(OSError):
                     if not self._partition_logs.is_taken(path):
-                        begun[topic_partition] = self._partition_logs.create(
-                            topic_partition, path, config, topic_id
-                        )
+                        begun[key] = self._partition_logs.create(key, path, config, topic_id)
             return lambda: self._adopt_many(begun)
 
         return begin
@@ -444,21 +412,14 @@ class LogDirectory:
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
         """Returns the files and directories whose delay is over. `remove_paths` may remove them on a thread."""
-        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
+        due, self._deleted = deleted_paths.split(self._deleted, now_ms)
         for log in self.logs.values():
             due += log.collect_deleted(now_ms)
         return due
 
     def remove_paths(self, paths: Iterable[Path]) -> None:
         """Deletes files and directories. Blocks; may run on any thread. Raises OSError."""
-        for path in paths:
-            if self._disk.is_dir(path):
-                self._disk.remove_tree(path)
-            else:
-                # `reopen` may have removed it first.
-                with suppress(FileNotFoundError):
-                    self._disk.remove(path)
+        deleted_paths.remove(self._disk, paths)
 
     def update_producer_expiration(self, producer_id_expiration_ms: int) -> None:
         """Sets how long idle producers are remembered, in all logs and in those created later."""
@@ -519,8 +480,8 @@ class LogDirectory:
             self._release()
 
     def _close_logs(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
-        with self._workers("log-closing") as each:
-            outcomes = list(each(_close_cleanly, self.logs.values()))
+        with workers(self.recovery_threads, "log-closing") as each:
+            outcomes = list(each(clean_shutdown.close, self.logs.values()))
         # One sync covers the names of all new partitions.
         self._disk.sync_dir(self.path)
         self.checkpoints.capture_recovery_points()()
@@ -529,18 +490,10 @@ class LogDirectory:
         for future in self.futures.values():
             future.close(clean=False)
         if all(outcomes) and not self.failed:
-            self._disk.write_atomic(self.path / CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_CONTENT)
+            clean_shutdown.write_marker(self._disk, self.path)
 
     def abandon(self) -> None:
         """Releases everything without writing, as a crash would. The next start recovers the logs."""
         for log in (*self.logs.values(), *self.futures.values()):
             log.close(clean=False)
         self._release()
-
-
-def _close_cleanly(log: Log) -> bool:
-    try:
-        log.close(parent_follows=True)
-    except (ApiError, OSError) as error:
-        _log.error("a partition could not be closed", extra={"partition": log.name, "reason": str(error)})
-    return log.was_closed_cleanly

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from felice.config import TopicConfig
 from felice.env import Clock
-from felice.log import opening, recovery, retention, snapshots
+from felice.log import deleted_paths, opening, recovery, retention, snapshots
 from felice.log.answers import DeletedSegment
 from felice.log.batch_places import MAX_RELATIVE_OFFSET
 from felice.log.errors import LogOffline
@@ -171,8 +171,7 @@ class SegmentedLog(ReadableLog):
         """Returns the renamed files whose delay is over. The caller removes them."""
         if not self._deleted_files:
             return []
-        due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
-        self._deleted_files = [(due_ms, path) for due_ms, path in self._deleted_files if due_ms > now_ms]
+        due, self._deleted_files = deleted_paths.split(self._deleted_files, now_ms)
         return due
 
     # -- cleaning --------------------------------------------------------------------------------------

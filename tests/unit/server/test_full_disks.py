@@ -17,7 +17,8 @@ from conformance.wire import Wire
 from felice.controller.topic_plans import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
 from felice.log.checkpoints import RECOVERY_POINTS
-from felice.log.directory import CLEAN_SHUTDOWN_NAME, LogDirectory
+from felice.log.clean_shutdown import MARKER_NAME
+from felice.log.directory import LogDirectory
 from felice.log.log import Log
 from felice.metadata import PartitionImage, layout
 from felice.protocol.errors import ApiError, ErrorCode
@@ -147,7 +148,7 @@ def test_a_broker_starts_on_a_full_disk_with_a_log_that_lost_its_end() -> None:
         log = broker.broker.services.partitions.find("a", 1).log
     disk.write_atomic(log.segments[0].log_path, b"")
     disk.write_atomic(log.directory.parent / RECOVERY_POINTS, b"0\n0\n")  # nothing was flushed
-    disk.remove(log.directory.parent / CLEAN_SHUTDOWN_NAME)
+    disk.remove(log.directory.parent / MARKER_NAME)
     disk.fail("write", errno.ENOSPC, path=f"{log.directory.parent}/replication-offset-checkpoint*")
     with broker_on(disk) as (broker, wire):
         assert fetch(wire, "a", 1) == STORAGE_ERROR

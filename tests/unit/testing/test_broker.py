@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import felice.testing
-from felice.log.directory import CLEAN_SHUTDOWN_NAME
+from felice.log.clean_shutdown import MARKER_NAME
 from felice.protocol.errors import ApiError
 from felice.server.startup import StartupError
 from felice.testing import AsyncBroker, Broker, felice_broker
@@ -77,7 +77,7 @@ def test_a_kill_marks_nothing_clean_and_loses_nothing() -> None:
     with Broker() as broker:
         before = [broker.produce("orders", str(number)) for number in range(3)]
         broker.kill()
-        assert not (broker.data_dir / CLEAN_SHUTDOWN_NAME).exists()
+        assert not (broker.data_dir / MARKER_NAME).exists()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", broker.port), timeout=60)
         broker.restart()
