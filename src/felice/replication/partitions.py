@@ -193,11 +193,15 @@ class Partitions:
             partition.shrink_isr()
 
     def high_watermarks(self, directory: LogDirectory) -> dict[PartitionKey, int]:
-        """The high watermarks of the partitions in one directory, for its checkpoint."""
+        """The high watermarks of the partitions in one directory, for its checkpoint.
+
+        Not of logs that are offline: if such a log lost its end, it can be used only after the checkpoint file has a
+        lower value, and reopening the log sees from the captured value whether the file must be written (R6).
+        """
         return {
             key: partition.high_watermark
             for key, partition in self._partitions.items()
-            if directory.logs.get(key) is partition.log
+            if directory.logs.get(key) is partition.log and partition.log.offline_reason is None
         }
 
     def on_directory_offline(self, directory: LogDirectory) -> None:

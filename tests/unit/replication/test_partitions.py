@@ -334,6 +334,16 @@ def test_a_restarted_replica_knows_the_high_watermark_of_its_checkpoint(tmp_path
     directory.close()
 
 
+def test_the_checkpoint_of_a_log_that_is_offline_stays_as_it_is(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", FIRST, 2)))
+    assert partitions.high_watermarks(directory) == {("a", 0): 0, ("a", 1): 0}
+    partitions.find("a", 1).log.take_offline("no room")
+    assert partitions.high_watermarks(directory) == {("a", 0): 0}
+    directory.close()
+
+
 def test_no_logs_are_created_for_replicas_of_other_brokers(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
