@@ -195,3 +195,34 @@ def test_a_replica_that_is_offline_is_left_out(racks: Racks, read: Read) -> None
     racks.offline = [2]
     assert read(racks) == VALUES
     assert racks.replica.asked(FetchRequest) == []
+
+
+def test_an_error_of_a_broker_that_led_the_partition_does_not_count_as_that_of_a_replica() -> None:
+    """Broker 1 fails, and the metadata that is read then says that broker 2 no longer leads partition 1."""
+    with FakeBroker({"t": 2}) as first, FakeBroker({"t": 2}) as second:
+        racks, leaders = Racks(first, second), [1, 2]
+        usual = first.handlers[MetadataRequest]
+
+        def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
+            response: MetadataResponse = usual(request, version)
+            for topic in response.topics:
+                for row in topic.partitions:
+                    row.leader_id = leaders[row.partition_index]
+            return response
+
+        first.handlers[MetadataRequest] = second.handlers[MetadataRequest] = metadata
+
+        def fail(request: FetchRequest, version: int) -> Any:
+            leaders[1] = 1
+            return Disconnect
+
+        first.script(FetchRequest, fail)
+        for broker in (first, second):
+            broker.append("t", 1, build_batch([Record(0, 1, None, b"other")]))
+        row = PartitionData(partition_index=1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)
+        topic = FetchableTopicResponse(topic="t", topic_id=second.topics["t"][0], partitions=[row])
+        second.script(FetchRequest, FetchResponse(responses=[topic]))
+        with BlockingClient(first.bootstrap, client_rack=RACK, fetch_max_wait_ms=10) as client:
+            pieces = list(client.fetch({("t", 0): (0, 3), ("t", 1): (0, 1)}))
+        assert sum(len(list(read_records(piece.data))) for piece in pieces) == 4
+        assert set(racks.racks_told()) == {RACK}, "no replica failed"

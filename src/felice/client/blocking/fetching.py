@@ -61,6 +61,8 @@ class _Range:
     position: int
     end: int
     failing_since: float | None = None
+    is_at_leader: bool = True
+    """Whether the broker that is asked led the partition when this round began, and is not another replica."""
 
     @property
     def key(self) -> Partition:
@@ -115,8 +117,11 @@ class Fetching:
                 [ranges[p] for p in led[NO_LEADER]], self._brokers.why_leaderless(*led.pop(NO_LEADER)[0])
             )
         served: dict[int, list[_Range]] = {}
-        for piece in (ranges[p] for partitions in led.values() for p in partitions):
-            served.setdefault(self._node_of(piece), []).append(piece)
+        for leader, partitions in led.items():
+            for piece in map(ranges.__getitem__, partitions):
+                node_id = self._node_of(piece)
+                piece.is_at_leader = node_id == leader
+                served.setdefault(node_id, []).append(piece)
         for node_id, pieces in served.items():
             yield from self._fetch_from(node_id, pieces, options)
 
@@ -149,12 +154,9 @@ class Fetching:
                     self._send_fetch(link, left, options)
         except KafkaException as error:
             for piece in left:
-                if not self._is_led_by(node_id, piece):
+                if not piece.is_at_leader:
                     self._replicas.leave(piece.key, time.monotonic())
             self._on_fetch_failure(left, error)
-
-    def _is_led_by(self, node_id: int, piece: _Range) -> bool:
-        return self._brokers.topology.leader(*piece.key) == node_id
 
     def _send_fetch(self, link: BlockingLink, left: list[_Range], options: FetchOptions) -> None:
         positions = {piece.key: piece.position for piece in left}
@@ -194,10 +196,10 @@ class Fetching:
 
     def _failure_of(self, node_id: int, piece: _Range, row: PartitionData) -> KafkaException | None:
         where, code, named = f"{piece.topic}-{piece.partition}", row.error_code, row.preferred_read_replica
-        if code and not self._is_led_by(node_id, piece):
+        if code and not piece.is_at_leader:
             # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
             return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
-        if not self._is_led_by(node_id, piece):
+        if not piece.is_at_leader:
             self._replicas.answered(piece.key)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return OffsetOutOfRange(*piece.key, piece.position)
