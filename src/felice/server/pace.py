@@ -115,6 +115,18 @@ async def _each_paced(
     return answer([row(item) async for item in paced(items, clock)])
 
 
+def then(answer: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes a response, or the response to come. `change` returns the new response, or an awaitable of it."""
+    if isinstance(answer, Awaitable):
+        return _then_later(answer, change)
+    return change(answer)
+
+
+async def _then_later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
+    changed = change(await answer)
+    return await changed if isinstance(changed, Awaitable) else changed
+
+
 class Wakeups:
     """Limits the time that coroutines which one event wakes together may use in one pass of the event loop."""
 

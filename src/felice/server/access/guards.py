@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server import pace
 from felice.server.access.control import Access
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
-from felice.server.pace import each as for_each
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced, then
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -166,7 +166,7 @@ def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
                 return answer
 
             found = getattr(answer, rows)
-            return for_each(found, lambda row: is_shown(row, access), with_rows, clock)
+            return pace.each(found, lambda row: is_shown(row, access), with_rows, clock)
 
         return then(handle(request, context), filtered)
 
@@ -193,15 +193,3 @@ def open_to_all(request: Any, context: RequestContext, handle: Handle) -> Any:
 def in_handler(request: Any, context: RequestContext, handle: Handle) -> Any:
     """The guard of APIs whose handlers check permissions themselves, with `context.access`."""
     return handle(request, context)
-
-
-def then(answer: Any, change: Callable[[Any], Any]) -> Any:
-    """Changes a response, or the response to come. `change` returns the new response, or an awaitable of it."""
-    if isinstance(answer, Awaitable):
-        return _then_later(answer, change)
-    return change(answer)
-
-
-async def _then_later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    changed = change(await answer)
-    return await changed if isinstance(changed, Awaitable) else changed

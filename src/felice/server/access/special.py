@@ -53,11 +53,11 @@ from felice.server.access.guards import (
     itself,
     need,
     shown,
-    then,
     whole,
 )
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.group_client import names_protocol
+from felice.server.pace import then
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -27,8 +27,7 @@ from felice.protocol.messages.metadata import (
 from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
-from felice.server.access.guards import then
-from felice.server.pace import each
+from felice.server.pace import each, then
 from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
