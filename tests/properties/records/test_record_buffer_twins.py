@@ -146,7 +146,10 @@ def test_the_bounds_of_a_queue_count_both_ways(kind: Any) -> None:
     assert (bounds.record_count, bounds.size_bytes) == (1, 30)
     assert bounds.has_room(70)
     assert not bounds.has_room(71)
+    assert bounds.has_room(70, 1)
+    assert not bounds.has_room(70, 2)
     assert kind(0, 100).has_room(100)
+    assert kind(0, 100).has_room(100, 1 << 40)
 
 
 def test_threads_that_offer_and_close_lose_and_repeat_nothing() -> None:

@@ -298,11 +298,6 @@ class Accumulator:
         queue.open = None
         queue.ready.append(batch)
 
-    def _has_room(self, record_count: int, size_bytes: int) -> bool:
-        limits = self.limits
-        too_many = self.record_count + record_count > limits.queue_records > 0
-        return not too_many and self.size_bytes + size_bytes <= limits.queue_bytes
-
     def append_batch(
         self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None
     ) -> None:
@@ -313,7 +308,7 @@ class Accumulator:
         size = len(data)
         with self.lock:
             self._check_open()
-            if self.record_count and not self._has_room(record_count, size):
+            if self.record_count and not self._bounds.has_room(size, record_count):
                 raise BufferError("Local: Queue full")
             now = self._clock()
             queue = self._choose(self.topics[topic], partition, None, now)

@@ -39,9 +39,9 @@ cdef class QueueBounds:
     cdef inline bint fits(self, int64_t size_bytes) noexcept:
         return self.record_count < self.max_records and self.size_bytes + size_bytes <= self.max_bytes
 
-    def has_room(self, int64_t size_bytes):
-        """Whether one more record of this size is within the bounds."""
-        return self.fits(size_bytes)
+    def has_room(self, int64_t size_bytes, int64_t record_count=1):
+        """Whether one more record of this size, or several of it together, are within the bounds."""
+        return self.record_count <= self.max_records - record_count and self.size_bytes + size_bytes <= self.max_bytes
 
     def add(self, int64_t record_count, int64_t size_bytes):
         """Counts records without a check; negative numbers take them away."""

@@ -26,9 +26,12 @@ class QueueBounds:
         self._max_records = max_records if max_records > 0 else (1 << 63) - 1
         self._max_bytes = max_bytes
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether one more record of this size is within the bounds."""
-        return self.record_count < self._max_records and self.size_bytes + size_bytes <= self._max_bytes
+    def has_room(self, size_bytes: int, record_count: int = 1) -> bool:
+        """Whether one more record of this size, or several of it together, are within the bounds."""
+        return (
+            self.record_count <= self._max_records - record_count
+            and self.size_bytes + size_bytes <= self._max_bytes
+        )
 
     def add(self, record_count: int, size_bytes: int) -> None:
         """Counts records without a check; negative numbers take them away."""
