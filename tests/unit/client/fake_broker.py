@@ -6,7 +6,7 @@ import asyncio
 import threading
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from felice.protocol.api import API
@@ -44,6 +44,13 @@ from felice.records.batch import BatchHeader, iter_batches, stamp
 from felice.records.reader import read_records
 
 Handler = Callable[[Any, int], Any]
+
+
+def brokers_at(ports: Mapping[int, int]) -> list[MetadataResponseBroker]:
+    """The rows of brokers in a metadata response, with the port of this machine by broker id."""
+    return [
+        MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port) for number, port in ports.items()
+    ]
 
 
 class Hang:

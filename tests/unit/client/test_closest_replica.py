@@ -20,11 +20,11 @@ from felice.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from felice.records.builder import build_batch
 from felice.records.reader import read_records
 from felice.records.record import Record
-from unit.client.fake_broker import Disconnect, FakeBroker
+from unit.client.fake_broker import Disconnect, FakeBroker, brokers_at
 
 RACK = "r"
 VALUES = [b"0", b"1", b"2"]
@@ -51,10 +51,7 @@ class Racks:
 
     def _metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
         response: MetadataResponse = self._metadata_of(request, version)
-        response.brokers = [
-            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port)
-            for node, port in self.ports.items()
-        ]
+        response.brokers = brokers_at(self.ports)
         for topic in response.topics:
             for row in topic.partitions:
                 row.replica_nodes, row.isr_nodes, row.offline_replicas = [1, 2], [1, 2], self.offline

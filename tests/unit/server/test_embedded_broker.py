@@ -108,8 +108,8 @@ def test_a_busy_port_is_named(tmp_path: Path) -> None:
         assert broker.port == port
 
 
-def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = EmbeddedBroker(tmp_path / "data")
+def broker_whose_stop_fails(directory: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedBroker:
+    broker = EmbeddedBroker(directory / "data")
     stop = broker.broker.stop
 
     async def failing() -> None:
@@ -117,6 +117,11 @@ def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(broker.broker, "stop", failing)
+    return broker
+
+
+def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = broker_whose_stop_fails(tmp_path, monkeypatch)
     with pytest.raises(OSError, match="the disk is gone"):
         broker.stop()
     broker.stop()
@@ -125,14 +130,7 @@ def test_a_stop_raises_its_error_once(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_error_of_a_with_block_is_not_hidden_by_one_of_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = EmbeddedBroker(tmp_path / "data")
-    stop = broker.broker.stop
-
-    async def failing() -> None:
-        await stop()
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(broker.broker, "stop", failing)
+    broker = broker_whose_stop_fails(tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="the cause") as raised, broker:
         raise ValueError("the cause")
     assert raised.value.__notes__ == ["The stop failed, too: OSError: the disk is gone"]

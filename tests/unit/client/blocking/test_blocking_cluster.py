@@ -22,7 +22,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from felice.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -32,7 +32,7 @@ from felice.protocol.messages.produce import (
 from felice.records.builder import build_batch
 from felice.records.reader import read_records
 from felice.records.record import Record
-from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang, brokers_at
 
 NO_LEADER, ONE, TWO = -1, 1, 2
 
@@ -54,10 +54,7 @@ class Pair:
 
     def _metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
         response: MetadataResponse = self._usual(request, version)
-        response.brokers = [
-            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
-            for number, port in self.ports.items()
-        ]
+        response.brokers = brokers_at(self.ports)
         for topic in response.topics:
             for row in topic.partitions:
                 row.leader_id = self.leaders[row.partition_index]

@@ -69,7 +69,7 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from unit.client.admin.exchange import broker_ranges
-from unit.client.fake_broker import Disconnect, FakeBroker
+from unit.client.fake_broker import Disconnect, FakeBroker, brokers_at
 
 X, Y = TransactionalProducer("x", 7, 3), TransactionalProducer("y", 8, 4)
 MOVED = ErrorCode.NOT_COORDINATOR
@@ -562,10 +562,7 @@ def test_a_lookup_that_answers_for_some_keys_is_repeated_for_the_others(
 
 @pytest.fixture
 def both(broker: FakeBroker, other: FakeBroker) -> list[MetadataResponseBroker]:
-    rows = [
-        MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
-        for number, port in enumerate((other.port, 1, broker.port))
-    ]
+    rows = brokers_at(dict(enumerate((other.port, 1, broker.port))))
     broker.handlers[MetadataRequest] = lambda request, version: MetadataResponse(brokers=list(rows))
     return rows
 
