@@ -25,6 +25,7 @@ from felice.dataclass import dataclass
 from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
+_DEFAULT_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,19 +446,23 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
     As in librdkafka, an IPv6 address before a port is in brackets.
     """
-    addresses = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        address = part.rpartition("://")[2]
-        host, colon, port = address.rpartition(":")
-        if not colon or _is_ipv6(address):
-            host, port = address, "9092"
-        clear = ":" not in host or (_is_ipv6(host) and (host == address or host.endswith("]")))
-        if not (host and clear) or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise _invalid(f'"bootstrap.servers": {part!r} is not host:port')
-        addresses.append((host.strip("[]"), int(port)))
+    addresses = [_parse_address(part) for part in filter(None, (piece.strip() for piece in text.split(",")))]
     if not addresses:
         raise _invalid('"bootstrap.servers" names no address')
     return addresses
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    address = text.rpartition("://")[2]
+    if _is_ipv6(address):
+        return address.strip("[]"), _DEFAULT_PORT
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        host, port = address, str(_DEFAULT_PORT)
+    is_host = bool(host) and (":" not in host or (host.endswith("]") and _is_ipv6(host)))
+    if not is_host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise _invalid(f'"bootstrap.servers": {text!r} is not host:port')
+    return host.strip("[]"), int(port)
 
 
 def _is_ipv6(host: str) -> bool:

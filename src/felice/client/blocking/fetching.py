@@ -196,10 +196,10 @@ class Fetching:
 
     def _failure_of(self, node_id: int, piece: _Range, row: PartitionData) -> KafkaException | None:
         where, code, named = f"{piece.topic}-{piece.partition}", row.error_code, row.preferred_read_replica
-        if code and not piece.is_at_leader:
-            # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
-            return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
         if not piece.is_at_leader:
+            if code:
+                # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
+                return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
             self._replicas.answered(piece.key)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return OffsetOutOfRange(*piece.key, piece.position)
