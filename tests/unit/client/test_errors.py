@@ -2,7 +2,7 @@ import pickle
 import socket
 import ssl
 
-from felice.client.admin.topics import outcome
+from felice.client.admin.results import outcome
 from felice.client.error import (
     KafkaError,
     KafkaException,

@@ -16,7 +16,7 @@ from felice.client.admin.enumerations import (
     ResourcePatternType,
     ResourceType,
 )
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.results import Results, outcome
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
 from felice.dataclass import dataclass

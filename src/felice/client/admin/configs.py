@@ -16,7 +16,7 @@ from felice.client.admin.enumerations import (
     ResourceType,
 )
 from felice.client.admin.model import ConfigEntry, ConfigResource
-from felice.client.admin.topics import Results, from_each, outcome
+from felice.client.admin.results import Results, from_each, no_broker, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster
 from felice.protocol.messages.alter_configs import (
@@ -67,8 +67,7 @@ async def _per_broker(
 
     async def of_one(node_id: int | None, group: list[ConfigResource]) -> Results:
         if node_id is not None and node_id not in cluster.topology.brokers:
-            # The broker list was just fetched: a retry would not find a wrong broker id either.
-            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}", retriable=False)
+            raise no_broker(node_id)
         keys = {(_wire_type(resource), resource.name): resource for resource in group}
         return take(await ask(node_id, group), keys)
 

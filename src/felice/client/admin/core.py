@@ -37,10 +37,10 @@ from felice.client.admin.model import (
     PartitionReassignment,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
+from felice.client.admin.results import Results
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.admin.tokens import TokenCalls
-from felice.client.admin.topics import Results
 from felice.client.admin.transaction_calls import TransactionCalls
 from felice.client.error import KafkaException
 from felice.client.model import ClusterMetadata, Partition

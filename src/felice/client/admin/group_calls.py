@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from felice.client.admin import groups
 from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupType
 from felice.client.admin.model import ConsumerGroupDescription, GroupMetadata, ListConsumerGroupsResult
+from felice.client.admin.results import Results
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
-from felice.client.admin.topics import Results
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import Partition, TopicPartition
 

@@ -19,7 +19,7 @@ from felice.client.admin.model import (
     MemberDescription,
     Node,
 )
-from felice.client.admin.topics import Results, from_each, outcome
+from felice.client.admin.results import Results, from_all, outcome
 from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.requests import (
     CommittedOffset,
@@ -63,11 +63,8 @@ async def list_groups(
             states_filter=state_names if version >= 4 else [], types_filter=type_names if version >= 5 else []
         )
 
-    async def ask(node_id: int, _: list[int]) -> Results:
-        return {node_id: await cluster.call(node_id, ByVersion(ListGroupsRequest, build))}
-
     result = ListConsumerGroupsResult()
-    answers = await from_each({node_id: [node_id] for node_id in sorted(cluster.topology.brokers)}, ask)
+    answers = await from_all(cluster, ByVersion(ListGroupsRequest, build))
     for node_id, response in answers.items():
         if isinstance(response, KafkaException):
             result.errors.append(response)

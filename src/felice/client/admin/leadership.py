@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.client.admin.enumerations import ElectionType
 from felice.client.admin.model import PartitionReassignment
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.results import Results, outcome
 from felice.client.error import KafkaException
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster

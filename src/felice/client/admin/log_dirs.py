@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from felice.client.admin.model import LogDirDescription, ReplicaInLogDir
-from felice.client.admin.topics import Results, from_each, outcome
-from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.admin.results import Results, from_each, no_broker, outcome
+from felice.client.error import KafkaException
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import by_topic
@@ -35,7 +35,7 @@ async def describe_log_dirs(
 
     async def ask(node_id: int, _: list[int]) -> Results:
         if node_id not in cluster.topology.brokers:
-            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
+            raise no_broker(node_id)
         response = await cluster.call(node_id, request)
         rows = [_description(row) for row in response.results]
         return {node_id: outcome(response.error_code, None, f"log directories of broker {node_id}", rows)}
@@ -74,8 +74,7 @@ async def alter_replica_log_dirs(cluster: Cluster, node_id: int, wanted: Mapping
     """Start to move replicas of one broker. Returns None or the error by partition."""
     await cluster.refresh([])
     if node_id not in cluster.topology.brokers:
-        missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
-        return dict.fromkeys(wanted, missing)
+        return dict.fromkeys(wanted, no_broker(node_id))
     dirs = [
         AlterReplicaLogDir(
             path=path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.results import Results, outcome
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
 from felice.dataclass import dataclass

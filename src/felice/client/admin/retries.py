@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, TypeVar
 
-from felice.client.admin.topics import DEADLINE, Results
+from felice.client.admin.results import DEADLINE, Results
 from felice.client.error import KafkaError, KafkaException, kafka_exception
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.options import Settings, parse_settings

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from felice.client.admin.enumerations import ScramMechanism
-from felice.client.admin.topics import Results, outcome
+from felice.client.admin.results import Results, outcome
 from felice.client.error import KafkaException, failure
 from felice.client.net.cluster import Cluster
 from felice.dataclass import dataclass

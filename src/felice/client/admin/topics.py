@@ -5,10 +5,7 @@ Each function sends one request and returns a result or an error per item; `aio.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
 
 from felice.client.admin.enumerations import authorized_operations
 from felice.client.admin.model import (
@@ -20,13 +17,12 @@ from felice.client.admin.model import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure
+from felice.client.admin.results import Results, by_leader, from_each, outcome
+from felice.client.error import KafkaException
 from felice.client.model import ClusterMetadata, Partition, TopicMetadata, Uuid
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import by_topic, list_offsets_request, topic_operations_request
-from felice.client.net.topology import NO_LEADER
 from felice.client.net.wire import ByVersion
-from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -45,52 +41,6 @@ from felice.protocol.messages.delete_records import (
 )
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from felice.protocol.primitives import ZERO_UUID
-
-K = TypeVar("K")
-N = TypeVar("N")
-
-Results = dict[Any, Any]
-"""For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
-
-DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
-"""When the call ends whose requests are sent, in the event loop's time; None without a limit. `retries` sets it."""
-
-
-def outcome(code: int, message: str | None, what: str, value: object = None) -> object:
-    """Return the value, or the exception for the error code."""
-    if code == ErrorCode.NONE:
-        return value
-    said = beyond_the_code(code, message)
-    return failure(code, f"{what}: {said}" if said else what)
-
-
-async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Results]]) -> Results:
-    """The results of one request to each broker, all asked at the same time.
-
-    A broker that fails, or does not answer before `DEADLINE`, gives its error to the items asked of it. Raises
-    _ALL_BROKERS_DOWN.
-    """
-
-    async def of_one(node_id: N, items: list[K]) -> Results:
-        try:
-            async with asyncio.timeout_at(DEADLINE.get()):
-                return await ask(node_id, items)
-        except TimeoutError:
-            broker = "any broker" if node_id is None else f"broker {node_id}"
-            late = f"no answer from {broker} within the time limit of the call"
-            return dict.fromkeys(items, failure(KafkaError._TIMED_OUT, late, retriable=True))
-        except KafkaException as error:
-            if error.code == KafkaError._ALL_BROKERS_DOWN:
-                raise
-            return dict.fromkeys(items, error)
-
-    answers = await asyncio.gather(*(of_one(*part) for part in asked.items()), return_exceptions=True)
-    found: Results = {}
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-        found.update(answer)
-    return found
 
 
 async def create_topics(
@@ -199,25 +149,6 @@ def nodes_of(picture: ClusterMetadata) -> dict[int, Node]:
 
 def _unknown_node(number: int) -> Node:
     return Node(number, "", -1)
-
-
-async def by_leader(
-    cluster: Cluster, wanted: Iterable[Partition]
-) -> tuple[dict[int, list[Partition]], Results]:
-    """Group partitions by leader; returns an error for each partition without a leader."""
-    partitions = list(wanted)
-    await cluster.refresh(sorted({topic for topic, _ in partitions}))
-    led: dict[int, list[Partition]] = {}
-    errors: Results = {}
-    for topic, number in partitions:
-        leader = cluster.topology.leader(topic, number)
-        if leader != NO_LEADER:
-            led.setdefault(leader, []).append((topic, number))
-            continue
-        known = cluster.topology.partition(topic, number) is not None
-        code = ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        errors[topic, number] = failure(cluster.topology.topic_errors.get(topic, code), f"{topic}-{number}")
-    return led, errors
 
 
 async def list_offsets(

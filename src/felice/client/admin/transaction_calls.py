@@ -13,8 +13,8 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
+from felice.client.admin.results import Results
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
-from felice.client.admin.topics import Results
 from felice.client.model import Partition
 
 

@@ -17,7 +17,7 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
-from felice.client.admin.topics import Results, by_leader, from_each, outcome
+from felice.client.admin.results import Results, by_leader, from_all, from_each, no_broker, outcome
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition, TopicPartition
 from felice.client.net.cluster import Cluster
@@ -59,10 +59,7 @@ async def list_transactions(
             transactional_id_pattern=pattern,
         )
 
-    async def ask(node_id: int, _: list[int]) -> Results:
-        return {node_id: await cluster.call(node_id, ByVersion(ListTransactionsRequest, build))}
-
-    answers = await from_each({node_id: [node_id] for node_id in sorted(cluster.topology.brokers)}, ask)
+    answers = await from_all(cluster, ByVersion(ListTransactionsRequest, build))
     found = {}
     for node_id, response in answers.items():
         if isinstance(response, KafkaException):
@@ -127,7 +124,7 @@ async def describe_producers(
 
     async def ask(node_id: int, some: list[Partition]) -> Results:
         if node_id not in cluster.topology.brokers:
-            raise failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
+            raise no_broker(node_id)
         topics = [
             TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(some).items()
         ]

@@ -10,7 +10,7 @@ import pytest
 
 from felice.client import KafkaError, KafkaException
 from felice.client.admin import ConfigResource, retries
-from felice.client.admin.topics import from_each
+from felice.client.admin.results import from_each
 from felice.client.aio import Admin
 from felice.client.error import failure
 from felice.protocol.errors import ErrorCode
