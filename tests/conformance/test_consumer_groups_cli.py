@@ -1,4 +1,4 @@
-"""`kafka-consumer-groups --delete-offsets`: what it deletes, and what it demands."""
+"""`kafka-consumer-groups --delete-offsets`: which offsets it deletes, and which options it requires."""
 
 from __future__ import annotations
 

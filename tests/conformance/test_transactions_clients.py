@@ -127,7 +127,7 @@ def read(count: int, poll: Callable[[], list[bytes]]) -> list[str]:
 
 
 def console_reads(bootstrap: str, topic: str, isolation: str, count: int) -> list[str]:
-    """Reads that many records. If it saw aborted ones they would be among them, because they come before the last."""
+    """Reads `count` records. Visible aborted records would be among them, because they come before the last record."""
     require_java()
     done = run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",

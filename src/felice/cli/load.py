@@ -228,7 +228,7 @@ def consume_batches(
 ) -> Iterator[list[Message]]:
     """Yields up to `records` records in lists. Ends when none came for `timeout_s`.
 
-    Raises `KafkaException` with an error that ends the reading, or if no record came and the last news is an error.
+    Raises `KafkaException` for an error that ends the reading; if no record came, also for the last transient error.
     """
     from felice.client import Consumer, KafkaException
 
@@ -249,7 +249,7 @@ def consume_batches(
 
 
 def _failure_after(found: list[Message], failed: KafkaError | None) -> KafkaError | None:
-    """The error that still explains missing records; a record or the end of a partition shows that reading works.
+    """The last transient error, or None if a record or the end of a partition came after it: then reading works.
 
     Raises `KafkaException` for an error that ends the reading. A damaged batch does not: the consumer skips it.
     """

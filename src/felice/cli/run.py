@@ -162,7 +162,7 @@ class Settings:
     def checkpoint_of(self, app: App, is_only: bool) -> Checkpoint:
         """The directory itself for a single App; with several Apps, a directory of its own for each below it.
 
-        Raises `Fault` if the App has used the other of the two places: it would begin again.
+        Raises `Fault` if the App has used the other of the two places: it would begin again, without its state.
         """
         if self.checkpoint is None:
             return checkpoint_at(app.name, None)

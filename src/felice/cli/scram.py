@@ -172,7 +172,7 @@ def _with_store(
 ) -> T:
     """Opens the store that a broker with this file would use, and does the work in it.
 
-    If the store has no cluster, the result is that of `without_cluster`, and nothing is written; None begins a cluster.
+    If the store has no cluster, calls `without_cluster` instead, and writes nothing. If that is None, begins a cluster.
     """
     config, _ = BrokerConfig.parse(read_properties(properties_file))
     return asyncio.run(_in_store(config, work, without_cluster))

@@ -20,7 +20,7 @@ def _flag(value: object) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """The whole number that is this value or its text; None if there is none."""
+    """The value as a whole number, also if it is a text; None if it is not a whole number."""
     try:
         return None if isinstance(value, bool) else int(str(value).strip())
     except ValueError:

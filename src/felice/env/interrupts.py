@@ -4,7 +4,7 @@ PySpark makes Java ignore Ctrl-C, and `children_ignore_sigterm` makes it ignore 
 
 Keeps true: the first signal does not interrupt a call to Java. py4j would print its own traceback, and would take the
             response of the interrupted call for that of the next one, so that a clean stop failed.
-            A second signal interrupts at once, or ends the process.
+            A second signal interrupts at once, or ends the process (`end_at_once`).
             A service manager that sends SIGTERM to all processes of a service lets Spark finish its batch.
 """
 
@@ -28,8 +28,8 @@ _INTERRUPTED = 130
 
 @contextmanager
 def handled_by(handler: _Handler) -> Iterator[None]:
-    """Handle Ctrl-C and SIGTERM in this way in the block. Without effect in other threads than the main thread, because
-    only the main thread gets signals and may set their handlers.
+    """Let `handler` handle Ctrl-C and SIGTERM in the block. Has no effect outside the main thread, because only the
+    main thread gets signals and may set their handlers.
     """
     numbers = _HANDLED if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, handler) for number in numbers}

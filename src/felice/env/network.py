@@ -230,7 +230,7 @@ def port_of(server: asyncio.AbstractServer) -> int:
 
 
 def why_not_listening(error: OSError) -> str:
-    """The reason why an address cannot be used. Asyncio puts the address before it; callers name that themselves."""
+    """The reason why an address cannot be used, without the address that asyncio puts before it: callers name that."""
     return (error.strerror or str(error)).rpartition(": ")[2].lower()
 
 

@@ -15,7 +15,7 @@ from felice.env import File
 from felice.log.errors import CorruptLog
 from felice.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 
-# Indexes hold offsets relative to the first of their segment.
+# Indexes hold offsets relative to the base offset of their segment, in 32 bits.
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 # Base offset, length, magic and last offset delta: the fields of a header that a search needs.

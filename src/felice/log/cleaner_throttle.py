@@ -1,7 +1,7 @@
 """Limits reading and writing to a number of bytes per second, over all threads and tasks that share the limit.
 
 Keeps true: in any period, the bytes let through are at most what the rate allows in that period and one second more
-            (`_IDLE_S`), plus the bytes of one call. A stop ends every wait at once.
+            (`_IDLE_S`), plus the bytes of one call. Setting `stopping` ends every wait in `take` at once.
 """
 
 from __future__ import annotations

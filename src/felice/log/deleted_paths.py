@@ -10,7 +10,7 @@ from felice.env import Disk
 
 
 def split(deleted: list[tuple[int, Path]], now_ms: int) -> tuple[list[Path], list[tuple[int, Path]]]:
-    """Returns the paths that are due, and those that are not, with when they are (ms since 1970)."""
+    """Returns the paths that are due, and the others with their due times (ms since 1970)."""
     due = [path for due_ms, path in deleted if due_ms <= now_ms]
     return due, [(due_ms, path) for due_ms, path in deleted if due_ms > now_ms]
 

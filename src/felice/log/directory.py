@@ -142,9 +142,9 @@ class LogDirectory:
             failed_sync.remove_marker(self._disk, self.path)
 
     def _limit_checkpoints(self) -> None:
-        """A recovery may have removed the end of a log.
+        """Lowers the checkpointed offsets of logs whose end a recovery removed.
 
-        If there is no room to write that, the log must not be written: `reopen` tries again.
+        If there is no room to write that, such a log must not be written: it is offline until `reopen` succeeds.
         """
         try:
             self.checkpoints.limit({key: log.log_end_offset for key, log in self.logs.items()})
@@ -345,7 +345,7 @@ class LogDirectory:
             log.close(clean=False)
             return None
         try:
-            # As at a start.
+            # As at a start: the recovery may have removed the end of the log.
             self.checkpoints.limit({topic_partition: log.log_end_offset})
         except OSError as error:
             log.close(clean=False)

@@ -2,8 +2,8 @@
 
 Keeps true: a partition that could not be loaded keeps the offsets that were read at the start.
             Before a partition is created, no checkpoint on disk has an offset of a deleted partition with the same
-            name. Before a log that was cut is written again, none has an offset above the cut: after a crash, the
-            records that take the place of the removed ones would count as committed (R6), on disk, or clean.
+            name. Before a truncated log is written again, no checkpoint has an offset above its new end. Otherwise,
+            after a crash, the new records above that end would count as committed (R6), flushed, or cleaned.
 
 How: each `capture_...` takes the offsets as of now, on the thread that owns the logs. It returns a function that
 writes them, on any thread; that function may raise OSError.
@@ -105,15 +105,15 @@ class DirectoryCheckpoints:
             lowered = {key: end for key, end in ends.items() if offsets.get(key, 0) > end}
             if lowered:
                 file.capture({**offsets, **lowered})()
-                # Not before: if the write fails, the next attempt has to write them.
+                # Only after the write: if it fails, the next attempt must write them again.
                 offsets.update(lowered)
 
     def is_above(self, key: PartitionKey, end: int) -> bool:
-        """Whether the high watermark or the clean offset is above the end of the log: `limit` could not write it."""
+        """Whether the high watermark or the clean offset is above the end of the log: `limit` could not lower it."""
         return max(self.high_watermarks.get(key, 0), self.clean_offsets.get(key, 0)) > end
 
     def on_truncated(self, key: PartitionKey, log_end_offset: int) -> None:
-        """Writes lower offsets, before the log is written above the cut. Raises OSError."""
+        """Writes the lower offsets of a truncated log, before anything is appended to it. Raises OSError."""
         self.capture_recovery_points()()
         self.capture_log_starts()()
         self.limit({key: log_end_offset})

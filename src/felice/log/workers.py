@@ -18,7 +18,7 @@ class _Map(Protocol):
 
 @contextmanager
 def workers(count: int, name: str) -> Iterator[_Map]:
-    """A `map` that runs on `count` threads, or on the caller's thread if that is one: simulations have none."""
+    """A `map` that runs on `count` threads, or on the caller's thread if `count` is 1: simulations have no threads."""
     if count <= 1:
         yield lambda function, *arguments: map(function, *arguments)
         return

@@ -3,9 +3,9 @@
 Keeps true:  readers of Java and librdkafka accept the output of `compress`: snappy in xerial
              blocks, lz4 as a frame of independent 64 KiB blocks, gzip and zstd as plain streams;
              `decompress` never returns more than `max_size_bytes` and never trusts a size
-             that the data claims. It reads further gzip members, snappy streams and zstd frames, and
-             treats bytes behind the last as Java's readers do: an error for zstd, ignored for gzip and
-             lz4, and for snappy if they are fewer than a block's length has.
+             that the data claims. It reads concatenated gzip members, snappy streams and zstd frames.
+             It treats bytes behind the last as Java's readers do: they are an error for zstd, ignored
+             for gzip and lz4, and for snappy ignored if they are fewer than the 4 bytes of a length.
 Broken data raises `CorruptBatch`, data above the limit `BatchTooLarge`. Codecs are imported at first
 use: a broker whose topics keep the producer's compression does not spend time on them at start.
 """
@@ -191,7 +191,7 @@ def _decompress_snappy(data: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    """The blocks of one or more concatenated streams. As in Java's reader, a rest without a length is ignored."""
+    """The blocks of one or more concatenated streams. As in Java's reader, a rest shorter than a length is ignored."""
     position = 0
     while (start := position + _BLOCK_LENGTH.size) <= len(view):
         if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:

@@ -9,8 +9,8 @@ How:        one shared transaction is under way at a time, and the proposals tha
             If a transaction fails, each of its proposals gets a transaction of its own, while later proposals share the
             next one: so none waits for a proposal that the store refuses. After a version conflict the next image
             shows the winner's state, and the leader decides again. A request that the store does not answer, or
-            that fails unexpectedly, is repeated as long as the partition still awaits its proposal: it may have been
-            written.
+            that fails unexpectedly, is repeated as long as the partition still awaits its proposal, because the
+            proposal may have been written.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class IsrWriter:
             return None  # the cluster elects a leader again once this broker has a new session
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, StoreError):
-                # Each proposal alone may be written without it.
+                # Logged here, because each proposal is written alone next, and the fault may not occur again.
                 names = [one.partition.name for one in batch]
                 _log.exception("a fault while in-sync sets were written", extra={"partitions": names})
             return error
@@ -252,7 +252,7 @@ class IsrWriter:
 
 
 def _report(message: str, partition: str, error: Exception, reported: Exception | None) -> None:
-    """Logs why a write failed that is repeated every second, unless `reported`, the error before, was the same."""
+    """Logs why a write failed. Logs nothing if the attempt before, a second ago, failed with the same error."""
     if repr(error) != repr(reported):
         _log.warning(
             message,

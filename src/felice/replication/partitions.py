@@ -195,8 +195,8 @@ class Partitions:
     def high_watermarks(self, directory: LogDirectory) -> dict[PartitionKey, int]:
         """The high watermarks of the partitions in one directory, for its checkpoint.
 
-        Not of logs that are offline: if such a log lost its end, it can be used only after the checkpoint file has a
-        lower value, and reopening the log sees from the captured value whether the file must be written (R6).
+        Logs that are offline are left out, so that the checkpoint keeps the last value before the failure: when the log
+        is opened again without its end, this value shows that the file must be lowered first (R6).
         """
         return {
             key: partition.high_watermark

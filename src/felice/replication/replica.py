@@ -42,7 +42,8 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called without arguments each time readers may find more records than before, or an error.
         self.on_advance = Listeners()
-        # How often the listeners were called, or would have been: a reader compares it to see whether to read again.
+        # How often the listeners were called, or would have been if there were any: a reader compares two counts to see
+        # whether to read again.
         self.change_count = 0
         # Waiting requests: acks=all for the high watermark, other appends for the disk, DeleteRecords for followers.
         self._committing = Waiters()

@@ -123,7 +123,7 @@ def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher
         peers,
         auto_topics,
         producer_ids,
-        lambda: image_follower.check_session(),
+        lambda: image_follower.check_session(),  # created below
     )
     quotas = ClientQuotas(env.clock, basis.config)
     quotas.follow(watcher.image)

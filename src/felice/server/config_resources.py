@@ -31,7 +31,8 @@ _log = logging.getLogger("felice.server")
 # The most configurations of one resource in a request, because they are checked in one step of the event loop. A broker
 # of Kafka has about 350.
 _MAX_CONFIGS = 1000
-# The most options of one request whose names are compared with all known names, which takes half a millisecond each.
+# The most unknown options of one request that are logged with the nearest known name: finding it takes half a
+# millisecond each.
 _MAX_WARNINGS = 10
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -148,7 +148,7 @@ class FetchPlan:
         return not (self.partitions or (self.session is not None and self.session.partitions))
 
     def reports(self, partition: FetchedPartition, row: PartitionData) -> bool:
-        """Whether the reply must contain this row, the last one read of its partition. Call it once for each."""
+        """Whether the reply must contain this row. Call it once for each partition, with the row that was read last."""
         if self.session is None:
             return True
         must_be_reported = partition.must_be_reported(row)

@@ -48,7 +48,7 @@ class IdlePartitions(Generic[K]):
         self._is_closed = False
 
     def may_begin_idle(self, partition: K) -> bool:
-        """Whether a partition is an active one of a session that is still alive. Ask before `Partition.begin_idle`."""
+        """Whether the partition is active and the session has not ended. Call it before `Partition.begin_idle`."""
         return partition in self.active and not self._is_closed
 
     def begin_idle(self, partition: K, progress: FollowerProgress, changes: Changes) -> None:

@@ -298,7 +298,7 @@ class Membership:
         except StartupError as error:
             self._lifecycle.fail(str(error))
         except Exception as error:
-            # Nothing is known about the state of the parts; only a new start leads again.
+            # The state of the broker's components is unknown now: it must be restarted before it may lead again.
             _log.error("joining the cluster again ended with a fault", exc_info=error)
             self._lifecycle.fail(f"the cluster could not be joined again: {error!r}")
         finally:

@@ -6,10 +6,10 @@ Keeps true: the replica serves from its old directory until the copy in the new 
             If a move fails or is cancelled, or its topic is deleted, the replica stays where it is. A move that a
             stop interrupts starts again at the next start.
 How:        one task per move copies batches unchanged: it reads on threads and appends on the event loop, as a
-            follower does. As many moves use the disks at once as there are log directories. A throttled move waits on
-            the event loop, because flushes and large requests need the threads. The last step copies the batches that
-            were appended since. A crash between the two renames of that step leaves the replica in both directories:
-            `Partitions` keeps the longer one.
+            follower does. At most as many moves use the disks at once as there are log directories. A throttled move
+            waits on the event loop, because flushes and large requests need the threads. The last step copies the
+            batches that were appended since. A crash between the two renames of that step leaves the replica in both
+            directories: `Partitions` keeps the longer one.
 """
 
 from __future__ import annotations

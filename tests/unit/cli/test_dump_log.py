@@ -1,4 +1,4 @@
-"""`felice dump-log` on files that no broker left."""
+"""`felice dump-log` on files that a broker did not write in this form."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline_and_no_
         for partition in (0, 1):
             assert produce(wire, "a", partition, b"x") == 0
         disk.fail("sync", path=f"{FIRST}/replication-offset-checkpoint*")
-        # So that there is a new high watermark to write. A write under way may fail first: then this has an error.
+        # Makes a new high watermark that must be written. If a write under way fails first, this request has an error.
         produce(wire, "a", by_directory(broker)[FIRST], b"x")
         wait_until(lambda: bool(offline(broker)))
         assert list(offline(broker)) == [FIRST]

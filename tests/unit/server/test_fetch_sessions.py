@@ -112,7 +112,7 @@ def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_livenes
 
 
 def test_what_is_forgotten_and_what_is_closed_may_not_rest() -> None:
-    """A request that waited may still hold it."""
+    """A request that waited may still hold such a partition or session."""
     cache = sessions()
     full = cache.open(request(0, 0, 0, 1), 11, 0)
     assert full.session is not None

@@ -1,4 +1,4 @@
-"""Large requests of brokers and of clients without permission are handled in slices, too, and nothing slips through."""
+"""Large requests of brokers and of clients without permission are handled in slices, too, and skip no check."""
 
 from __future__ import annotations
 

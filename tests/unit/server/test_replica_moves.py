@@ -53,7 +53,7 @@ def make_broker(*directories: Path, **options: str) -> Broker:
 def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when another leader is followed meanwhile, and its records take the place of those that were cut."""
+    """This happens if the replica follows another leader meanwhile, whose records replace the truncated ones."""
     one, two = tmp_path / "one", tmp_path / "two"
 
     class Overtaken(ReplicaMoves):

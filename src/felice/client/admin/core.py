@@ -103,7 +103,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     async def metadata(
         self, names: Iterable[str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterMetadata:
-        """Return brokers and topics (None: all topics)."""
+        """Return brokers and topics (None: all topics; an empty name stands for no topic)."""
         wanted = None if names is None else [name for name in names if name]
         await self._retrying(lambda: self.cluster.refresh(wanted), timeout_s)
         return self.cluster.topology.describe(wanted)

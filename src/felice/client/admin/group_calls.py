@@ -44,7 +44,7 @@ class GroupCalls(RetryingCalls):
         """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given.
 
         Raises `KafkaException` if a broker cannot list its groups, as librdkafka does. `list_consumer_groups` returns
-        the groups of the others.
+        the groups of the other brokers, and the error.
         """
         listed = await self._retrying(self._list_all, timeout_s)
         names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))

@@ -20,7 +20,7 @@ Results = dict[Any, Any]
 """For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
 
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
-"""When the call ends whose requests are sent, in the event loop's time; None without a limit. `retries` sets it."""
+"""The time limit of the current call, in the event loop's time; None without a limit. `retries` sets it."""
 
 
 def outcome(code: int, message: str | None, what: str, value: object = None) -> object:
@@ -34,8 +34,8 @@ def outcome(code: int, message: str | None, what: str, value: object = None) -> 
 async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Results]]) -> Results:
     """The results of one request to each broker, all asked at the same time.
 
-    A broker that fails, or does not answer before `DEADLINE`, gives its error to the items asked of it. Raises
-    _ALL_BROKERS_DOWN.
+    If a broker fails, or does not answer before `DEADLINE`, the items that were asked of it get its error. Raises
+    `KafkaException` only for _ALL_BROKERS_DOWN.
     """
 
     async def of_one(node_id: N, items: list[K]) -> Results:
@@ -61,7 +61,7 @@ async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awai
 
 
 async def from_all(cluster: Cluster, request: object) -> Results:
-    """The response of each broker of the known metadata to a request, or its error, by the broker's id."""
+    """The response to a request, or the error, of each broker in the known metadata, by broker id."""
 
     async def ask(node_id: int, _: list[int]) -> Results:
         return {node_id: await cluster.call(node_id, request)}

@@ -105,7 +105,7 @@ class RetryingCalls:
                 # The other items have their results from earlier rounds.
                 results.update(dict.fromkeys(left, error))
                 break
-            # The reason of a failure says more than that the time is over.
+            # A timeout does not replace an earlier error, which says more.
             results.update(
                 {key: found for key, found in answers.items() if key not in results or not _timed_out(found)}
             )
@@ -116,7 +116,7 @@ class RetryingCalls:
         return {key: results.get(key) for key in items}
 
     async def _round(self, ask: Callable[[], Awaitable[Results]], attempt: int, deadline: float) -> Results:
-        """Send a request once or until it succeeds; if it is a repetition, wait and fetch the brokers before."""
+        """Send a request, again on errors that may pass. If `attempt` is above 0, first wait and fetch the brokers."""
         if attempt > 0:
             await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
             await self.cluster.refresh([])

@@ -62,7 +62,7 @@ class _Range:
     end: int
     failing_since: float | None = None
     is_at_leader: bool = True
-    """Whether the broker that is asked led the partition when this round began, and is not another replica."""
+    """Whether this round asks the partition's leader, and not another replica."""
 
     @property
     def key(self) -> Partition:
@@ -198,7 +198,7 @@ class Fetching:
         where, code, named = f"{piece.topic}-{piece.partition}", row.error_code, row.preferred_read_replica
         if not piece.is_at_leader:
             if code:
-                # A replica may lag behind the leader, so its answer says nothing of the partition: the leader is asked.
+                # A replica may lag behind the leader, so its error says nothing about the partition: ask the leader.
                 return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
             self._replicas.answered(piece.key)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -377,7 +377,7 @@ class ConsumerCore:
         return ends[0], ends[1]
 
     async def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """Refresh and return the cluster's metadata, of all topics if None."""
+        """Refresh and return the cluster's metadata, of all topics if None. An empty name stands for no topic."""
         names = None if topics is None else [topic for topic in topics if topic]
         await self.cluster.refresh(names)
         return self.cluster.topology.describe(names)

@@ -3,7 +3,8 @@
 Keeps true:  Records of a partition are delivered in offset order, each once per fetch position. No record is delivered
              if its partition was revoked, paused or moved by a seek after the fetch.
              An unreadable batch is reported in its place by an error message, and then skipped.
-             An error that still waits is not queued again: it may repeat for hours while nobody polls.
+             An error that is still in the queue is not queued again: the same error may repeat for hours while the
+             application does not poll.
 How:         The event loop appends to a deque and the application takes from it, without a lock.
 """
 
@@ -74,7 +75,7 @@ class Delivery:
     def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None] = lambda: None) -> None:
         self.wakeup = Wakeup()
         self._queue: deque[Fetched | Message] = deque()
-        # The loop adds to it, the application removes from it.
+        # Keys of the errors in the queue: added with the error, removed when the application takes it.
         self._waiting_errors: set[object] = set()
         self._check_crcs = check_crcs
         self.on_drained = on_drained
@@ -100,7 +101,7 @@ class Delivery:
         self._listeners.append(callback)
 
     def put(self, item: Fetched | Message) -> None:
-        """Append fetched data or an event, and wake waiting threads. Drops an error that already waits."""
+        """Append fetched data or an event, and wake waiting threads. Drops an error that is already in the queue."""
         error = _error_key(item)
         if error in self._waiting_errors:
             return

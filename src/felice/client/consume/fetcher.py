@@ -49,10 +49,10 @@ class Asked(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the partition was moved or revoked meanwhile, or another broker's response was taken.
+        """Whether the partition was revoked, moved by a seek, or advanced by another response since the request.
 
-        When the broker of a partition changes, both brokers may be asked. The aborted transactions of a response count
-        from the offset that was asked, so it cannot be used from a later offset.
+        When the broker of a partition changes, both brokers may be asked. A response lists the aborted transactions
+        from the requested offset on, so it cannot be used from a later offset.
         """
         return self.partition.lease is not self.lease or self.partition.fetch_offset != self.offset
 
@@ -245,7 +245,7 @@ class Fetcher:
             self._cluster.refresh_soon()
 
     def _on_error_of_replica(self, partition: AssignedPartition, row: PartitionData) -> None:
-        """Return to the leader. Another replica may lag behind it, so its answer says nothing of the partition."""
+        """Return to the leader: a replica may lag behind it, so its error says nothing about the partition."""
         self._log.debug("%s-%d: the replica answered with error %d", *partition.key, row.error_code)
         self._replicas.leave(partition.key, self._loop.time())
         self._learn_leader(partition, row)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts its thread at once. Errors call the client `kind`, for example "producer".
+    """Starts its thread at once. `kind` names the client in error messages, for example "producer".
 
     `ended` is True when the loop has ended. A plain attribute, because consumers look at it for each message.
     """
@@ -101,7 +101,7 @@ class LoopThread:
     def post(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function on the loop soon; does nothing if the loop has ended."""
         if self.ended:
-            return  # A forked process has the socket that wakes its parent's loop.
+            return  # In a forked process the call would wake the parent's loop: they share its socket.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *arguments)
 

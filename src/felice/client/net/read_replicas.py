@@ -3,9 +3,10 @@
 Keeps true:  A leader names a replica if the request has a rack. The consumer then fetches from that replica for
              `metadata.max.age.ms`, as Java's consumer does, and then asks the leader again. It returns to the leader at
              once if the leader or its epoch changes, and if the replica fails, is offline or is not in the metadata.
-             After a failure it leaves out its rack for a while: until the leader has noticed that a replica is gone, it
-             names that replica again and sends no records. The time doubles with each failure until a replica answers,
-             because each attempt to reach a replica behind a firewall lasts until the time limit of connections.
+             After a failure its requests name no rack for a while, so that the leader sends the records itself: until
+             the leader notices that a replica is gone, it would name that replica again. The time doubles with each
+             failure until a replica answers, because each attempt to reach a replica behind a firewall lasts until the
+             connection times out.
 Times are in seconds, all of one clock.
 """
 
@@ -84,7 +85,7 @@ class ReadReplicas:
         self._next_pause_s.pop(partition, None)
 
     def rack_for(self, partitions: Iterable[Partition], now: float) -> str:
-        """Return the rack for a Fetch request of these partitions; empty if the leader must serve one itself."""
+        """Return the rack for a Fetch request of these partitions; empty if the leader must serve one of them."""
         until = self._without_rack_until
         for partition in [key for key, end in until.items() if end <= now]:
             del until[partition]

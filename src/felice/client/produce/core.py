@@ -99,7 +99,7 @@ class ProducerCore:
         return cls(settings, accumulator, inbox)
 
     async def metadata(self, topics: Iterable[str] | None) -> ClusterMetadata:
-        """Refresh and return the cluster's metadata, of all topics if None."""
+        """Refresh and return the cluster's metadata, of all topics if None. An empty name stands for no topic."""
         names = None if topics is None else [topic for topic in topics if topic]
         await self.cluster.refresh(names)
         return self.cluster.topology.describe(names)

@@ -40,7 +40,7 @@ cdef class QueueBounds:
         return self.record_count < self.max_records and self.size_bytes + size_bytes <= self.max_bytes
 
     def has_room(self, int64_t size_bytes, int64_t record_count=1):
-        """Whether one more record of this size, or several of it together, are within the bounds."""
+        """Whether `record_count` more records, of `size_bytes` together, are within the bounds."""
         return self.record_count <= self.max_records - record_count and self.size_bytes + size_bytes <= self.max_bytes
 
     def add(self, int64_t record_count, int64_t size_bytes):

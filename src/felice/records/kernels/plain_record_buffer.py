@@ -27,7 +27,7 @@ class QueueBounds:
         self._max_bytes = max_bytes
 
     def has_room(self, size_bytes: int, record_count: int = 1) -> bool:
-        """Whether one more record of this size, or several of it together, are within the bounds."""
+        """Whether `record_count` more records, of `size_bytes` together, are within the bounds."""
         return (
             self.record_count <= self._max_records - record_count
             and self.size_bytes + size_bytes <= self._max_bytes

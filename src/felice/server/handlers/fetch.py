@@ -160,7 +160,7 @@ class _Fetch:
         if may_read is None:
             name = self._name_of(topic)
             if not name and not isinstance(topic, str) and not self._is_denied_follower:
-                # It gets UNKNOWN_TOPIC_ID, which reveals nothing. Nothing is stored: the id may become known meanwhile.
+                # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing. Not stored: the id may become known later.
                 return
             may_read = not self._is_denied_follower and (
                 self.is_from_follower or self._context.access.allows(Operation.READ, ResourceType.TOPIC, name)
@@ -239,7 +239,10 @@ class _Fetch:
         )
 
     async def wait(self) -> FetchResponse:
-        """Reads the partitions that change until there is enough, or until the deadline. Call it after reading all."""
+        """Reads again each partition that changes, until there are enough bytes or the deadline has come.
+
+        Call it after all partitions were read once.
+        """
         services, session = self._context.services, self._plan.session
         loop, clock = asyncio.get_running_loop(), services.env.clock
         deadline = loop.time() + self._request.max_wait_ms / 1000

@@ -171,7 +171,7 @@ def _one(topic: MetadataRequestTopic, client: _Client, context: RequestContext) 
         return _by_id(topic.topic_id, client, context)
     name = topic.name or ""
     known = context.services.image.topics.get(name)
-    # Another client may have created the topic since this one was refused to create it.
+    # Another client may have created the topic since this client was found to lack the permission to create it.
     if not client.may_describe(name) or (known is None and name in client.uncreatable):
         return MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -1,4 +1,4 @@
-"""Bounds what is kept of clients, because clients may send any number of names, each of up to 32 KiB."""
+"""Bounds the memory for clients' names, because clients may send any number of them, each of up to 32 KiB."""
 
 from __future__ import annotations
 

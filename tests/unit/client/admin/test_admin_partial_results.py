@@ -1,4 +1,4 @@
-"""One broker that cannot be reached does not cost the results of the others, nor a late error those of before."""
+"""The results of other brokers are returned if one broker cannot be reached, and earlier results after a late error."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_the_end_of_the_call_does_not_hide_why_a_broker_failed_before() ->
 
 @pytest.fixture
 def silent(broker: FakeBroker) -> Iterator[FakeBroker]:
-    """Is broker 2, which can be reached now."""
+    """Broker 2, which can be reached now; a test leaves requests to it without an answer."""
     with FakeBroker() as running:
         usual = broker.handlers[MetadataRequest]
 

@@ -16,7 +16,7 @@ ALL = TopicLimits(2 * 1024 * 1024, after_max_ms=(1 << 63) - 1)
 
 
 def now_ms() -> int:
-    """The time of a test, and not of the start of the tests, which may be hours before."""
+    """The time at which a test runs: the module may have been imported hours before."""
     return time.time_ns() // 1_000_000
 
 
