@@ -153,6 +153,37 @@ def test_after_an_error_of_the_replica_the_leader_serves_the_records(
     assert len(racks.replica.asked(FetchRequest)) == 1
 
 
+def test_an_error_of_one_partition_costs_no_other_partition_its_replica() -> None:
+    """The replica answers once: partition 0 has an error, partition 1 its first record."""
+    with FakeBroker({"t": 2}) as leader, FakeBroker({"t": 2}) as replica:
+        racks = Racks(leader, replica)
+        for value in VALUES:
+            for broker in (leader, replica):
+                broker.append("t", 1, build_batch([Record(0, 1, None, value)]))
+        usual = replica.handlers[FetchRequest]
+
+        def fail_in_one(request: FetchRequest, version: int) -> FetchResponse:
+            response: FetchResponse = usual(request, version)
+            for row in response.responses[0].partitions:
+                if row.partition_index == 0:
+                    row.error_code, row.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+                else:
+                    row.records = build_batch([Record(0, 1, None, VALUES[0])])
+            return response
+
+        replica.script(FetchRequest, fail_in_one)
+        with BlockingClient(leader.bootstrap, client_rack=RACK, fetch_max_wait_ms=10) as client:
+            pieces = list(client.fetch({("t", 0): (0, 3), ("t", 1): (0, 3)}))
+        assert sum(len(list(read_records(piece.data))) for piece in pieces) == 6
+        asked = [
+            (request.rack_id, row.partition)
+            for request in leader.asked(FetchRequest)
+            for row in request.topics[0].partitions
+        ]
+        assert ("", 0) in asked
+        assert ("", 1) not in asked, "the replica answered for partition 1"
+
+
 def test_after_a_lost_connection_to_the_replica_the_leader_serves_the_records(
     racks: Racks, read: Read
 ) -> None:

@@ -134,6 +134,7 @@ class Fetching:
         Without `prefetch`, and with several brokers, it reads one response only, so that the brokers take turns.
         """
         alone = len(self._brokers.topology.brokers) == 1
+        error: KafkaException | None = None
         try:
             link = self._brokers.link_of(node_id)
             self._send_fetch(link, left, options)
@@ -152,11 +153,14 @@ class Fetching:
                     if not alone:
                         return
                     self._send_fetch(link, left, options)
-        except KafkaException as error:
-            for piece in left:
-                if not piece.is_at_leader:
-                    self._replicas.leave(piece.key, time.monotonic())
-            self._on_fetch_failure(left, error)
+        except KafkaException as raised:
+            if raised is not error:
+                # The whole response is missing, or an error. Of the partitions in a response, only those with an error
+                # leave their replica (`_failure_of`).
+                for piece in left:
+                    if not piece.is_at_leader:
+                        self._replicas.leave(piece.key, time.monotonic())
+            self._on_fetch_failure(left, raised)
 
     def _send_fetch(self, link: BlockingLink, left: list[_Range], options: FetchOptions) -> None:
         positions = {piece.key: piece.position for piece in left}
@@ -176,7 +180,7 @@ class Fetching:
         self, node_id: int, response: FetchResponse, left: list[_Range], options: FetchOptions
     ) -> tuple[list[RawBatches], KafkaException | None]:
         if response.error_code:
-            return [], failure(response.error_code)
+            raise failure(response.error_code)
         wanted = {piece.key: piece for piece in left}
         pieces: list[RawBatches] = []
         problem: KafkaException | None = None
@@ -198,6 +202,7 @@ class Fetching:
         where, code, named = f"{piece.topic}-{piece.partition}", row.error_code, row.preferred_read_replica
         if not piece.is_at_leader:
             if code:
+                self._replicas.leave(piece.key, time.monotonic())
                 # A replica may lag behind the leader, so its error says nothing about the partition: ask the leader.
                 return failure(code, f"{where}, at the replica of broker {node_id}", retriable=True)
             self._replicas.answered(piece.key)
@@ -206,7 +211,7 @@ class Fetching:
         if code:
             return failure(code, where)
         if named >= 0 and not self._replicas.follow(piece.key, named, time.monotonic()):
-            why = f"{where}: broker {named}, which the leader named, is no replica in the metadata"
+            why = f"{where}: broker {named}, which the leader named, is not an available replica in the metadata"
             return failure(ErrorCode.REPLICA_NOT_AVAILABLE, why)
         return None
 
