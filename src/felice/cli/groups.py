@@ -290,7 +290,7 @@ def parse_duration(text: str, now: datetime) -> int:
     try:
         then = now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     except OverflowError:
-        raise Fault(f"{text!r} is too long: it must end after the year 1") from None
+        raise Fault(f"{text!r} is too long: it leads back to a time before the year 1") from None
     return int(then.timestamp() * 1000)
 
 

@@ -1,7 +1,7 @@
 """`felice`: finds the command and imports only what it needs.
 
-`felice start` must listen within a tenth of a second, so a command's module is
-imported when it is called and not before.
+A command's module is imported when the command is called, because the imports of all commands would delay the start
+of a broker.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ POLL_S = 1.0
 BROKER_WITHIN_S = 30.0
 _BROKER_POLL_S = 0.5
 _MOVED = (
-    "{name} has run with the checkpoint {other}, and would begin again with {chosen}. An App that runs alone uses the "
-    "directory of --checkpoint itself, and several Apps use NAME-checkpoint in it: pass that directory, or move the "
-    "checkpoint"
+    "{name} has run with the checkpoint {other}, and would begin again with {chosen}: move {other} to {chosen}. "
+    "(An App that runs alone uses the directory of --checkpoint itself; several Apps use NAME-checkpoint in it)"
 )
 EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
 

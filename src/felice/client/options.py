@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from ipaddress import IPv6Address
@@ -26,6 +27,7 @@ from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
 _DEFAULT_PORT = 9092
+_HOST_AND_PORT = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(:(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,19 +457,18 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 def _parse_address(text: str) -> tuple[str, int]:
     address = text.rpartition("://")[2]
     if _is_ipv6(address):
-        return address.strip("[]"), _DEFAULT_PORT
-    host, colon, port = address.rpartition(":")
-    if not colon:
-        host, port = address, str(_DEFAULT_PORT)
-    is_host = bool(host) and (":" not in host or (host.endswith("]") and _is_ipv6(host)))
-    if not is_host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _invalid(f'"bootstrap.servers": {text!r} is not host:port')
-    return host.strip("[]"), int(port)
+        return address, _DEFAULT_PORT
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found is not None and (found["ipv6"] is None or _is_ipv6(found["ipv6"])):
+        port = int(found["port"] or _DEFAULT_PORT)
+        if 0 < port < 65536:
+            return found["ipv6"] or found["name"], port
+    raise _invalid(f'"bootstrap.servers": {text!r} is not host:port')
 
 
 def _is_ipv6(host: str) -> bool:
     try:
-        IPv6Address(host.strip("[]"))
+        IPv6Address(host)
     except ValueError:
         return False
     return True

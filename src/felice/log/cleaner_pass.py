@@ -20,11 +20,11 @@ from felice.dataclass import dataclass
 from felice.log import cleaner_plan
 from felice.log.cleaner_batches import BatchCleaner, control_type_of
 from felice.log.cleaner_plan import SegmentFacts
-from felice.log.cleaner_throttle import Throttle
 from felice.log.cleaner_transactions import CleanedTransactions, last_of_producers
 from felice.log.errors import CorruptLog
 from felice.log.log import Log
 from felice.log.segment import CLEANED_SUFFIX, Segment
+from felice.log.throttle import Throttle
 from felice.protocol.primitives import Buffer
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from felice.records.kernels import OffsetMap

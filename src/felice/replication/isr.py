@@ -129,7 +129,12 @@ class IsrWriter:
         while not self._is_stopped:
             if error is not None:
                 self.failures += 1
-                _report("the in-sync set is not written", proposed.partition.name, error, reported)
+                _report(
+                    "an ISR change was not written; it is tried again",
+                    proposed.partition.name,
+                    error,
+                    reported,
+                )
                 reported = error
                 await asyncio.sleep(_RETRY_S)
             error = await self._try([proposed])
@@ -149,7 +154,10 @@ class IsrWriter:
             if len(batch) > 1 and not isinstance(error, StoreError):
                 # Logged here, because each proposal is written alone next, and the fault may not occur again.
                 names = [one.partition.name for one in batch]
-                _log.exception("a fault while in-sync sets were written", extra={"partitions": names})
+                _log.exception(
+                    "writing ISR changes failed unexpectedly; each is written alone now",
+                    extra={"partitions": names},
+                )
             return error
         for one, outcome in zip(batch, outcomes, strict=True):
             self._conclude(one, outcome)

@@ -34,7 +34,7 @@ from felice.security.acl import (
 
 MAX_KEPT_DECISIONS = 100_000
 """All kept decisions are dropped at this number: a client may ask about any number of names."""
-MAX_KEPT_NAME = 249
+MAX_KEPT_NAME_LENGTH = 249
 """Decisions about names with more characters are not kept, because a client may send names of 32 KiB. No topic has a
 longer name.
 """
@@ -164,7 +164,7 @@ class Authorizer:
                 decision = self._decide_any(principal, host, operation, kind)
             else:
                 decision = self._decide(principal, host, operation, kind, name)
-            if name is None or len(name) <= MAX_KEPT_NAME:
+            if name is None or len(name) <= MAX_KEPT_NAME_LENGTH:
                 self._keep(principal, host, question, decision)
         return decision
 

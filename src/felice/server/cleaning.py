@@ -26,10 +26,10 @@ from felice.env.clock import set_within
 from felice.log import cleaner_plan
 from felice.log.cleaner_pass import CleanerSettings, CleanerStats, CleaningAborted, CleaningPass, log_facts
 from felice.log.cleaner_plan import Cleanable
-from felice.log.cleaner_throttle import Throttle
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogOffline
 from felice.log.log import Log
+from felice.log.throttle import Throttle
 from felice.protocol.errors import ApiError
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions

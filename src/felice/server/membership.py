@@ -299,7 +299,7 @@ class Membership:
             self._lifecycle.fail(str(error))
         except Exception as error:
             # The state of the broker's components is unknown now: it must be restarted before it may lead again.
-            _log.error("joining the cluster again ended with a fault", exc_info=error)
+            _log.error("joining the cluster again failed unexpectedly", exc_info=error)
             self._lifecycle.fail(f"the cluster could not be joined again: {error!r}")
         finally:
             self._rejoining = None

@@ -22,10 +22,10 @@ from pathlib import Path
 from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.log.answers import AppendOrigin
-from felice.log.cleaner_throttle import Throttle
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.log.log import Log
+from felice.log.throttle import Throttle
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partition import NO_EPOCH, Partition
 from felice.replication.partitions import Partitions

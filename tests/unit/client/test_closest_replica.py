@@ -156,7 +156,7 @@ def test_after_an_error_of_the_replica_the_leader_serves_the_records(
 def test_an_error_of_one_partition_costs_no_other_partition_its_replica() -> None:
     """The replica answers once: partition 0 has an error, partition 1 its first record."""
     with FakeBroker({"t": 2}) as leader, FakeBroker({"t": 2}) as replica:
-        racks = Racks(leader, replica)
+        Racks(leader, replica)
         for value in VALUES:
             for broker in (leader, replica):
                 broker.append("t", 1, build_batch([Record(0, 1, None, value)]))

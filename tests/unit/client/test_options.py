@@ -188,6 +188,11 @@ def test_addresses() -> None:
         "1:2:3",
         "::1:10092",
         "[a:b]:1",
+        "[::1",
+        "::1]:1",
+        "[[::1]]:1",
+        "[a]:1",
+        "a:" + "9" * 5000,
     ):
         with pytest.raises(KafkaException):
             parse_addresses(wrong)

@@ -10,7 +10,7 @@ from felice.config import TopicConfig
 from felice.log import AppendOrigin, Log
 from felice.log.cleaner_pass import CleanerSettings, CleaningPass, log_facts
 from felice.log.cleaner_plan import Cleanable, cleanable
-from felice.log.cleaner_throttle import Throttle
+from felice.log.throttle import Throttle
 from felice.records.batch import BatchHeader, iter_batches
 from felice.records.builder import build_batch
 from felice.records.compression import Codec

@@ -8,7 +8,7 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.log.cleaner_plan import Cleanable, LogFacts, SegmentFacts, cleanable, groups, is_due
-from felice.log.cleaner_throttle import Throttle
+from felice.log.throttle import Throttle
 from unit.log.logs import ManualClock
 
 NOW = 1_000_000

@@ -136,7 +136,9 @@ def test_kept_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(len(kept) for kept in authorizer._kept.values()) <= 10
 
 
-@pytest.mark.parametrize(("length", "kept"), [(module.MAX_KEPT_NAME, 1), (module.MAX_KEPT_NAME + 1, 0)])
+@pytest.mark.parametrize(
+    ("length", "kept"), [(module.MAX_KEPT_NAME_LENGTH, 1), (module.MAX_KEPT_NAME_LENGTH + 1, 0)]
+)
 def test_decisions_about_very_long_names_are_not_kept(length: int, kept: int) -> None:
     name = "g" * length
     authorizer = Authorizer()

@@ -377,7 +377,7 @@ def test_a_fault_while_the_cluster_is_joined_again_is_logged_and_ends_the_broker
 
     run(tmp_path, scenario)
     [logged] = [record for record in caplog.records if record.exc_info]
-    assert logged.message == "joining the cluster again ended with a fault"
+    assert logged.message == "joining the cluster again failed unexpectedly"
 
 
 def test_an_unreachable_advertised_address_is_logged(

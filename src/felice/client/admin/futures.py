@@ -24,7 +24,7 @@ class FutureCalls:
     def __init__(self, conf: Mapping[str, object] | None = None, **kwargs: object) -> None:
         settings = parse_settings("a", {**(conf or {}), **kwargs})
         self._closing = False
-        self._thread = LoopThread("client")
+        self._thread = LoopThread("admin client")
         self._admin = Admin(settings)
         self._thread.at_end = self._admin.close
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 60.0
 
-_PASSING = {
+_TRANSIENT = {
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -109,7 +109,7 @@ class RetryingCalls:
             results.update(
                 {key: found for key, found in answers.items() if key not in results or not _timed_out(found)}
             )
-            left = {key: item for key, item in left.items() if _passes(answers.get(key))}
+            left = {key: item for key, item in left.items() if _is_transient(answers.get(key))}
             if loop.time() >= deadline:
                 break
             attempt += 1
@@ -127,8 +127,8 @@ def _timed_out(result: object) -> bool:
     return isinstance(result, KafkaException) and result.code == KafkaError._TIMED_OUT
 
 
-def _passes(result: object) -> bool:
+def _is_transient(result: object) -> bool:
     if not isinstance(result, KafkaException):
         return False
     # Errors of this client have codes below -1: here, a broker that cannot be reached or does not answer.
-    return result.code in _PASSING or (result.code < -1 and result.error.retriable())
+    return result.code in _TRANSIENT or (result.code < -1 and result.error.retriable())

@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     partition: AssignedPartition
     lease: Lease
     offset: int
-    of_leader: bool
+    is_at_leader: bool
 
     @property
     def is_stale(self) -> bool:
@@ -211,7 +211,7 @@ class Fetcher:
         until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
         for asked in group:
             asked.partition.not_before = until
-            if not asked.of_leader:
+            if not asked.is_at_leader:
                 self._replicas.leave(asked.partition.key, self._loop.time())
         self._cluster.refresh_soon()
         if not error.error.retriable():
@@ -228,12 +228,12 @@ class Fetcher:
 
     def _take_row(self, asked: Asked, row: PartitionData) -> None:
         partition = asked.partition
-        if row.error_code and not asked.of_leader:
+        if row.error_code and not asked.is_at_leader:
             self._on_error_of_replica(partition, row)
         elif row.error_code:
             self._on_error(partition, row)
         else:
-            if not asked.of_leader:
+            if not asked.is_at_leader:
                 self._replicas.answered(partition.key)
             if row.preferred_read_replica >= 0:
                 self._follow(partition, row.preferred_read_replica)
@@ -241,7 +241,9 @@ class Fetcher:
 
     def _follow(self, partition: AssignedPartition, node_id: int) -> None:
         if not self._replicas.follow(partition.key, node_id, self._loop.time()):
-            self._log.debug("%s-%d: broker %d is no replica in the metadata", *partition.key, node_id)
+            self._log.debug(
+                "%s-%d: broker %d is not an available replica in the metadata", *partition.key, node_id
+            )
             self._cluster.refresh_soon()
 
     def _on_error_of_replica(self, partition: AssignedPartition, row: PartitionData) -> None:

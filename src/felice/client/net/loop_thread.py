@@ -35,7 +35,9 @@ class LoopThread:
         # Called in a forked process with the text of `why_ended`.
         self.in_fork: Callable[[str], object] | None = None
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=f"felice-{kind}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"felice-{kind.replace(' ', '-')}", daemon=True
+        )
         self._thread.start()
 
     def _run(self) -> None:
@@ -79,7 +81,10 @@ class LoopThread:
     def why_ended(self) -> str:
         """Return the text of the error for a call after the end."""
         if self.is_left_behind:
-            return f"this {self._kind} was left behind by a fork: create a {self._kind} in the process that uses it"
+            return (
+                f"this {self._kind} belongs to the parent process of a fork; "
+                f"create a new {self._kind} in the process that uses it"
+            )
         return f"the {self._kind} is closed"
 
     def leave_behind(self) -> None:

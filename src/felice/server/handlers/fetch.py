@@ -126,15 +126,15 @@ class _Fetch:
 
     def read(self) -> None:
         """Reads every partition."""
-        for asked in self._to_note():
-            self._take_note(asked)
+        for asked in self._follower_partitions():
+            self._record_offset(asked)
         for asked in self._rows:
             self._read_partition(asked)
 
     async def read_with_pauses(self) -> FetchResponse:
         """Like `read`, and `wait` if necessary, but serves other connections meanwhile."""
         clock = self._context.services.env.clock
-        await for_each(self._to_note(), self._take_late_note, clock)
+        await for_each(self._follower_partitions(), self._record_offset_after_pause, clock)
         await for_each(self._rows, self._read_partition, clock)
         if self.must_be_answered:
             return await self._respond_with_pauses()
@@ -185,7 +185,7 @@ class _Fetch:
             self._wake_all()
             session.registration = registration
 
-    def _to_note(self) -> Collection[FetchedPartition]:
+    def _follower_partitions(self) -> Collection[FetchedPartition]:
         """The partitions of which the follower's offsets count."""
         if not self.is_from_follower or self._is_denied_follower:
             return ()
@@ -195,8 +195,8 @@ class _Fetch:
             self._plan.session.reading.liveness.last_fetch_ms = now_ms
         return self._rows
 
-    def _take_note(self, asked: FetchedPartition) -> None:
-        """Takes note of the follower's offset before any partition is read, so that the response has the high
+    def _record_offset(self, asked: FetchedPartition) -> None:
+        """Records the follower's offset before any partition is read, so that the response has the high
         watermarks that the offsets raise.
         """
         try:
@@ -212,10 +212,10 @@ class _Fetch:
             # Reading would raise the same error, except for a broker that is no replica of the partition.
             self._refused[asked] = error
 
-    def _take_late_note(self, asked: FetchedPartition) -> None:
+    def _record_offset_after_pause(self, asked: FetchedPartition) -> None:
         # The process may have been suspended meanwhile, and another broker may lead the partition now.
         self._context.services.image_follower.check_session()
-        self._take_note(asked)
+        self._record_offset(asked)
 
     def _read_partition(self, asked: FetchedPartition) -> None:
         self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))

@@ -11,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_CLIENTS = 10_000
-_MAX_NAME = 256
+_MAX_NAME_LENGTH = 256
 
 
 def kept(found: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
@@ -27,6 +27,6 @@ def kept(found: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
 
 def short_name(name: str) -> str:
     """The name, or a short text in its place: its beginning and its digest, so that different names stay different."""
-    if len(name) <= _MAX_NAME:
+    if len(name) <= _MAX_NAME_LENGTH:
         return name
-    return f"{name[:_MAX_NAME]}…{sha256(name.encode()).hexdigest()}"
+    return f"{name[:_MAX_NAME_LENGTH]}…{sha256(name.encode()).hexdigest()}"

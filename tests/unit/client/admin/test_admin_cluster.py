@@ -293,7 +293,7 @@ def test_a_closed_client_cancels_what_is_under_way_and_refuses_more() -> None:
         failed = future.exception(30)
         assert isinstance(failed, KafkaException) and failed.code == KafkaError._DESTROY
         assert failed.error.str().endswith("the client was closed before the call ended")
-        with pytest.raises(KafkaException, match="the client is closed") as refused:
+        with pytest.raises(KafkaException, match="the admin client is closed") as refused:
             admin.describe_cluster()
         assert refused.value.code == KafkaError._STATE
         admin.close()

@@ -273,5 +273,5 @@ def test_only_brokers_have_defaults_for_all() -> None:
 def test_a_closed_client_refuses_calls() -> None:
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1"})
     admin.close()
-    with pytest.raises(Exception, match="the client is closed"):
+    with pytest.raises(Exception, match="the admin client is closed"):
         admin.describe_configs([TOPIC])

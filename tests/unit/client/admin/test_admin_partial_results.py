@@ -106,7 +106,7 @@ async def test_a_broker_that_cannot_be_reached_fails_only_its_own_items(
     items: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retries, "_passes", lambda result: False)
+    monkeypatch.setattr(retries, "_is_transient", lambda result: False)
     if kind is not None:
         broker.script(kind, response)
     async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:

@@ -18,7 +18,9 @@ from unit.client.fake_broker import FakeBroker
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
-LEFT_BEHIND = "this producer was left behind by a fork: create a producer in the process that uses it"
+LEFT_BEHIND = (
+    "this producer belongs to the parent process of a fork; create a new producer in the process that uses it"
+)
 
 
 @pytest.fixture

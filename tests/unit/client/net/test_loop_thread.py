@@ -63,7 +63,9 @@ def _exit_as_expected(thread: LoopThread) -> None:
     try:
         thread.run(asyncio.sleep(0))
     except RuntimeError as error:
-        told = "this test was left behind by a fork: create a test in the process that uses it"
+        told = (
+            "this test belongs to the parent process of a fork; create a new test in the process that uses it"
+        )
         status = 0 if thread.ended and not thread.alive and str(error) == told else 2
     finally:
         os._exit(status)
