@@ -6,7 +6,6 @@ import mmap
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
+
+from felice.env.ports import free_ports
 
 ROOT = Path(__file__).parents[1]
 # `peers`, which fetches other projects' programs, is shared with the tests.
@@ -161,9 +162,7 @@ def kafka_java(*arguments: str, classes: str | None = None) -> list[str]:
 
 def free_port() -> int:
     """A TCP port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def warm_memory(gib: int) -> None:

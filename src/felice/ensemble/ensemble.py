@@ -17,6 +17,7 @@ from typing import Self
 from felice.ensemble.files import EnsembleError, Ports, find_jars, log_config, node_config
 from felice.ensemble.node import Node
 from felice.env.java import JavaNotFound, find_java
+from felice.env.ports import free_ports
 
 DEFAULT_PORT = 2181
 # Offsets from a node's client port to its quorum and election ports, which are 2888 and 3888 by convention.
@@ -53,7 +54,7 @@ class Ensemble:
         self._settings = dict(settings or {})
         self._with_logs = with_logs
         self._java_options = tuple(java_options)
-        self._ports = _free_ports(host, nodes) if port == 0 else _ports_from(port, nodes)
+        self._ports = _free_ports(nodes) if port == 0 else _ports_from(port, nodes)
         self._class_path = ":".join(str(jar) for jar in find_jars(with_logs=with_logs, with_tls=with_tls))
         self._java = _java()
         self.nodes = [self._node(number) for number in range(1, nodes + 1)]
@@ -168,15 +169,8 @@ def _ports_from(port: int, nodes: int) -> list[Ports]:
     return [Ports(port + at, port + at + _QUORUM_OFFSET, port + at + _ELECTION_OFFSET) for at in range(nodes)]
 
 
-def _free_ports(host: str, nodes: int) -> list[Ports]:
-    probes = []
-    for _ in range(3 * nodes):
-        probe = socket.socket()
-        probe.bind((host, 0))
-        probes.append(probe)
-    numbers = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
+def _free_ports(nodes: int) -> list[Ports]:
+    numbers = free_ports(3 * nodes)
     return [Ports(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]
 
 

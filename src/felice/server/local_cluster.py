@@ -15,6 +15,7 @@ from felice.config import BrokerConfig, Listener
 from felice.config.kafka_only import nearest
 from felice.config.monitoring import METRICS_LISTENER, listener_of
 from felice.env import Environment
+from felice.env.ports import free_ports
 from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
 from felice.server.broker import Broker
@@ -70,7 +71,8 @@ class LocalCluster:
         self._files = StoreFiles(self._env.disk, self._directory / STORE_DIRECTORY)
         self._store: EmbeddedStore | None = None
         ids = range(1, broker_count + 1)
-        self.ports = {broker_id: port and port + broker_id - 1 for broker_id in ids}
+        ports = range(port, port + broker_count) if port else free_ports(broker_count)
+        self.ports = dict(zip(ids, ports, strict=True))
         # The running brokers.
         self.brokers: dict[int, Broker] = {}
 
@@ -108,7 +110,6 @@ class LocalCluster:
         broker = Broker(self.config(broker_id), self._env, store_source=source)
         await broker.start()
         self.brokers[broker_id] = broker
-        self.ports[broker_id] = broker.port()
         return broker
 
     async def stop_broker(self, broker_id: int) -> None:

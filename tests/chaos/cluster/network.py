@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Sequence
+
+from felice.env.ports import free_ports
 
 BRIDGE = "felice-chaos"
 SUBNET = "10.77.0"
@@ -36,11 +37,7 @@ class Loopback:
 
     def ports(self, count: int) -> list[int]:
         """Free ports, because all processes share one address."""
-        probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-        numbers = [int(probe.getsockname()[1]) for probe in probes]
-        for probe in probes:
-            probe.close()
-        return numbers
+        return free_ports(count)
 
     def close(self) -> None:
         pass

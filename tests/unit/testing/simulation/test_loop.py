@@ -23,7 +23,7 @@ def test_hours_of_sleep_take_no_time() -> None:
     loop, began = SimLoop(Random(1)), time.monotonic()
     run(loop, asyncio.sleep(3600 * 24))
     assert loop.time() == 3600 * 24
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_timers_fire_in_order_and_cancelled_timers_never() -> None:
