@@ -15,8 +15,8 @@ from felice.config import TopicConfig
 from felice.env import SystemClock, SystemDisk
 from felice.log.cleaner_pass import CleanerSettings, CleaningPass, log_facts
 from felice.log.cleaner_plan import cleanable
-from felice.log.cleaner_throttle import Throttle
 from felice.log.log import Log
+from felice.log.throttle import Throttle
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 from felice.records.kernels import IMPLEMENTATION
