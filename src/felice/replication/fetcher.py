@@ -54,7 +54,7 @@ _log = logging.getLogger("felice.replication")
 _NO_EPOCH = -1
 _LONGEST_WAIT_S = 60.0
 # Errors that pass when the next image arrives; they are not logged.
-_PASSING = (
+_TRANSIENT = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -317,7 +317,7 @@ class Fetcher:
 
     def _take(self, followed: _Followed, row: PartitionData) -> None:
         if row.error_code != ErrorCode.NONE:
-            self._delay(followed, ErrorCode(row.error_code).name, row.error_code not in _PASSING)
+            self._delay(followed, ErrorCode(row.error_code).name, row.error_code not in _TRANSIENT)
             return
         try:
             self._apply(followed.partition, row)
@@ -370,7 +370,7 @@ class Fetcher:
             if followed.is_answered_in_time():
                 followed.partition.follow_out_of_range(start_offset, end_offset)
         except ApiError as error:
-            self._delay(followed, error.message, error.code not in _PASSING)
+            self._delay(followed, error.message, error.code not in _TRANSIENT)
 
     async def _list_offset(self, followed: _Followed, timestamp: int) -> int:
         partition = followed.partition

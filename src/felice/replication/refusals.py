@@ -13,7 +13,7 @@ from felice.env import Buffer
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
 
-_PASSING = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+_TRANSIENT = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
 # Producers remembered; the producer that was refused longest ago is forgotten first.
 _MOST = 1_000
 
@@ -41,7 +41,7 @@ class Refusals:
 
     def check(self, records: Buffer, error: ApiError) -> None:
         """Notes the error of a batch; raises the earlier error instead if the batch was behind a refused one."""
-        if error.code in _PASSING:
+        if error.code in _TRANSIENT:
             self._note(BatchHeader.parse(records), error)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             header = BatchHeader.parse(records)

@@ -7,7 +7,7 @@ guards.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -114,23 +114,9 @@ def each(
         asked = getattr(request, items)
         if not asked:
             return handle(request, context)
-        if len(asked) > MAX_ITEMS_WITHOUT_PAUSE:
-            # They are checked with pauses, while the connection's later requests wait.
-            context.session.hold()
-            return check_later(asked, request, context, handle)
-        access = context.access
-        return proceed(asked, [needed(item, context, access) for item in asked], request, context, handle)
-
-    async def check_later(asked: Any, request: Any, context: RequestContext, handle: Handle) -> Any:
-        try:
-            access = context.access
-            codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
-            # The process may have been suspended meanwhile, and another broker may lead the partitions now.
-            context.services.image_follower.check_session()
-            answer = proceed(asked, codes, request, context, handle)
-        finally:
-            context.session.release()
-        return await answer if isinstance(answer, Awaitable) else answer
+        return with_codes(
+            asked, needed, context, lambda codes: proceed(asked, codes, request, context, handle)
+        )
 
     def proceed(
         asked: Any, codes: list[ErrorCode], request: Any, context: RequestContext, handle: Handle
@@ -145,6 +131,34 @@ def each(
         return then(handle(request, context), lambda answer: _with_rows(answer, rows, denied))
 
     return guard
+
+
+def with_codes(
+    asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
+) -> Any:
+    """Calls `proceed` with the error code of each item.
+
+    Thousands of items are checked with pauses, while the connection's later requests wait.
+    """
+    if len(asked) <= MAX_ITEMS_WITHOUT_PAUSE:
+        access = context.access
+        return proceed([needed(item, context, access) for item in asked])
+    context.session.hold()
+    return _with_codes_later(asked, needed, context, proceed)
+
+
+async def _with_codes_later(
+    asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
+) -> Any:
+    try:
+        access = context.access
+        codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
+        # The process may have been suspended meanwhile, and another broker may lead the partitions now.
+        context.services.image_follower.check_session()
+        answer = proceed(codes)
+    finally:
+        context.session.release()
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, islice
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
 from felice.controller import topic_names
@@ -26,6 +30,7 @@ from felice.protocol.messages.join_group import JoinGroupRequest
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -39,6 +44,7 @@ from felice.protocol.primitives import ZERO_UUID
 from felice.protocol.schema import schema_of
 from felice.records.batch import has_transactional_flag
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server import pace
 from felice.server.access import refusals
 from felice.server.access.control import Access
 from felice.server.access.guards import (
@@ -54,6 +60,7 @@ from felice.server.access.guards import (
     need,
     shown,
     whole,
+    with_codes,
 )
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.group_client import names_protocol
@@ -190,59 +197,85 @@ def offset_fetch(request: OffsetFetchRequest, context: RequestContext, handle: H
     return guard(request, context, handle)
 
 
+_describe_topic = need(Operation.DESCRIBE, ResourceType.TOPIC, topic_name)
+
+
 def _several_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
-    access = context.access
-    denied = {id(group): _take_denied(group, context, access) for group in request.groups}
+    asked = [topic for group in request.groups for topic in group.topics or ()]
+    return with_codes(
+        asked, _describe_topic, context, lambda codes: _fetch_allowed(codes, request, context, handle)
+    )
+
+
+def _fetch_allowed(
+    codes: Iterable[ErrorCode], request: OffsetFetchRequest, context: RequestContext, handle: Handle
+) -> Any:
+    """`codes` has an error code for each topic that the groups of the request name."""
     # Every group has its row, in the order of the request, but a group that is requested twice for all topics has one.
     asked_for_all = {group.group_id for group in request.groups if group.topics is None}
-    topics = {
-        group.group_id: [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=_NO_OFFSET,
-                        metadata="",
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in denied[id(group)]
-        ]
-        for group in request.groups
-    }
+    denied = _take_denied(request.groups, iter(codes))
 
-    def complete(answer: OffsetFetchResponse) -> OffsetFetchResponse:
+    def complete(answer: OffsetFetchResponse) -> Any:
         for row in answer.groups:
-            if row.group_id in asked_for_all:
-                row.topics = [topic for topic in row.topics if _is_topic_shown(topic, context, access)]
-            elif not row.error_code:
-                row.topics = [*row.topics, *topics.pop(row.group_id, ())]
-        return answer
+            if row.group_id not in asked_for_all:
+                refused = denied[row.group_id].popleft()
+                row.topics = row.topics if row.error_code else [*row.topics, *refused]
+        return _without_hidden(
+            [row for row in answer.groups if row.group_id in asked_for_all], answer, context
+        )
 
     return then(handle(request, context), complete)
 
 
-def _take_denied(group: OffsetFetchRequestGroup, context: RequestContext, access: Access) -> list[Any]:
-    """Removes the topics without permission from a group of the request, and returns them."""
-    if group.topics is None:
-        return []
-    is_denied = [
-        (name := topic_name(topic, context)) is not None
-        and not access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        for topic in group.topics
-    ]
-    denied = [topic for topic, is_one in zip(group.topics, is_denied, strict=True) if is_one]
-    group.topics = [topic for topic, is_one in zip(group.topics, is_denied, strict=True) if not is_one]
+def _take_denied(
+    groups: Iterable[OffsetFetchRequestGroup], codes: Iterator[ErrorCode]
+) -> dict[str, deque[list[OffsetFetchResponseTopics]]]:
+    """Removes the topics without permission from the groups of a request.
+
+    Returns the rows of these topics, by group id, for each time that the request names the group.
+    """
+    denied: dict[str, deque[list[OffsetFetchResponseTopics]]] = defaultdict(deque)
+    for group in groups:
+        if group.topics is None:
+            continue
+        is_allowed = [code == ErrorCode.NONE for code in islice(codes, len(group.topics))]
+        refused = compress(group.topics, map(not_, is_allowed))
+        denied[group.group_id].append(list(map(_denied_topic, refused)))
+        group.topics = list(compress(group.topics, is_allowed))
     return denied
 
 
-def _is_topic_shown(topic: Any, context: RequestContext, access: Access) -> bool:
-    name = topic_name(topic, context)
-    return name is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+def _denied_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    rows = [
+        OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=_NO_OFFSET,
+            metadata="",
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+
+
+def _without_hidden(
+    rows: Sequence[OffsetFetchResponseGroup], answer: OffsetFetchResponse, context: RequestContext
+) -> Any:
+    """The answer, when the topics that the client may not see are removed from these rows of groups."""
+    access = context.access
+
+    def is_shown(topic: OffsetFetchResponseTopics) -> bool:
+        name = topic_name(topic, context)
+        return name is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def finish(shown: list[bool]) -> OffsetFetchResponse:
+        left = iter(shown)
+        for row in rows:
+            row.topics = list(compress(row.topics, islice(left, len(row.topics))))
+        return answer
+
+    topics = [topic for row in rows for topic in row.topics]
+    return pace.each(topics, is_shown, finish, context.services.env.clock)
 
 
 _fetch_of_several = both(
@@ -284,20 +317,13 @@ _fetch_named = each(
 )
 
 
+_shown_topics = shown(
+    "topics", lambda row, access: access.shows(Operation.DESCRIBE, ResourceType.TOPIC, row.name)
+)
+
+
 def _one_groups_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
-    if request.topics is not None:
-        return _fetch_named(request, context, handle)
-    access = context.access
-
-    def filtered(answer: OffsetFetchResponse) -> OffsetFetchResponse:
-        answer.topics = [
-            topic
-            for topic in answer.topics
-            if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        ]
-        return answer
-
-    return then(handle(request, context), filtered)
+    return (_shown_topics if request.topics is None else _fetch_named)(request, context, handle)
 
 
 _fetch_of_one = both(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from felice.metadata.client_entity import ClientEntity
@@ -14,6 +14,7 @@ from felice.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from felice.server.pace import each
 from felice.server.quotas.entities import EntityFilter, rows_of
 from felice.server.quotas.limits import QuotaKind, number
 
@@ -21,18 +22,26 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+def handle(
+    request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
     """Returns entities that have quotas; users that only have credentials are left out."""
     try:
         wanted = EntityFilter.of(request.components, strict=request.strict)
     except ApiError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    entries = [
-        _entry(entity, values)
-        for entity, config in context.services.image.client_configs.items()
-        if wanted.matches(entity) and (values := dict(_values(config)))
-    ]
-    return DescribeClientQuotasResponse(entries=entries)
+
+    def entry(configured: tuple[ClientEntity, Mapping[str, str]]) -> EntryData | None:
+        entity, config = configured
+        values = dict(_values(config)) if wanted.matches(entity) else {}
+        return _entry(entity, values) if values else None
+
+    return each(
+        context.services.image.client_configs.items(),
+        entry,
+        lambda entries: DescribeClientQuotasResponse(entries=[one for one in entries if one is not None]),
+        context.services.env.clock,
+    )
 
 
 def _values(config: Mapping[str, str]) -> Iterator[tuple[str, float]]:

@@ -33,19 +33,13 @@ def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
     """One page of topics from the cursor on. INVALID_REQUEST for every topic if the cursor is not in the request."""
-    cursor, access = request.cursor, context.access
+    cursor = request.cursor
     if cursor is not None and not _is_valid(cursor, request):
         return _refused(request)
     names = [name for name in _names(request, context) if cursor is None or name >= cursor.topic_name]
     page = _Page(request, context)
-    if request.topics:
-        return each(names, page.add_if_allowed, lambda _: page.response(), context.services.env.clock)
-    for name in names:
-        if page.is_full:
-            break
-        if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            page.add(name)
-    return page.response()
+    add = page.add_if_allowed if request.topics else page.add_if_shown
+    return each(names, add, lambda _: page.response(), context.services.env.clock)
 
 
 class _Page:
@@ -66,6 +60,12 @@ class _Page:
             # As in Kafka every page has these topics, even those whose names come after its last topic.
             self._denied.append(_denied(name))
         elif not self.is_full:
+            self.add(name)
+
+    def add_if_shown(self, name: str) -> None:
+        """Adds a topic of a request for all topics."""
+        access = self._context.access
+        if not self.is_full and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             self.add(name)
 
     def add(self, name: str) -> None:

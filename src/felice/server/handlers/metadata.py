@@ -46,7 +46,7 @@ def handle(
     if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
         return _refused(topics)
     if topics is None or (context.version == 0 and not topics):
-        return _answer(request, context, _all(request, context))
+        return _all(request, context)
     client = _Client(request, context)
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
@@ -107,14 +107,23 @@ class _Client:
         return self.access.operations(ResourceType.TOPIC, topic)
 
 
-def _all(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
-    """Every topic that the client may describe."""
-    client = _Client(request, context)
-    topics: Iterable[TopicImage] = context.services.image.topics.values()
-    if context.services.access.is_enabled:
-        shows = client.access.shows
-        topics = [topic for topic in topics if shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)]
-    return [_described(topic, context, client.operations(topic.name)) for topic in topics]
+def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describes every topic that the client may describe."""
+    client, services = _Client(request, context), context.services
+    is_checked, shows = services.access.is_enabled, client.access.shows
+
+    def row(name: str) -> MetadataResponseTopic | None:
+        if is_checked and not shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return None
+        topic = services.image.topics.get(name)  # it may have been deleted since the request came
+        return None if topic is None else _described(topic, context, client.operations(name))
+
+    return each(
+        services.image.topics,
+        row,
+        lambda rows: _answer(request, context, [row for row in rows if row is not None]),
+        services.env.clock,
+    )
 
 
 def _is_without_name(topic: MetadataRequestTopic) -> bool:

@@ -1,0 +1,211 @@
+"""A small request with a large answer is handled in slices, and the answer is the same as without pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.env import Clock
+from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
+from felice.protocol.frames import decode_response, encode_request
+from felice.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from felice.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from felice.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from felice.security.acl import Operation, ResourceType
+from felice.server import pace
+from felice.server.access import guards
+from unit.server.test_costs import Line
+from unit.server.test_large_refusals import deny, with_authorizer
+from unit.server.test_large_requests import passes_until_answered
+
+TOPICS = ("topic", "secret")
+COMMIT_VERSION = 8
+
+
+def named(group: str, *topics: str) -> OffsetFetchRequestGroup:
+    asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1]) for topic in topics]
+    return OffsetFetchRequestGroup(group_id=group, topics=asked)
+
+
+def every(group: str) -> OffsetFetchRequestGroup:
+    return OffsetFetchRequestGroup(group_id=group, topics=None)
+
+
+REQUESTS = {
+    "Metadata": encode_request(3, 12, 1, "c", MetadataRequest(topics=None)),
+    "DescribeTopicPartitions": encode_request(75, 0, 1, "c", DescribeTopicPartitionsRequest(topics=[])),
+    "a full page": encode_request(
+        75, 0, 1, "c", DescribeTopicPartitionsRequest(topics=[], response_partition_limit=3)
+    ),
+    "DescribeClientQuotas": encode_request(48, 1, 1, "c", DescribeClientQuotasRequest()),
+    "OffsetFetch of topics": encode_request(
+        9, 8, 1, "c", OffsetFetchRequest(groups=[named("g", *TOPICS), named("h", *reversed(TOPICS))])
+    ),
+    "OffsetFetch of one group twice": encode_request(
+        9, 8, 1, "c", OffsetFetchRequest(groups=[named("g", *TOPICS), every("h"), named("h", *TOPICS)])
+    ),
+    "OffsetFetch of everything": encode_request(
+        9, 8, 1, "c", OffsetFetchRequest(groups=[every("g"), every("h")])
+    ),
+    "OffsetFetch of all topics": encode_request(9, 7, 1, "c", OffsetFetchRequest(group_id="g", topics=None)),
+}
+
+
+PACED = {
+    "Metadata": ("str", 3),
+    "DescribeTopicPartitions": ("str", 3),
+    "a full page": ("str", 3),
+    "DescribeClientQuotas": ("tuple", 3),
+    "OffsetFetch of topics": ("OffsetFetchRequestTopics", 4),
+    "OffsetFetch of one group twice": ("OffsetFetchRequestTopics", 4),
+    "OffsetFetch of everything": ("OffsetFetchResponseTopics", 4),
+    "OffsetFetch of all topics": ("OffsetFetchResponseTopic", 2),
+}
+"""The type and number of items between which other connections are served. The third topic is `__consumer_offsets`."""
+
+
+async def fill(line: Line) -> None:
+    """Creates quotas of three users and commits of two groups. Then the client may not describe topic `secret`."""
+    quotas = [
+        EntryData(
+            entity=[EntityData(entity_type="user", entity_name=name)],
+            ops=[OpData(key="producer_byte_rate", value=1e6)],
+        )
+        for name in ("a", "b", "c")
+    ]
+    await line.ask(encode_request(49, 1, 1, "c", AlterClientQuotasRequest(entries=quotas)))
+    for group in ("g", "h"):
+        await commit(line, group)
+    await deny(line, Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    await deny(line, Operation.READ, ResourceType.TOPIC, "secret")
+
+
+async def commit(line: Line, group: str) -> None:
+    """Commits offset 5 of partition 0 of both topics, as soon as the topic of committed offsets exists."""
+    find = encode_request(10, 3, 1, "c", FindCoordinatorRequest(key=group))
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+        )
+        for topic in TOPICS
+    ]
+    request = encode_request(
+        8,
+        COMMIT_VERSION,
+        1,
+        "c",
+        OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics),
+    )
+    async with asyncio.timeout(60):
+        while True:
+            await line.ask(find)
+            answer = await line.ask(request)
+            found = decode_response(API.OFFSET_COMMIT, COMMIT_VERSION, answer[4:]).topics
+            if {row.error_code for topic in found for row in topic.partitions} == {ErrorCode.NONE}:
+                return
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_a_large_answer_is_built_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async def scenario(line: Line) -> None:
+        await fill(line)
+        begin = len(line.transport.written)
+        await passes_until_answered(line, REQUESTS[what])
+        usual = bytes(line.transport.written[begin:])
+        paced, real = Counter[str](), pace.paced
+
+        async def counted(items: Iterable[Any], clock: Clock) -> AsyncIterator[Any]:
+            async for item in real(items, clock):
+                paced[type(item).__name__] += 1
+                yield item
+
+        for module in (pace, guards):
+            monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", 1)
+            monkeypatch.setattr(module, "paced", counted)
+        monkeypatch.setattr(pace, "_WORK_S", 1e-9)
+        begin = len(line.transport.written)
+        await passes_until_answered(line, REQUESTS[what])
+        assert bytes(line.transport.written[begin:]) == usual
+        kind, count = PACED[what]
+        assert paced[kind] == count
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_a_group_that_is_named_twice_has_its_refused_topics_in_both_rows(tmp_path: Path) -> None:
+    async def scenario(line: Line) -> None:
+        await fill(line)
+        groups = [named("g", "secret"), named("g", *TOPICS)]
+        answer = await line.ask(encode_request(9, 8, 1, "c", OffsetFetchRequest(groups=groups)))
+        found = decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
+        assert [[topic.name for topic in group.topics] for group in found] == [
+            ["secret"],
+            ["topic", "secret"],
+        ]
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_the_answers_contain_what_the_client_may_see(tmp_path: Path) -> None:
+    """Otherwise the test above would compare empty answers."""
+
+    async def scenario(line: Line) -> None:
+        await fill(line)
+        answer = await line.ask(REQUESTS["Metadata"])
+        names = [row.name for row in decode_response(API.METADATA, 12, answer[4:]).topics]
+        assert "topic" in names
+        assert "secret" not in names
+        answer = await line.ask(REQUESTS["OffsetFetch of topics"])
+        rows = [
+            (group.group_id, topic.name, row.partition_index, row.committed_offset, row.error_code)
+            for group in decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
+            for topic in group.topics
+            for row in topic.partitions
+        ]
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert rows == [
+            (group, *row)
+            for group in ("g", "h")
+            for row in (
+                ("topic", 0, 5, 0),
+                ("topic", 1, -1, 0),
+                ("secret", 0, -1, denied),
+                ("secret", 1, -1, denied),
+            )
+        ]
+        answer = await line.ask(REQUESTS["OffsetFetch of everything"])
+        found = decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
+        assert [(group.group_id, [topic.name for topic in group.topics]) for group in found] == [
+            ("g", ["topic"]),
+            ("h", ["topic"]),
+        ]
+        answer = await line.ask(REQUESTS["DescribeClientQuotas"])
+        assert len(decode_response(API.DESCRIBE_CLIENT_QUOTAS, 1, answer[4:]).entries) == 3
+
+    with_authorizer(tmp_path, scenario)
