@@ -51,7 +51,7 @@ def describe_fault(error: BaseException) -> str | None:
     if isinstance(error, OSError):
         return _describe_os_error(error)
     if any(kind.__name__ in _EXPLAINED for kind in type(error).__mro__):
-        return _describe_kafka(error)
+        return describe_kafka(error)
     return None
 
 
@@ -66,8 +66,10 @@ def _describe_os_error(error: OSError) -> str:
     return f"{where}{error.strerror or error}"
 
 
-def _describe_kafka(error: BaseException) -> str:
-    inner = error.args[0] if error.args else error
+def describe_kafka(error: object) -> str:
+    """The text of a `KafkaError`, or of an exception with one; with a hint if no broker answers."""
+    arguments = getattr(error, "args", ())
+    inner = arguments[0] if arguments else error
     text = getattr(inner, "str", None)
     line = str(text() if callable(text) else inner)
     _, is_down, reasons = line.partition(_NO_BROKER)

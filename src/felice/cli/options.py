@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from felice.cli.faults import Fault
+from felice.cli.faults import Fault, describe_kafka
 
 if TYPE_CHECKING:
     from felice.client import KafkaError
@@ -95,7 +95,7 @@ class _Teller(logging.Handler):
 
 def tell_of_waiting(error: KafkaError) -> None:
     """Prints an error that may pass: no broker can be reached, or a topic does not exist yet."""
-    click.echo(f"waiting: {error.str()}", err=True)
+    click.echo(f"waiting: {describe_kafka(error)}", err=True)
 
 
 def admin_client(

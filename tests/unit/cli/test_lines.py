@@ -183,7 +183,8 @@ def test_a_consumer_that_reached_no_broker_prints_the_reason_once_and_fails(
     port = _closed_port()
     code = main.run(consume.consume, ["t", "-b", f"127.0.0.1:{port}", *words])
     waiting, error = capsys.readouterr().err.splitlines()
-    assert (code, waiting.startswith("waiting: "), str(port) in waiting) == (1, True, True)
+    assert code == 1
+    assert waiting.startswith(f"waiting: no broker answers: 127.0.0.1:{port}: ")
     assert error.startswith("error: no broker answers")
     assert caplog.text == "", "where nobody has set up logging, Python prints a warning beside what is told"
 
