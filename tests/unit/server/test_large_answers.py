@@ -21,6 +21,7 @@ from felice.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from felice.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from felice.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from felice.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.metadata import MetadataRequest
@@ -37,6 +38,7 @@ from felice.protocol.messages.offset_fetch import (
 from felice.security.acl import Operation, ResourceType
 from felice.server import pace
 from felice.server.access import guards
+from felice.server.handlers import describe_log_dirs
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import deny, with_authorizer
 from unit.server.test_large_requests import passes_until_answered
@@ -129,6 +131,23 @@ async def commit(line: Line, group: str) -> None:
             await asyncio.sleep(0.01)
 
 
+def pace_every_item(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Lets the event loop serve others after each item. Returns how many items of each type there were."""
+    paced, real = Counter[str](), pace.paced
+
+    async def counted(items: Iterable[Any], clock: Clock) -> AsyncIterator[Any]:
+        async for item in real(items, clock):
+            paced[type(item).__name__] += 1
+            yield item
+
+    for module in (pace, guards):
+        monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", 1)
+    for module in (pace, guards, describe_log_dirs):
+        monkeypatch.setattr(module, "paced", counted)
+    monkeypatch.setattr(pace, "_WORK_S", 1e-9)
+    return paced
+
+
 @pytest.mark.parametrize("what", REQUESTS)
 def test_a_large_answer_is_built_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -138,22 +157,27 @@ def test_a_large_answer_is_built_in_slices(
         begin = len(line.transport.written)
         await passes_until_answered(line, REQUESTS[what])
         usual = bytes(line.transport.written[begin:])
-        paced, real = Counter[str](), pace.paced
-
-        async def counted(items: Iterable[Any], clock: Clock) -> AsyncIterator[Any]:
-            async for item in real(items, clock):
-                paced[type(item).__name__] += 1
-                yield item
-
-        for module in (pace, guards):
-            monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", 1)
-            monkeypatch.setattr(module, "paced", counted)
-        monkeypatch.setattr(pace, "_WORK_S", 1e-9)
+        paced = pace_every_item(monkeypatch)
         begin = len(line.transport.written)
         await passes_until_answered(line, REQUESTS[what])
         assert bytes(line.transport.written[begin:]) == usual
         kind, count = PACED[what]
         assert paced[kind] == count
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_the_logs_of_a_directory_are_described_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(line: Line) -> None:
+        paced = pace_every_item(monkeypatch)
+        answer = await line.ask(encode_request(35, 4, 1, "c", DescribeLogDirsRequest(topics=None)))
+        [directory] = decode_response(API.DESCRIBE_LOG_DIRS, 4, answer[4:]).results
+        found = {topic.name: [row.partition_index for row in topic.partitions] for topic in directory.topics}
+        assert found == {topic: list(range(10)) for topic in TOPICS}
+        assert list(found) == sorted(TOPICS)
+        assert paced["tuple"] == 20
 
     with_authorizer(tmp_path, scenario)
 

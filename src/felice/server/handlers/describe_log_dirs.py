@@ -7,7 +7,8 @@ listed in both: in the new one as a future replica, with the number of offsets t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from felice.env import Volume
@@ -21,6 +22,8 @@ from felice.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from felice.replication.partition import Partition
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -38,7 +41,7 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     results = []
     for directory in services.directories:
         volume = await loop.run_in_executor(None, _volume_of, directory, services)
-        results.append(_result(directory, volume, wanted, services))
+        results.append(await _result(directory, volume, wanted, services))
     return DescribeLogDirsResponse(results=results)
 
 
@@ -49,7 +52,7 @@ def _volume_of(directory: LogDirectory, services: Services) -> Volume:
         return _UNKNOWN
 
 
-def _result(
+async def _result(
     directory: LogDirectory, volume: Volume, wanted: Collection[tuple[str, int]] | None, services: Services
 ) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(directory.path))
@@ -58,32 +61,24 @@ def _result(
         return result
     result.stray_logs = [path.name for path in directory.strays.present()]
     result.total_bytes, result.usable_bytes = volume.total_bytes, volume.usable_bytes
-    rows = [
-        *_rows(directory.logs, wanted, services),
-        *_rows(directory.futures, wanted, services, is_future=True),
-    ]
+    found = [(key, False, log) for key, log in directory.logs.items()]
+    found += [(key, True, log) for key, log in directory.futures.items()]
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for name, row in sorted(rows, key=lambda found: (found[0], found[1].partition_index)):
-        topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(row)
+    async for (topic, index), is_future, log in paced(
+        sorted(found, key=itemgetter(0, 1)), services.env.clock
+    ):
+        if wanted is None or (topic, index) in wanted:
+            row = _row(services.partitions.get(topic, index), log, index, is_future=is_future)
+            topics.setdefault(topic, DescribeLogDirsTopic(name=topic)).partitions.append(row)
     result.topics = list(topics.values())
     return result
 
 
-def _rows(
-    logs: Mapping[tuple[str, int], Log],
-    wanted: Collection[tuple[str, int]] | None,
-    services: Services,
-    *,
-    is_future: bool = False,
-) -> list[tuple[str, DescribeLogDirsPartition]]:
-    rows = []
-    for (topic, index), log in logs.items():
-        if wanted is None or (topic, index) in wanted:
-            row = DescribeLogDirsPartition(
-                partition_index=index, partition_size=log.size_bytes, is_future_key=is_future
-            )
-            if (partition := services.partitions.get(topic, index)) is not None:
-                end_offset = partition.log_end_offset if is_future else partition.high_watermark
-                row.offset_lag = max(end_offset - log.log_end_offset, 0)
-            rows.append((topic, row))
-    return rows
+def _row(partition: Partition | None, log: Log, index: int, *, is_future: bool) -> DescribeLogDirsPartition:
+    row = DescribeLogDirsPartition(
+        partition_index=index, partition_size=log.size_bytes, is_future_key=is_future
+    )
+    if partition is not None:
+        end_offset = partition.log_end_offset if is_future else partition.high_watermark
+        row.offset_lag = max(end_offset - log.log_end_offset, 0)
+    return row
