@@ -184,6 +184,30 @@ def test_an_error_of_one_partition_costs_no_other_partition_its_replica() -> Non
         assert ("", 1) not in asked, "the replica answered for partition 1"
 
 
+def test_after_an_error_of_the_whole_response_of_the_replica_the_leader_serves_the_records(
+    racks: Racks, read: Read
+) -> None:
+    racks.replica.handlers[FetchRequest] = lambda request, version: FetchResponse(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR
+    )
+    assert read(racks) == VALUES
+    assert racks.racks_told()[:2] == [RACK, ""]
+
+
+def test_after_a_replica_that_stands_still_the_leader_serves_the_records(racks: Racks) -> None:
+    """The replica never gets the third record."""
+    with FakeBroker({"t": 1}) as replica:
+        for value in VALUES[:2]:
+            replica.append("t", 0, build_batch([Record(0, 1, None, value)]))
+        racks.ports[2] = replica.port
+        replica.handlers[MetadataRequest] = racks.leader.handlers[MetadataRequest]
+        with BlockingClient(
+            racks.leader.bootstrap, client_rack=RACK, fetch_max_wait_ms=10, retry_timeout_ms=300
+        ) as client:
+            pieces = list(client.fetch({("t", 0): (0, 3)}))
+    assert [record.value for piece in pieces for record in read_records(piece.data)] == VALUES
+
+
 def test_after_a_lost_connection_to_the_replica_the_leader_serves_the_records(
     racks: Racks, read: Read
 ) -> None:

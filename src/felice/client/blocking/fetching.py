@@ -117,10 +117,10 @@ class Fetching:
                 [ranges[p] for p in led[NO_LEADER]], self._brokers.why_leaderless(*led.pop(NO_LEADER)[0])
             )
         served: dict[int, list[_Range]] = {}
-        for leader, partitions in led.items():
+        for partitions in led.values():
             for piece in map(ranges.__getitem__, partitions):
                 node_id = self._node_of(piece)
-                piece.is_at_leader = node_id == leader
+                piece.is_at_leader = node_id == self._brokers.topology.leader(*piece.key)
                 served.setdefault(node_id, []).append(piece)
         for node_id, pieces in served.items():
             yield from self._fetch_from(node_id, pieces, options)
@@ -144,11 +144,11 @@ class Fetching:
                 here = [piece for piece in left if error is not None or self._node_of(piece) == node_id]
                 left = _turned([piece for piece in here if not piece.done])
                 ahead = self._config.prefetch and error is None and bool(left)
-                if ahead:
-                    self._send_fetch(link, left, options)
+                unsent = self._try_to_send(link, left, options) if ahead else None
+                # Also after an error: the positions are behind these batches already.
                 yield from pieces
-                if error is not None:
-                    raise error
+                if (problem := error or unsent) is not None:
+                    raise problem
                 if left and not ahead:
                     if not alone:
                         return
@@ -161,6 +161,15 @@ class Fetching:
                     if not piece.is_at_leader:
                         self._replicas.leave(piece.key, time.monotonic())
             self._on_fetch_failure(left, raised)
+
+    def _try_to_send(
+        self, link: BlockingLink, left: list[_Range], options: FetchOptions
+    ) -> KafkaException | None:
+        try:
+            self._send_fetch(link, left, options)
+        except KafkaException as error:
+            return error
+        return None
 
     def _send_fetch(self, link: BlockingLink, left: list[_Range], options: FetchOptions) -> None:
         positions = {piece.key: piece.position for piece in left}
@@ -217,8 +226,13 @@ class Fetching:
 
     def _stalled(self, piece: _Range, row: PartitionData) -> KafkaException | None:
         """Return an error if the log stays shorter than the requested end: the wait must be bounded."""
-        since = piece.failing_since
-        if since is None or (time.monotonic() - since) * 1000 < self._config.retry_timeout_ms:
+        since, now = piece.failing_since, time.monotonic()
+        if since is None or (now - since) * 1000 < self._config.retry_timeout_ms:
+            return None
+        if not piece.is_at_leader:
+            # The leader may have the records.
+            self._replicas.leave(piece.key, now)
+            piece.failing_since = None
             return None
         where = f"{piece.topic}-{piece.partition} ends at {row.high_watermark}, {piece.end} was asked for"
         return failure(

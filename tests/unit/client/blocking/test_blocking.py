@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from felice.client.blocking import EARLIEST, LATEST, BlockingClient, OffsetOutOfRange
+from felice.client.blocking.link import BlockingLink
 from felice.client.consume.isolation import READ_COMMITTED, READ_UNCOMMITTED
-from felice.client.error import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import (
     AbortedTransaction,
@@ -62,6 +63,28 @@ def test_many_partitions_come_in_few_requests(broker: FakeBroker, prefetch: bool
             assert piece.next_offset == 4
     assert seen == {number: [b"%d" % (number + 3 * turn) for turn in range(4)] for number in range(3)}
     assert len(broker.asked(FetchRequest)) == 1
+
+
+def test_no_batch_is_lost_if_the_next_request_cannot_be_sent(
+    broker: FakeBroker, client: BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next request is sent before the batches of a response are returned."""
+    real, sent = BlockingLink.send, list[object]()
+
+    def send(link: BlockingLink, request: object, *, answered: bool = True) -> None:
+        if fetches := broker.asked(FetchRequest):
+            sent.append(request)
+            if len(sent) == 1:
+                assert len(fetches) == 1
+                broker.append("t", 0, batch(b"1"))
+                raise failure(KafkaError._TRANSPORT, "connection reset", retriable=True)
+        real(link, request, answered=answered)
+
+    broker.append("t", 0, batch(b"0"))
+    monkeypatch.setattr(BlockingLink, "send", send)
+    values = [record.value for data in client.fetch_raw("t", 0, 0, 2) for record in read_records(data)]
+    assert values == [b"0", b"1"]
+    assert len(sent) > 1
 
 
 def test_results_come_in_the_order_given_and_partitions_keep_theirs(client: BlockingClient) -> None:
