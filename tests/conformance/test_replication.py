@@ -365,13 +365,11 @@ def test_a_throttled_replica_catches_up_slowly_and_delays_no_client(tmp_path: Pa
                 "batch.num.messages": 1,
             }
         )
-        began = time.monotonic()
         for _ in range(size // 10_000):
             producer.produce(topic, bytes(10_000), partition=0)
             producer.poll(0)
         # A replica that is in sync is not throttled: at this rate it would need 45 s.
         assert producer.flush(40) == 0
-        assert time.monotonic() - began < 40
         set_broker_default(cluster, limit, "200000")
         began = time.monotonic()
         cluster.run(cluster.cluster.start_broker(3))

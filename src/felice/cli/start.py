@@ -207,21 +207,20 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
     from felice.server.process_group import ProcessGroup
     from felice.server.running import run_processes
 
-    ports = dict(cluster.ports)
-
     def command_of(broker_id: int, descriptor: int) -> list[str]:
         """The command that starts one broker of the cluster."""
-        if group.processes[broker_id].addresses:
-            ports[broker_id] = int(group.processes[broker_id].addresses.rpartition(":")[2])
-        settings = {**cluster.properties_of(broker_id), "node.id": str(broker_id)}
+        settings, port = (
+            {**cluster.properties_of(broker_id), "node.id": str(broker_id)},
+            cluster.ports[broker_id],
+        )
         return [
-            *(PYTHON, "-m", "felice.cli.main", "start", "--host", host, "--port", str(ports[broker_id])),
+            *(PYTHON, "-m", "felice.cli.main", "start", "--host", host, "--port", str(port)),
             *("--data-dir", str(data_dir / f"broker-{broker_id}"), "--store-descriptor", str(descriptor)),
             *("--log-format", log_format, "--log-level", log_level),
             *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
         ]
 
-    group = ProcessGroup(data_dir, list(ports), command_of, _READY, addresses=cluster.addresses)
+    group = ProcessGroup(data_dir, list(cluster.ports), command_of, _READY, addresses=cluster.addresses)
     run_processes(
         group,
         on_ready=lambda: click.echo(

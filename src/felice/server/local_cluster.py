@@ -110,6 +110,7 @@ class LocalCluster:
         broker = Broker(self.config(broker_id), self._env, store_source=source)
         await broker.start()
         self.brokers[broker_id] = broker
+        self.ports[broker_id] = broker.port()  # a property `listeners` may name another
         return broker
 
     async def stop_broker(self, broker_id: int) -> None:

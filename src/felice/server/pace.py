@@ -8,8 +8,9 @@ Keeps true:  a request with thousands of elements, or hundreds of requests that 
 How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
              and refuses one of more than `felice.request.max.elements`. The session takes a turn of `LargeRequests`,
              decodes the request and calls its handler. The time that the handler awaits is not part of the turn.
-             A handler goes through its items with `paced`, `for_each`, `each` or `each_partition`. A coroutine that
-             waited for an event which wakes many takes a turn of `Wakeups`.
+             A handler goes through its items with `paced`, `for_each`, `each` or `each_partition`; if the request is
+             small and its answer is large, with `large_answers.each_alone`. A coroutine that waited for an event which
+             wakes many takes a turn of `Wakeups`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from felice.controller.topic_plans import NewTopic
+from felice.env.ports import free_ports
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.aborted import AbortedTransactions
 from felice.records.batch import iter_batches
@@ -67,7 +68,7 @@ class Broker(Serving):
         self.faults = Faults()
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._own_dir: tempfile.TemporaryDirectory[str] | None = None
-        self._port = port
+        self._port = port or free_ports(1)[0]
         self._properties = {**TEST_SETTINGS, **(properties or {}), **named(overrides)}
         self._running: EmbeddedBroker | None = None
         self.start()
@@ -115,7 +116,6 @@ class Broker(Serving):
         except BaseException:
             self._remove_own_dir()
             raise
-        self._port = self._running.port
         self.faults.attach(self._running)
 
     def stop(self) -> None:

@@ -24,11 +24,11 @@ def test_a_port_in_use_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         used = server.getsockname()[1]
         offered = iter([used, used, free])
-        monkeypatch.setattr("random.choice", lambda _: next(offered))
+        monkeypatch.setattr("felice.env.ports._random.choice", lambda _: next(offered))
         assert free_ports(1) == [free]
 
 
-@pytest.mark.parametrize("told", ["1024 65000", "1024 65000\n"])
+@pytest.mark.parametrize("told", ["1024\t65000\n", "9999 65000"])
 def test_if_the_system_uses_all_ports_for_connections_its_own_choice_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str
 ) -> None:
@@ -38,8 +38,12 @@ def test_if_the_system_uses_all_ports_for_connections_its_own_choice_is_taken(
     assert len(set(free_ports(5))) == 5
 
 
-def test_without_a_file_of_the_range_the_usual_range_counts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("told", [None, "", "x"])
+def test_without_a_known_range_the_usual_range_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str | None
 ) -> None:
-    monkeypatch.setattr(ports, "_EPHEMERAL_RANGE", tmp_path / "missing")
+    file = tmp_path / "range"
+    if told is not None:
+        file.write_text(told)
+    monkeypatch.setattr(ports, "_EPHEMERAL_RANGE", file)
     assert all(10_000 <= port < 32_768 for port in free_ports(5))

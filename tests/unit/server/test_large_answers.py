@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from felice.security.acl import Operation, ResourceType
 from felice.server import pace
 from felice.server.access import guards
 from felice.server.handlers import describe_log_dirs
+from felice.server.topic_rows import TopicRows
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import deny, with_authorizer
 from unit.server.test_large_requests import passes_until_answered
@@ -182,16 +184,73 @@ def test_the_logs_of_a_directory_are_described_in_slices(
     with_authorizer(tmp_path, scenario)
 
 
+def test_the_later_requests_of_a_connection_wait_for_a_large_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one client could have hundreds of answers built at the same time, and read none."""
+
+    async def scenario(line: Line) -> None:
+        described, real = list[str](), TopicRows.row
+
+        def row(rows: TopicRows, image: Any, topic: Any, *rest: Any) -> Any:
+            described.append(topic.name)
+            return real(rows, image, topic, *rest)
+
+        monkeypatch.setattr(TopicRows, "row", row)
+        pace_every_item(monkeypatch)
+        await passes_until_answered(line, REQUESTS["Metadata"] * 5)
+        assert described == [*line.session._services.image.topics] * 5
+
+    with_authorizer(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("what", ["Metadata", "DescribeTopicPartitions"])
+def test_a_topic_that_is_deleted_between_two_slices_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async def scenario(line: Line) -> None:
+        watcher, real = line.session._services.watcher, TopicRows.row
+
+        def row(rows: TopicRows, image: Any, topic: Any, *rest: Any) -> Any:
+            watcher.image = replace(watcher.image, topics={topic.name: topic})
+            return real(rows, image, topic, *rest)
+
+        monkeypatch.setattr(TopicRows, "row", row)
+        pace_every_item(monkeypatch)
+        api, version = (API.METADATA, 12) if what == "Metadata" else (API.DESCRIBE_TOPIC_PARTITIONS, 0)
+        answer = await line.ask(REQUESTS[what])
+        assert [row.error_code for row in decode_response(api, version, answer[4:]).topics] == [
+            ErrorCode.NONE
+        ]
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_all_topics_come_page_by_page(tmp_path: Path) -> None:
+    async def scenario(line: Line) -> None:
+        found, cursor = list[tuple[str, int]](), None
+        while True:
+            request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=3, cursor=cursor)
+            answer = decode_response(
+                API.DESCRIBE_TOPIC_PARTITIONS, 0, (await line.ask(encode_request(75, 0, 1, "c", request)))[4:]
+            )
+            found += [
+                (topic.name, row.partition_index) for topic in answer.topics for row in topic.partitions
+            ]
+            if (cursor := answer.next_cursor) is None:
+                break
+        assert found == [(topic, number) for topic in sorted(TOPICS) for number in range(10)]
+
+    with_authorizer(tmp_path, scenario)
+
+
 def test_a_group_that_is_named_twice_has_its_refused_topics_in_both_rows(tmp_path: Path) -> None:
     async def scenario(line: Line) -> None:
         await fill(line)
-        groups = [named("g", "secret"), named("g", *TOPICS)]
+        groups = [named("g", "secret"), named("g", "topic")]
         answer = await line.ask(encode_request(9, 8, 1, "c", OffsetFetchRequest(groups=groups)))
         found = decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
-        assert [[topic.name for topic in group.topics] for group in found] == [
-            ["secret"],
-            ["topic", "secret"],
-        ]
+        assert [[topic.name for topic in group.topics] for group in found] == [["secret"], ["topic"]]
 
     with_authorizer(tmp_path, scenario)
 

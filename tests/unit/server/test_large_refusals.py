@@ -225,7 +225,9 @@ def test_rows_that_a_client_may_not_see_are_left_out_in_slices(count: int) -> No
         return row % 2 == 0
 
     context: Any = SimpleNamespace(
-        access=None, services=SimpleNamespace(env=SimpleNamespace(clock=SystemClock()))
+        access=None,
+        services=SimpleNamespace(env=SimpleNamespace(clock=SystemClock())),
+        session=SimpleNamespace(hold=lambda: None, release=lambda: None),
     )
 
     async def scenario() -> None:

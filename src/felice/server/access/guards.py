@@ -2,7 +2,7 @@
 
 A `Need` returns the error of a request or an item that lacks a permission, NONE otherwise. A `Guard` stands before a
 handler: `whole` refuses the request, `each` refuses items, `shown` leaves rows out of the response, `both` combines two
-guards.
+guards. `checked` is for guards that treat refused items in their own way.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
-from felice.server import pace
 from felice.server.access.control import Access
+from felice.server.large_answers import each_alone
 from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced, then
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def each(
         asked = getattr(request, items)
         if not asked:
             return handle(request, context)
-        return with_codes(
-            asked, needed, context, lambda codes: proceed(asked, codes, request, context, handle)
-        )
+        return checked(asked, needed, context, lambda codes: proceed(asked, codes, request, context, handle))
 
     def proceed(
         asked: Any, codes: list[ErrorCode], request: Any, context: RequestContext, handle: Handle
@@ -133,7 +131,7 @@ def each(
     return guard
 
 
-def with_codes(
+def checked(
     asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
 ) -> Any:
     """Calls `proceed` with the error code of each item.
@@ -144,10 +142,10 @@ def with_codes(
         access = context.access
         return proceed([needed(item, context, access) for item in asked])
     context.session.hold()
-    return _with_codes_later(asked, needed, context, proceed)
+    return _checked_later(asked, needed, context, proceed)
 
 
-async def _with_codes_later(
+async def _checked_later(
     asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
 ) -> Any:
     try:
@@ -172,7 +170,7 @@ def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
     """Leaves out the rows that the client may not see."""
 
     def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        access, clock = context.access, context.services.env.clock
+        access = context.access
 
         def filtered(answer: Any) -> Any:
             def with_rows(shown: list[bool]) -> Any:
@@ -180,7 +178,7 @@ def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
                 return answer
 
             found = getattr(answer, rows)
-            return pace.each(found, lambda row: is_shown(row, access), with_rows, clock)
+            return each_alone(found, lambda row: is_shown(row, access), with_rows, context)
 
         return then(handle(request, context), filtered)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import compress, islice
-from operator import not_
 from typing import TYPE_CHECKING, Any
 
 from felice.controller import topic_names
@@ -44,7 +43,6 @@ from felice.protocol.primitives import ZERO_UUID
 from felice.protocol.schema import schema_of
 from felice.records.batch import has_transactional_flag
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
-from felice.server import pace
 from felice.server.access import refusals
 from felice.server.access.control import Access
 from felice.server.access.guards import (
@@ -54,16 +52,17 @@ from felice.server.access.guards import (
     Need,
     any_of,
     both,
+    checked,
     cluster,
     each,
     itself,
     need,
     shown,
     whole,
-    with_codes,
 )
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.group_client import names_protocol
+from felice.server.large_answers import each_alone
 from felice.server.pace import then
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ _describe_topic = need(Operation.DESCRIBE, ResourceType.TOPIC, topic_name)
 
 def _several_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
     asked = [topic for group in request.groups for topic in group.topics or ()]
-    return with_codes(
+    return checked(
         asked, _describe_topic, context, lambda codes: _fetch_allowed(codes, request, context, handle)
     )
 
@@ -220,9 +219,7 @@ def _fetch_allowed(
             if row.group_id not in asked_for_all:
                 refused = denied[row.group_id].popleft()
                 row.topics = row.topics if row.error_code else [*row.topics, *refused]
-        return _without_hidden(
-            [row for row in answer.groups if row.group_id in asked_for_all], answer, context
-        )
+        return _without_hidden(answer, asked_for_all, context)
 
     return then(handle(request, context), complete)
 
@@ -238,10 +235,14 @@ def _take_denied(
     for group in groups:
         if group.topics is None:
             continue
-        is_allowed = [code == ErrorCode.NONE for code in islice(codes, len(group.topics))]
-        refused = compress(group.topics, map(not_, is_allowed))
-        denied[group.group_id].append(list(map(_denied_topic, refused)))
-        group.topics = list(compress(group.topics, is_allowed))
+        allowed, refused = [], []
+        for topic, code in zip(group.topics, islice(codes, len(group.topics)), strict=True):
+            if code == ErrorCode.NONE:
+                allowed.append(topic)
+            else:
+                refused.append(_denied_topic(topic))
+        group.topics = allowed
+        denied[group.group_id].append(refused)
     return denied
 
 
@@ -258,11 +259,9 @@ def _denied_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _without_hidden(
-    rows: Sequence[OffsetFetchResponseGroup], answer: OffsetFetchResponse, context: RequestContext
-) -> Any:
-    """The answer, when the topics that the client may not see are removed from these rows of groups."""
-    access = context.access
+def _without_hidden(answer: OffsetFetchResponse, group_ids: Collection[str], context: RequestContext) -> Any:
+    """The answer without the topics of these groups that the client may not see."""
+    access, rows = context.access, [row for row in answer.groups if row.group_id in group_ids]
 
     def is_shown(topic: OffsetFetchResponseTopics) -> bool:
         name = topic_name(topic, context)
@@ -275,7 +274,7 @@ def _without_hidden(
         return answer
 
     topics = [topic for row in rows for topic in row.topics]
-    return pace.each(topics, is_shown, finish, context.services.env.clock)
+    return each_alone(topics, is_shown, finish, context)
 
 
 _fetch_of_several = both(

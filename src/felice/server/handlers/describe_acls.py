@@ -14,7 +14,7 @@ from felice.protocol.messages.describe_acls import (
 )
 from felice.security.acl import Acl, ResourcePattern
 from felice.server.acl_requests import check_authorizer, filter_of, selects_nothing
-from felice.server.pace import each
+from felice.server.large_answers import each_alone
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -38,11 +38,11 @@ def handle(
         )
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return each(
+    return each_alone(
         sorted(selected, key=_sort_key),
         lambda resource: _described(resource, selected[resource]),
         lambda rows: DescribeAclsResponse(resources=rows),
-        context.services.env.clock,
+        context,
     )
 
 

@@ -14,7 +14,7 @@ from felice.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from felice.server.pace import each
+from felice.server.large_answers import each_alone
 from felice.server.quotas.entities import EntityFilter, rows_of
 from felice.server.quotas.limits import QuotaKind, number
 
@@ -36,11 +36,11 @@ def handle(
         values = dict(_values(config)) if wanted.matches(entity) else {}
         return _entry(entity, values) if values else None
 
-    return each(
+    return each_alone(
         context.services.image.client_configs.items(),
         entry,
         lambda entries: DescribeClientQuotasResponse(entries=[one for one in entries if one is not None]),
-        context.services.env.clock,
+        context,
     )
 
 

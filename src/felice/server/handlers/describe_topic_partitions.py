@@ -22,6 +22,7 @@ from felice.protocol.messages.describe_topic_partitions import (
 )
 from felice.security.acl import Operation, ResourceType
 from felice.server.handlers.metadata import leader_fault
+from felice.server.large_answers import each_alone
 from felice.server.pace import each
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def handle(
         return _refused(request)
     names = [name for name in _names(request, context) if cursor is None or name >= cursor.topic_name]
     page = _Page(request, context)
-    add = page.add_if_allowed if request.topics else page.add_if_shown
-    return each(names, add, lambda _: page.response(), context.services.env.clock)
+    if request.topics:
+        return each(names, page.add_if_allowed, lambda _: page.response(), context.services.env.clock)
+    return each_alone(names, page.add_if_shown, lambda _: page.response(), context)
 
 
 class _Page:
@@ -48,6 +50,8 @@ class _Page:
     def __init__(self, request: DescribeTopicPartitionsRequest, context: RequestContext) -> None:
         self.is_full = False
         self._context = context
+        # One for the whole request, because it limits the refusals that are logged.
+        self._access = context.access
         self._cursor = request.cursor
         limit = context.services.config.max_request_partition_size_limit
         self._left = max(1, min(request.response_partition_limit, limit))
@@ -56,7 +60,7 @@ class _Page:
 
     def add_if_allowed(self, name: str) -> None:
         """Adds a topic that the request names."""
-        if not self._context.access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not self._access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             # As in Kafka every page has these topics, even those whose names come after its last topic.
             self._denied.append(_denied(name))
         elif not self.is_full:
@@ -64,13 +68,14 @@ class _Page:
 
     def add_if_shown(self, name: str) -> None:
         """Adds a topic of a request for all topics."""
-        access = self._context.access
-        if not self.is_full and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if self.is_full or name not in self._context.services.image.topics:  # deleted since the request came
+            return
+        if self._access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             self.add(name)
 
     def add(self, name: str) -> None:
         """Adds a topic, or the part of it that has room."""
-        access, cursor, left = self._context.access, self._cursor, self._left
+        access, cursor, left = self._access, self._cursor, self._left
         topic = self._context.services.image.topics.get(name)
         if topic is None and left > 0:
             self._response.topics.append(_unknown(name, access))

@@ -27,6 +27,7 @@ from felice.protocol.messages.metadata import (
 from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
+from felice.server.large_answers import each_alone
 from felice.server.pace import each, then
 from felice.server.quotas.mutations import Mutations
 
@@ -118,11 +119,11 @@ def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse 
         topic = services.image.topics.get(name)  # it may have been deleted since the request came
         return None if topic is None else _described(topic, context, client.operations(name))
 
-    return each(
+    return each_alone(
         services.image.topics,
         row,
         lambda rows: _answer(request, context, [row for row in rows if row is not None]),
-        services.env.clock,
+        context,
     )
 
 
