@@ -125,7 +125,7 @@ def wait_followed(cluster: Cluster, member: Member, group: str) -> None:
         leader = coordinator_of(found, group)
         return leader != -1 and member.coordinator == f"127.0.0.1:{found.port(leader)}"
 
-    cluster.wait_until(has_followed, 20)
+    cluster.wait_until(has_followed, 120)
 
 
 def produce(cluster: Cluster, topic: str, values: range) -> None:
@@ -138,7 +138,7 @@ def produce(cluster: Cluster, topic: str, values: range) -> None:
 def committed(cluster: Cluster, topic: str, group: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
     try:
-        (row,) = consumer.committed([TopicPartition(topic, 0)], 20)
+        (row,) = consumer.committed([TopicPartition(topic, 0)], 120)
         return row.offset
     finally:
         consumer.close()
@@ -179,14 +179,14 @@ def test_a_group_keeps_its_member_and_offsets_when_its_coordinator_dies(
     topic, group = new_topic(cluster), unique_name("group")
     produce(cluster, topic, range(10))
     with member_of(cluster, topic, group) as member:
-        cluster.wait_until(lambda _: member.committed == 10, 20)
+        cluster.wait_until(lambda _: member.committed == 10, 120)
         before = coordinator_of(cluster, group)
         end(cluster, before)
         cluster.wait_until(lambda found: coordinator_of(found, group) not in (before, -1))
         wait_followed(cluster, member, group)
         produce(cluster, topic, range(10, 20))
-        cluster.wait_until(lambda _: len(member.seen) == 20, 20)
-        cluster.wait_until(lambda found: committed(found, topic, group) == 20, 20)
+        cluster.wait_until(lambda _: len(member.seen) == 20, 120)
+        cluster.wait_until(lambda found: committed(found, topic, group) == 20, 120)
         assert member.seen == list(range(20))
         assert member.assignments == 1
 
@@ -195,14 +195,14 @@ def test_a_group_goes_on_while_its_partition_of_the_offsets_moves(cluster: Clust
     topic, group = new_topic(cluster), unique_name("group")
     produce(cluster, topic, range(10))
     with member_of(cluster, topic, group) as member:
-        cluster.wait_until(lambda _: member.committed == 10, 20)
+        cluster.wait_until(lambda _: member.committed == 10, 120)
         index = partition_for(group, 3)
         for value, replicas in enumerate([[1, 2], [3], [2, 3], [1, 2, 3]], 10):
             move(cluster, OFFSETS, index, replicas)
             wait_followed(cluster, member, group)
             produce(cluster, topic, range(value, value + 1))
-        cluster.wait_until(lambda _: len(member.seen) == 14, 20)
-        cluster.wait_until(lambda found: committed(found, topic, group) == 14, 20)
+        cluster.wait_until(lambda _: len(member.seen) == 14, 120)
+        cluster.wait_until(lambda found: committed(found, topic, group) == 14, 120)
         assert member.seen == list(range(14))
         assert member.assignments == 1
 
