@@ -38,11 +38,11 @@ def test_an_older_store_keeps_to_the_old_flow_until_it_is_upgraded(tmp_path: Pat
             EmbeddedBroker(tmp_path) as broker,
             AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
         ):
-            found = admin.describe_features().result(20)
+            found = admin.describe_features().result(60)
             assert (found.finalized, found.epoch) == ({}, -1)
     with EmbeddedBroker(tmp_path) as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.update_features([FeatureUpdate("transaction.version", 2)]).result(20)
-        found = admin.describe_features().result(20)
+        admin.update_features([FeatureUpdate("transaction.version", 2)]).result(60)
+        found = admin.describe_features().result(60)
         assert (found.finalized, found.epoch) == ({"transaction.version": 2}, 0)
 
 

@@ -145,8 +145,11 @@ def test_a_lost_connection_removes_no_member(wire: Wire, connect: Connect, group
 
 
 def test_a_silent_member_is_removed_when_its_session_ends(wire: Wire, group: str) -> None:
-    stable_member(wire, group, session_timeout_ms=6000)
-    wait_until(lambda: describe(wire, group).group_state == "Empty", 12)
+    member = Member(wire, group, session_timeout_ms=6000)
+    assert member.join(3).error_code == ErrorCode.NONE
+    # On a machine under heavy load the session may end before this request.
+    assert member.sync({member.member_id: b"all"}).error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+    wait_until(lambda: describe(wire, group).group_state == "Empty")
 
 
 def test_any_protocol_type_is_carried_untouched(wire: Wire, group: str) -> None:
@@ -287,7 +290,7 @@ def test_a_deleted_topic_takes_its_offsets_along(wire: Wire, broker: Target, gro
     """86."""
     topic = create_topic(broker, unique_name("deleted"))
     commit(wire, topic, 5, group_id=group)
-    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000), 5)
     wait_until(lambda: committed(wire, group, topic) == -1)
 
 
@@ -357,7 +360,7 @@ def test_members_survive_a_restart_of_their_coordinator() -> None:
     with Target() as own:
         topic = create_topic(own, unique_name("t"))
         with own.wire() as wire:
-            member = stable_member(wire, "kept", instance_id="i1", assignment=b"mine")
+            member = stable_member(wire, "kept", b"mine", instance_id="i1", session_timeout_ms=120_000)
             assert member.commit(topic, 9) == ErrorCode.NONE
         own.restart()
         with own.wire() as wire:

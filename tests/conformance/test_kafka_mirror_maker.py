@@ -22,7 +22,7 @@ from waiting import wait_until
 PARTITIONS = 2
 RECORDS = 500
 TIMEOUT_S = 450.0
-POLL_S = 20.0
+POLL_S = 60.0
 
 
 @pytest.fixture
@@ -48,6 +48,9 @@ def mirror_properties(source: Target, target: Target, topic: str) -> dict[str, o
         "offset.storage.partitions": 2,
         "status.storage.partitions": 1,
         "offset.flush.interval.ms": 1000,
+        # A worker that loses its session, or stops its tasks by force, copies some records twice.
+        **{f"{name}.session.timeout.ms": 60_000 for name in "AB"},
+        "task.shutdown.graceful.timeout.ms": 60_000,
         "emit.heartbeats.interval.seconds": 1,
         "emit.checkpoints.interval.seconds": 1,
         "sync.group.offsets.interval.seconds": 1,
@@ -65,7 +68,7 @@ def produce(broker: Target, topic: str, numbers: range) -> None:
     for number in numbers:
         headers = [("number", b"%d" % number)]
         producer.produce(topic, f"v{number}", f"k{number}", partition=number % PARTITIONS, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(POLL_S) == 0
 
 
 def group_consumer(broker: Target, group: str) -> Consumer:
@@ -88,7 +91,7 @@ def consume_some(broker: Target, group: str, topic: str, count: int) -> list[byt
 
 def read_partition(broker: Target, topic: str, partition: int) -> list[tuple[bytes, bytes, object, int]]:
     consumer = group_consumer(broker, "reader")
-    end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)[1]
+    end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=POLL_S)[1]
     consumer.assign([TopicPartition(topic, partition, 0)])
     found = []
     while len(found) < end:
@@ -101,7 +104,9 @@ def read_partition(broker: Target, topic: str, partition: int) -> list[tuple[byt
 
 def committed(broker: Target, group: str, topic: str) -> list[int]:
     consumer = group_consumer(broker, group)
-    places = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=10)
+    places = consumer.committed(
+        [TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=POLL_S
+    )
     consumer.close()
     return [place.offset for place in places]
 
@@ -116,7 +121,7 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
     there = AdminClient({"bootstrap.servers": other_broker.bootstrap})
     with KafkaApplication(tmp_path, "org.apache.kafka.connect.mirror.MirrorMaker", file) as application:
         try:
-            wait_until(lambda: mirrored in there.list_topics(timeout=10).topics, TIMEOUT_S)
+            wait_until(lambda: mirrored in there.list_topics(timeout=POLL_S).topics, TIMEOUT_S)
             wait_until(lambda: sizes(other_broker, mirrored) == sizes(broker, topic), TIMEOUT_S)
             produce(broker, topic, range(RECORDS, RECORDS + 100))
             wait_until(lambda: sizes(other_broker, mirrored) == sizes(broker, topic), TIMEOUT_S)
@@ -125,8 +130,9 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
             wait_until(lambda: moved_over(broker, other_broker, group, topic), TIMEOUT_S)
             produce(broker, topic, range(RECORDS + 100, RECORDS + 150))
             wait_until(lambda: sizes(other_broker, mirrored) == sizes(broker, topic), TIMEOUT_S)
-            assert {"heartbeats", "A.checkpoints.internal"} <= set(there.list_topics(timeout=10).topics)
-            assert sum(sizes(other_broker, "heartbeats", 1)) > 0
+            extra = {"heartbeats", "A.checkpoints.internal"}
+            wait_until(lambda: extra <= set(there.list_topics(timeout=POLL_S).topics), TIMEOUT_S)
+            wait_until(lambda: sum(sizes(other_broker, "heartbeats", 1)) > 0, TIMEOUT_S)
         except AssertionError as error:
             raise AssertionError(f"{error}: {application.account()}") from error
         application.stop()
@@ -134,7 +140,7 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
     for number in range(PARTITIONS):
         assert read_partition(other_broker, mirrored, number) == read_partition(broker, topic, number)
     [asked] = there.describe_configs([ConfigResource(ResourceType.TOPIC, mirrored)]).values()
-    assert asked.result(10)["max.message.bytes"].value == "123456"
+    assert asked.result(POLL_S)["max.message.bytes"].value == "123456"
     left = consume_some(other_broker, group, mirrored, 50)
     assert set(left) == {b"v%d" % number for number in range(RECORDS + 100, RECORDS + 150)}
 
@@ -142,7 +148,7 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
 def sizes(broker: Target, topic: str, partitions: int = PARTITIONS) -> list[int]:
     consumer = group_consumer(broker, "reader")
     places = [TopicPartition(topic, number) for number in range(partitions)]
-    found = [consumer.get_watermark_offsets(place, timeout=60)[1] for place in places]
+    found = [consumer.get_watermark_offsets(place, timeout=POLL_S)[1] for place in places]
     consumer.close()
     return found
 

@@ -64,7 +64,7 @@ class Count:
         found: dict[str, list[int]] = defaultdict(list)
         ended = 0
         while ended < PARTITIONS:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None, "nothing more comes, and no end"
             if message.error() is None:
                 found[message.key().decode()].append(int(message.value()))
@@ -90,19 +90,19 @@ def test_word_count_is_right_and_comes_back_from_its_changelog(broker: Target, t
     dice = random.Random(1)
     count.send(200, dice)
     with count.application() as application:
-        application.wait_said("RUNNING")
+        application.wait_said("RUNNING", TIMEOUT_S)
         count.wait_counted()
         application.finish()
         assert application.said("ENDED"), application.account()
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
     assert f"{count.name}-words-repartition" in topics
     assert f"{count.name}-counts-changelog" in topics
     count.send(100, dice)
     with count.application("a directory without state") as application:
-        application.wait_said("RUNNING")
+        application.wait_said("RUNNING", TIMEOUT_S)
         count.wait_counted()
-        restored = sum(int(line.split()[1]) for line in application.said(r"RESTORED \d+"))
         application.finish()
+        restored = sum(int(line.split()[1]) for line in application.said(r"RESTORED \d+"))
     assert restored >= len(WORDS)
     assert {word: sorted(set(found)) for word, found in count.counts().items()} == {
         word: list(range(1, total + 1)) for word, total in count.sent.items()
@@ -117,13 +117,13 @@ def test_an_exactly_once_application_that_is_killed_counts_every_word_once(
     dice = random.Random(2)
     for life in range(3):
         with count.application() as application:
-            application.wait_said("RUNNING")
+            application.wait_said("RUNNING", TIMEOUT_S)
             count.send(400, dice)
             count.wait_changes(600 * life)
             time.sleep(dice.random() * 0.3)
             application.kill()
     with count.application() as application:
-        application.wait_said("RUNNING")
+        application.wait_said("RUNNING", TIMEOUT_S)
         count.wait_counted()
         application.finish()
     assert count.counts() == {word: list(range(1, total + 1)) for word, total in count.sent.items()}

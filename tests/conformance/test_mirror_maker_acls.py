@@ -16,7 +16,7 @@ from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
-TIMEOUT_S = 180
+TIMEOUT_S = 450
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret";'
 
 
