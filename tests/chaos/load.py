@@ -22,7 +22,9 @@ from confluent_kafka import (
 from checkers.history import Read, Written
 from conformance.copying import CLIENTS
 
-_PATIENCE_S = 30.0
+# Long enough for a machine under heavy load.
+_PATIENCE_S = 120.0
+_STOP_S = 300.0
 
 
 class Writer(threading.Thread):
@@ -50,7 +52,7 @@ class Writer(threading.Thread):
                 "batch.num.messages": 200,
                 # A broker that is killed again and again serves a small part of the time, the smaller the busier the
                 # machine: records wait in a short queue, and are not given up.
-                "message.timeout.ms": 300_000,
+                "message.timeout.ms": 1_500_000,
                 "queue.buffering.max.messages": 10_000,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 50,
@@ -72,7 +74,7 @@ class Writer(threading.Thread):
                 number += 1
             self._producer.poll(0)
             self._stopping.wait(self._pause_s)
-        self._producer.flush(120)
+        self._producer.flush(_STOP_S)
 
     def _send(self, number: int, partition: int) -> None:
         self.offsets[number, partition] = None
@@ -98,7 +100,7 @@ class Writer(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(120)
+        self.join(_STOP_S + 60)
         assert not self.is_alive()
 
     def written(self) -> list[Written]:
@@ -170,7 +172,7 @@ class GroupReader(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(60)
+        self.join(_STOP_S)
         assert not self.is_alive()
 
 
@@ -194,9 +196,9 @@ class Copying(threading.Thread):
     def stop(self) -> None:
         """Call after the last write to the source: returns when everything is copied."""
         self._stopping.set()
-        self.join(120)
-        deadline = time.monotonic() + 180
-        while not self._live(90):
+        self.join(_STOP_S)
+        deadline = time.monotonic() + 2 * _STOP_S
+        while not self._live(_STOP_S):
             assert time.monotonic() < deadline, f"{self.name} did not finish: {self.last_words}"
 
     def _live(self, most_s: float) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.load import Writer, read_all
@@ -23,6 +24,8 @@ from checkers.history import History, anomalies
 
 PARTITIONS = 3
 KILLS = 20
+# Long enough for a machine under heavy load.
+WAIT_S = 120.0
 # Small segments, so that kills hit segment rolls too.
 OPTIONS = ["-o", "log.segment.bytes=1048576", "-o", "log.index.interval.bytes=512"]
 
@@ -54,7 +57,7 @@ class Broker:
         assert self._process is not None
         assert self._process.stdout is not None
         self._process.send_signal(how)
-        code = self._process.wait(30)
+        code = self._process.wait(WAIT_S)
         self._process.stdout.close()
         return code
 
@@ -71,17 +74,18 @@ def running(data_dir: Path) -> Iterator[Broker]:
 
 def create_topic(bootstrap: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("promises", PARTITIONS, 1)])["promises"].result(30)
+    admin.create_topics([NewTopic("promises", PARTITIONS, 1)])["promises"].result(WAIT_S)
     return "promises"
 
 
-def wait_for_acknowledgements(writer: Writer, count: int, timeout_s: float = 60) -> None:
+def wait_for_acknowledgements(writer: Writer, count: int, timeout_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while sum(offset is not None for offset in list(writer.offsets.values())) < count:
         assert time.monotonic() < deadline, f"fewer than {count} records were acknowledged in {timeout_s} s"
         time.sleep(0.05)
 
 
+@pytest.mark.timeout(1800)
 def test_nothing_acknowledged_is_lost_by_twenty_kills(tmp_path: Path) -> None:
     rng = random.Random(20130101)
     with running(tmp_path / "data") as broker:

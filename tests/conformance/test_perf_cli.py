@@ -44,7 +44,7 @@ def values(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes | None]
     config = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "isolation.level": "read_committed"}
     with Consumer(config) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [message.value() for message in consumer.consume(count, 30)]
+        return [message.value() for message in consumer.consume(count, 120)]
 
 
 SUMMARY = (
@@ -58,8 +58,9 @@ def test_the_producer_test_prints_kafkas_lines_and_keeps_the_pace(run: Run) -> N
     *windows, last = run(kafka_producer_perf_test, words + " --reporting-interval 300").splitlines()
     found = re.fullmatch(SUMMARY, last)
     assert found and found[1] == "600", last
-    # 600 records at 500 a second take 1.2 s, so at least two intervals of 0.3 s end.
-    assert len(windows) >= 2, windows
+    # 600 records at 500 a second take 1.2 s, so at least one interval of 0.3 s ends. Only one, if all records were sent
+    # at once after a pause on a machine under heavy load.
+    assert len(windows) >= 1, windows
     for line in windows:
         assert re.fullmatch(
             r"\d+ records sent, \d+\.\d records/sec \(\d+\.\d\d MB/sec\), \d+\.\d ms avg latency, "
@@ -97,11 +98,11 @@ def test_values_come_from_a_file(run: Run, broker: EmbeddedBroker, tmp_path: Pat
 
 def test_the_producer_test_sends_in_transactions(run: Run, broker: EmbeddedBroker) -> None:
     words = "--bootstrap-server BROKER --topic exact --num-records 30 --payload-monotonic --throughput 100"
-    run(kafka_producer_perf_test, words + " --transaction-duration-ms 100")
+    run(kafka_producer_perf_test, words + " --transaction-duration-ms 1")
     assert values(broker, "exact", 30) == [b"%d" % number for number in range(30)]
     with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"}) as consumer:
-        _, end = consumer.get_watermark_offsets(TopicPartition("exact", 0), 30)  # type: ignore[misc]
-    # 0.3 s of records need at least two commits of 0.1 s, and each has a marker.
+        _, end = consumer.get_watermark_offsets(TopicPartition("exact", 0), 60)  # type: ignore[misc]
+    # Each commit has a marker. There are many, but few if most records were sent at once after a pause.
     assert end >= 32
 
 
@@ -122,7 +123,7 @@ def test_the_consumer_test_prints_kafkas_columns(run: Run, broker: EmbeddedBroke
         "--bootstrap-server BROKER --topic read --num-records 2048 --record-size 1024 --throughput -1",
     )
     header, line = run(
-        kafka_consumer_perf_test, "--bootstrap-server BROKER --topic read --messages 2048"
+        kafka_consumer_perf_test, "--bootstrap-server BROKER --topic read --messages 2048 --timeout 120000"
     ).splitlines()
     found = dict(zip(header.split(", "), line.split(", "), strict=True))
     assert (found["data.consumed.in.MB"], found["data.consumed.in.nMsg"]) == ("2.0000", "2048")
@@ -136,14 +137,18 @@ def test_the_consumer_test_reports_intervals_and_a_timeout(run: Run) -> None:
         kafka_producer_perf_test,
         "--bootstrap-server BROKER --topic few --num-records 5 --record-size 1 --throughput -1",
     )
-    words = "--bootstrap-server BROKER --include fe. --num-records 6 --show-detailed-stats"
-    header, line, warning = run(
-        kafka_consumer_perf_test, words + " --reporting-interval 1 --timeout 12000"
-    ).splitlines()
+    words = (
+        "--bootstrap-server BROKER --include fe. --num-records 6 --show-detailed-stats --reporting-interval 1"
+    )
+    for timeout_ms in (12000, 60000):
+        said = run(kafka_consumer_perf_test, f"{words} --timeout {timeout_ms}")
+        header, *lines, warning = said.splitlines()
+        if lines and lines[-1].split(", ")[4] == "5":
+            break  # the machine was quick enough to read the records before the timeout
     assert header.startswith("time, threadId, data.consumed.in.MB")
-    assert line.split(", ")[4] == "5"
+    assert lines and lines[-1].split(", ")[4] == "5", lines
     assert warning.startswith(
-        "WARNING: Exiting before consuming the expected number of records: timeout (12000 ms)"
+        f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms)"
     )
 
 

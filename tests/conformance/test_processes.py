@@ -20,10 +20,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.load import read_all
 from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
+from felice.env.ports import free_ports
 from felice.protocol.errors import ErrorCode
 from waiting import wait_until
 
 OPTIONS = ("-o", "offsets.topic.num.partitions=3", "-o", "replica.lag.time.max.ms=3000")
+# Long enough for several processes to start on a machine under heavy load.
+WAIT_S = 120.0
 
 
 class Group:
@@ -52,7 +55,7 @@ class Group:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        code = self.process.wait(60)
+        code = self.process.wait(WAIT_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code
@@ -91,7 +94,7 @@ def running(data_dir: Path, *words: str) -> Iterator[Group]:
 
 def listens(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
+        socket.create_connection(("127.0.0.1", port), WAIT_S).close()
     except OSError:
         return False
     return True
@@ -100,7 +103,7 @@ def listens(port: int) -> bool:
 def create(group: Group, topic: str, partitions: int = 3) -> None:
     admin = AdminClient({"bootstrap.servers": group.bootstrap})
     config = {"min.insync.replicas": "2"}
-    admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(WAIT_S)
 
 
 def send(group: Group, topic: str, first: int, count: int) -> None:
@@ -114,7 +117,7 @@ def send(group: Group, topic: str, first: int, count: int) -> None:
             partition=number % 3,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    assert producer.flush(60) == 0
+    assert producer.flush(WAIT_S) == 0
     assert not failures
 
 
@@ -124,12 +127,12 @@ def numbers(group: Group, topic: str) -> list[int]:
 
 def led_by(group: Group, topic: str, broker_id: int) -> int:
     """A partition that the broker leads."""
-    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=60).topics[topic]
     return next(partition.id for partition in found.partitions.values() if partition.leader == broker_id)
 
 
 def isr_sizes(group: Group, topic: str) -> list[int]:
-    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=60).topics[topic]
     return [len(partition.isrs) for partition in found.partitions.values()]
 
 
@@ -140,9 +143,9 @@ def test_a_broker_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: 
         first = group.child(2)
         os.kill(first, signal.SIGKILL)
         send(group, "t", 300, 300)
-        wait_until(lambda: children_of(group.process.pid).get("node.id=2", first) != first, 20)
-        wait_until(lambda: listens(group.ports[1]), 20)
-        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
+        wait_until(lambda: children_of(group.process.pid).get("node.id=2", first) != first, WAIT_S)
+        wait_until(lambda: listens(group.ports[1]), WAIT_S)
+        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], WAIT_S)
         assert numbers(group, "t") == list(range(600))
         assert group.end() == 0
         assert not children_of(group.process.pid)
@@ -165,7 +168,7 @@ def test_a_suspended_broker_loses_its_leaderships_and_rejoins(tmp_path: Path) ->
             # It reads this before it hears from the keeper that its session has ended.
             (topic,) = wire.receive(late, PRODUCE_BY_NAME, correlation_id).responses
             assert topic.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
+        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], WAIT_S)
         assert numbers(group, "t") == list(range(330))
         assert group.child(3) == still, "the process was not started again: it rejoined"
 
@@ -175,7 +178,7 @@ def test_brokers_do_not_outlive_the_keeper_of_their_store(tmp_path: Path) -> Non
         pids = list(children_of(group.process.pid).values())
         assert len(pids) == 3
         group.end(signal.SIGKILL)
-        wait_until(lambda: not any(map(is_alive, pids)), 30)
+        wait_until(lambda: not any(map(is_alive, pids)), WAIT_S)
 
 
 def test_data_serves_brokers_of_one_process_too(tmp_path: Path) -> None:
@@ -189,13 +192,21 @@ def test_data_serves_brokers_of_one_process_too(tmp_path: Path) -> None:
 def _start_two(tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "felice.cli.main", "start", "--processes", "2", "--port", str(port)]
     command += ["--data-dir", str(tmp_path / "data")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S)
 
 
 def test_a_port_in_use_is_noticed_before_any_broker_starts(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = _start_two(tmp_path, port - 1)
+    for _ in range(10):
+        try:
+            with socket.create_server(("127.0.0.1", free_ports(1)[0])) as taken:
+                port = taken.getsockname()[1]
+                done = _start_two(tmp_path, port - 1)
+        except OSError:  # another process took the port meanwhile
+            continue
+        if (
+            f"127.0.0.1:{port - 1}: address already in use" not in done.stderr
+        ):  # another process has the port before
+            break
     assert done.returncode == 1
     assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}: address already in use" in done.stderr
     assert "Traceback" not in done.stderr
@@ -206,8 +217,7 @@ def test_a_broker_that_cannot_start_stops_all_brokers_of_the_command(tmp_path: P
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker-2").write_text("a file where the directory of the broker belongs")
     for _ in range(10):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        [port] = free_ports(1)
         done = _start_two(tmp_path, port)
         if "address already in use" not in done.stderr:  # another process took one of the two ports meanwhile
             break
@@ -215,4 +225,4 @@ def test_a_broker_that_cannot_start_stops_all_brokers_of_the_command(tmp_path: P
     assert "broker 2 did not start" in done.stderr
     assert "Traceback" not in done.stderr
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), 1).close()
+        socket.create_connection(("127.0.0.1", port), WAIT_S).close()

@@ -35,6 +35,8 @@ from unit.server.test_secured_cluster import client, logs_in, settings
 pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(600)]
 
 DEADLINE_S = 200
+# A page that comes later than one interval counts as a failed scrape: under heavy load that may be every one.
+INTERVALS_S = (1, 15)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ class Application:
 
     def work(self) -> None:
         self.producer.produce("orders", b"x" * 100)
-        self.producer.flush(30)
+        self.producer.flush(60)
         if self.consumer.consume(10, 0.2):
             self.consumer.commit(asynchronous=False)
 
@@ -69,11 +71,12 @@ class Application:
 
 
 @contextmanager
-def prometheus(directory: Path, targets: Iterable[str]) -> Iterator[str]:
-    """Prometheus scraping targets each second; yields its own address."""
+def prometheus(directory: Path, targets: Iterable[str], interval_s: int) -> Iterator[str]:
+    """Prometheus scraping targets; yields its own address."""
+    directory.mkdir()
     config = directory / "prometheus.yml"
     config.write_text(
-        "global: {scrape_interval: 1s}\n"
+        f"global: {{scrape_interval: {interval_s}s, scrape_timeout: {interval_s}s}}\n"
         f"scrape_configs: [{{job_name: felice, static_configs: [{{targets: {list(targets)}}}]}}]\n"
     )
     command = [
@@ -103,14 +106,14 @@ def own_address(log: Path, process: "subprocess.Popen[bytes]") -> str:
 
 def result(server: str, query: str) -> list[object]:
     url = f"http://{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=120) as response:
         found: list[object] = json.loads(response.read())["data"]["result"]
     return found
 
 
 def queries() -> list[str]:
     dashboard = json.loads(dashboard_text())
-    replaced = {"$instance": ".*", "$topic": ".*", "$__rate_interval": "30s"}
+    replaced = {"$instance": ".*", "$topic": ".*", "$__rate_interval": "2m"}
     found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     for name, value in replaced.items():
         found = [query.replace(name, value) for query in found]
@@ -120,7 +123,7 @@ def queries() -> list[str]:
 def test_promtool_accepts_the_page(broker: EmbeddedBroker) -> None:
     application = Application({"bootstrap.servers": broker.bootstrap})
     application.work()
-    with urllib.request.urlopen(f"http://{address(broker)}/metrics") as response:
+    with urllib.request.urlopen(f"http://{address(broker)}/metrics", timeout=120) as response:
         page = response.read()
     application.close()
     checked = subprocess.run(
@@ -131,20 +134,27 @@ def test_promtool_accepts_the_page(broker: EmbeddedBroker) -> None:
     assert b"error while linting" not in checked.stderr
 
 
-def assert_every_query_returns_data(server: str, application: Application) -> None:
-    without_data, deadline = queries(), time.monotonic() + DEADLINE_S
-    while without_data and time.monotonic() < deadline:
-        application.work()
-        without_data = [query for query in without_data if not result(server, query)]
+def assert_every_query_returns_data(
+    directory: Path, targets: list[str], application: Application, *more: str
+) -> None:
+    """Every query of the dashboard, all targets are up, and `more`."""
+    up = f"count(up == 1) == {len(targets)}"
+    without_data = [*queries(), up, *more]
+    for interval_s in INTERVALS_S:
+        if not without_data:
+            break
+        with prometheus(directory / f"every-{interval_s}-s", targets, interval_s) as server:
+            deadline = time.monotonic() + DEADLINE_S
+            while without_data and time.monotonic() < deadline:
+                application.work()
+                without_data = [query for query in without_data if not result(server, query)]
     assert not without_data
 
 
 def test_every_query_of_the_dashboard_returns_data(broker: EmbeddedBroker, tmp_path: Path) -> None:
     application = Application({"bootstrap.servers": broker.bootstrap})
-    with prometheus(tmp_path, [address(broker)]) as server:
-        assert_every_query_returns_data(server, application)
-        application.close()
-        assert result(server, "up == 1")
+    assert_every_query_returns_data(tmp_path, [address(broker)], application)
+    application.close()
 
 
 def test_every_query_returns_data_of_a_secured_cluster(tmp_path: Path) -> None:
@@ -165,15 +175,17 @@ def test_every_query_returns_data_of_a_secured_cluster(tmp_path: Path) -> None:
         for future in admin.create_acls(acls_of("User:zoe")).values():
             future.result(60)
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "zoe", "sasl.password": "zoes-secret"}
-        wait_until(lambda: logs_in(common | login), 60)
+        wait_until(lambda: logs_in(common | login))
         application = Application(common | login)
         targets = [f"127.0.0.1:{broker.monitoring.port}" for broker in cluster.cluster.brokers.values()]
-        with prometheus(tmp_path, targets) as server:
-            assert_every_query_returns_data(server, application)
-            application.close()
-            assert len(result(server, "up == 1")) == 3
-            assert result(server, "sum(kafka_controller_kafkacontroller_activecontrollercount) == 1")
-            assert result(server, 'kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"}')
+        assert_every_query_returns_data(
+            tmp_path,
+            targets,
+            application,
+            "sum(kafka_controller_kafkacontroller_activecontrollercount) == 1",
+            'kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"}',
+        )
+        application.close()
 
 
 def acls_of(principal: str) -> list[AclBinding]:

@@ -176,5 +176,5 @@ class Nemesis(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(180)
+        self.join(400)
         assert not self.is_alive(), "the fault under way did not end"

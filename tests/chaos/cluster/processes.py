@@ -16,7 +16,8 @@ from felice.ensemble.node import node_status
 from felice.env.java import find_java
 
 Network = Loopback | Namespaces
-STOP_TIMEOUT_S = 60.0
+# Long enough for a machine under heavy load.
+STOP_TIMEOUT_S = START_TIMEOUT_S = 180.0
 # The shortest session is two of these.
 TICK_MS = 500
 SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -119,7 +120,8 @@ class ZooKeeperNode(Node):
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self.number}\n")
-        text = node_config(data, self.address, [Ports(*self.ports)], 1, TICK_MS, servers)
+        extra = {"maxSessionTimeout": "60000", **servers}
+        text = node_config(data, self.address, [Ports(*self.ports)], 1, TICK_MS, extra)
         (self.directory / "zoo.cfg").write_text(text)
 
     @property
@@ -141,7 +143,7 @@ class ZooKeeperNode(Node):
         config = str(self.directory / "zoo.cfg")
         return [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", jars, SERVER, config]
 
-    def wait_until_serving(self, timeout_s: float = 60.0) -> None:
+    def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
         while self.mode is None:
             assert self.is_alive and time.monotonic() < deadline, (
@@ -179,7 +181,7 @@ class BrokerNode(Node):
     def command(self) -> Sequence[str]:
         return [sys.executable, "-m", "felice.cli.main", "broker", str(self._file)]
 
-    def wait_until_ready(self, since: int = 0, timeout_s: float = 30.0) -> None:
+    def wait_until_ready(self, since: int = 0, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the output after byte `since` says that the broker is ready."""
         deadline = time.monotonic() + timeout_s
         while b"Felice is ready" not in self.log.read_bytes()[since:]:

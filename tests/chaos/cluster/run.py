@@ -16,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -53,6 +54,8 @@ SETTINGS = {
     "replica.lag.time.max.ms": "5000",
     "log.segment.bytes": str(4 * 1024 * 1024),
 }
+# Long enough for a machine under heavy load.
+_PATIENCE_S = 300.0
 PATIENT = {"message.timeout.ms": 600_000, "request.timeout.ms": 5_000, "socket.timeout.ms": 10_000}
 
 
@@ -70,16 +73,29 @@ class Outcome:
 
 @contextmanager
 def running_cluster(
-    directory: Path, brokers: int = 3, zookeepers: int = 3, network: Network | None = None
+    directory: Path,
+    brokers: int = 3,
+    zookeepers: int = 3,
+    network: Network | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Targets]:
-    """Start everything and wait until topics can be created; stop everything at the end, also after an error."""
+    """Start everything and wait until topics can be created; stop everything at the end, also after an error.
+
+    `settings` change those of the brokers.
+    """
     with ExitStack() as stack:
         network = network or (Namespaces() if Namespaces.is_possible() else Loopback())
         stack.callback(network.close)
         ensemble = ZooKeeperNode.ensemble(zookeepers, network, directory)
         connect = ",".join(node.client_address for node in ensemble)
         nodes = [
-            BrokerNode(number, network, directory / f"b{number}", f"{connect}/chaos", SETTINGS)
+            BrokerNode(
+                number,
+                network,
+                directory / f"b{number}",
+                f"{connect}/chaos",
+                {**SETTINGS, **(settings or {})},
+            )
             for number in range(1, brokers + 1)
         ]
         for node in nodes:
@@ -130,8 +146,21 @@ def bootstrap_of(targets: Targets) -> str:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
+    """Create a topic on three brokers; try again while one of them is missing."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})])[name].result(30)
+    topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            admin.create_topics([topic])[name].result(_PATIENCE_S)
+            return
+        except KafkaException as error:
+            if (
+                error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            ):  # by a request whose answer did not come
+                return
+            assert time.monotonic() < deadline, error
+        time.sleep(0.5)
 
 
 def put_under_load(
@@ -143,7 +172,9 @@ def put_under_load(
     *,
     copiers: Sequence[str] = COPIERS,
     pace: Pace = USUAL_PACE,
+    least_faults: int = 0,
 ) -> Outcome:
+    """Cause faults for these minutes, or longer for `least_faults`, and check what the clients recorded."""
     bootstrap = bootstrap_of(targets)
     create_topic(bootstrap, TOPIC)
     writers = [_writer(f"w-{codec}", bootstrap, TOPIC, codec) for codec in ("none", "lz4", "zstd")]
@@ -159,7 +190,7 @@ def put_under_load(
     nemesis = Nemesis(targets, faults, seed, pace, directory / "faults.log")
     for thread in (*writers, *copyings, *readers, nemesis):
         thread.start()
-    _wait(minutes * 60, nemesis)
+    _wait(minutes * 60, nemesis, least_faults)
     nemesis.stop()
     for writer in writers:
         writer.stop()
@@ -187,14 +218,17 @@ def _writer(name: str, bootstrap: str, topic: str, codec: str, partitions: int =
     return Writer(name, bootstrap, topic, partitions, codec, records_a_turn=6, pause_s=0.05, options=PATIENT)
 
 
-def _wait(seconds: float, nemesis: Nemesis) -> None:
+def _wait(seconds: float, nemesis: Nemesis, least_faults: int) -> None:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and nemesis.failure is None:
+    last = deadline + _PATIENCE_S
+    while nemesis.failure is None and time.monotonic() < (
+        deadline if nemesis.done.total() >= least_faults else last
+    ):
         time.sleep(0.5)
 
 
 def _let_readers_finish(
-    readers: list[GroupReader], wanted: set[tuple[int, int]], timeout_s: float = 60
+    readers: list[GroupReader], wanted: set[tuple[int, int]], timeout_s: float = _PATIENCE_S
 ) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
