@@ -97,7 +97,7 @@ def test_a_client_that_may_describe_a_topic_learns_that_it_does_not_exist(
 
 def test_all_operations_of_the_cluster_include_the_deletion_of_topics(broker: Secured, client: Wire) -> None:
     create_topic_over(broker.admin, "short-lived")
-    asked = DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=10_000)
+    asked = DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=60_000)
     broker.grant(Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER))
     assert client.ask(asked, 5).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     broker.grant(Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL))

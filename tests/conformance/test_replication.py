@@ -22,9 +22,10 @@ from waiting import wait_until
 
 SETTINGS = {
     "min.insync.replicas": "2",
-    "replica.lag.time.max.ms": "2000",
     "offsets.topic.num.partitions": "1",
 }
+# Long enough for a machine under heavy load.
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def values_of(cluster: EmbeddedCluster, topic: str, count: int, **options: objec
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_S
     while len(found) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, 0.2):
             assert message.error() is None, message.error()
@@ -115,10 +116,10 @@ def test_acknowledged_records_are_on_every_replica(cluster: EmbeddedCluster) -> 
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(2000):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
     assert replica(cluster, 1, topic).high_watermark == 2000
     assert_alike(cluster, topic)
-    assert replica(cluster, 1, topic).isr == (1, 2, 3)
+    wait_until(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
     assert values_of(cluster, topic, 2000) == [b"%d" % number for number in range(2000)]
 
 
@@ -138,7 +139,7 @@ class Writer(threading.Thread):
                 "linger.ms": 2,
                 "enable.idempotence": True,
                 "retry.backoff.ms": 50,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": 240_000,
                 "topic.metadata.refresh.interval.ms": 1000,
                 **options,
             }
@@ -153,7 +154,7 @@ class Writer(threading.Thread):
             self._producer.poll(0)
             number += 1
             time.sleep(0.001)
-        self._producer.flush(60)
+        self._producer.flush(300)
 
     def _reporter(self, number: int) -> Callable[[object, object], None]:
         def report(error: object, message: object) -> None:
@@ -213,7 +214,7 @@ def test_a_consumer_sees_no_gap_while_leaders_change(cluster: EmbeddedCluster) -
     found: list[bytes] = []
 
     def read_until(count: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_S
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count}"
             for message in consumer.consume(500, 0.1):
@@ -243,16 +244,16 @@ def test_transactions_span_brokers(cluster: EmbeddedCluster) -> None:
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"tx-{index}"}
         )
-        producer.init_transactions(30)
+        producer.init_transactions(WAIT_S)
         for outcome in ("commit", "abort", "commit"):
             producer.begin_transaction()
             for partition in range(3):
                 producer.produce(topic, f"{outcome}-{index}".encode(), partition=partition)
             if outcome == "commit":
-                producer.commit_transaction(30)
+                producer.commit_transaction(WAIT_S)
             else:
-                assert producer.flush(30) == 0
-                producer.abort_transaction(30)
+                assert producer.flush(WAIT_S) == 0
+                producer.abort_transaction(WAIT_S)
     for partition in range(3):
         leader = replica(cluster, leader_of(cluster, topic, partition), topic, partition)
         wait_until(lambda leader=leader: leader.last_stable_offset == leader.log_end_offset)
@@ -277,16 +278,16 @@ def test_below_min_isr_acks_all_is_refused_and_comes_back(cluster: EmbeddedClust
             "bootstrap.servers": bootstrap,
             "acks": "all",
             "retries": 0,
-            "message.timeout.ms": 10_000,
+            "message.timeout.ms": 60_000,
         }
     )
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(15)
+    producer.flush(WAIT_S)
     assert [error.code() for error in errors] == [confluent_kafka.KafkaError.NOT_ENOUGH_REPLICAS]  # type: ignore[attr-defined]
     cluster.run(cluster.cluster.start_broker(2))
     wait_until(lambda: len(replica(cluster, 1, topic).isr) == 2)
     producer.produce(topic, b"y", partition=0, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(15) == 0
+    assert producer.flush(WAIT_S) == 0
     assert errors[1] is None
 
 
@@ -295,20 +296,21 @@ def test_records_that_are_deleted_go_from_every_replica(cluster: EmbeddedCluster
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(100):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = confluent_kafka.TopicPartition(topic, 0, 60)
-    assert next(iter(admin.delete_records([asked]).values())).result(20).low_watermark == 60
+    assert next(iter(admin.delete_records([asked]).values())).result(60).low_watermark == 60
     assert {replica(cluster, broker_id, topic).log_start_offset for broker_id in (1, 2, 3)} == {60}
 
 
 def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> None:
-    with EmbeddedCluster(tmp_path / "data", 3, properties=SETTINGS) as cluster:
+    settings = {**SETTINGS, "replica.lag.time.max.ms": "2000"}
+    with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
         topic, other = create(cluster, "t", (1, 2, 3)), create(cluster, "u", (2, 1, 3))
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         producer.produce(topic, b"before", partition=0)
         producer.produce(other, b"before", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(WAIT_S) == 0
         directory = cluster.cluster.brokers[1].directories[0]
 
         async def fail() -> None:
@@ -319,7 +321,7 @@ def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> No
         wait_until(lambda: leader_of_known(cluster, 2, other) == (2, (2, 3)))
         producer.produce(topic, b"after", partition=0)
         producer.produce(other, b"after", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(WAIT_S) == 0
         assert values_of(cluster, topic, 2) == [b"before", b"after"]
 
 
@@ -354,7 +356,7 @@ def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int,
 def test_a_throttled_replica_catches_up_slowly_and_delays_no_client(tmp_path: Path, side: str) -> None:
     limit, size = f"{side}.replication.throttled.rate", 500_000
     # One answer may always pass.
-    settings = {**SETTINGS, limit: "10000", "replica.fetch.max.bytes": "50000"}
+    settings = {**SETTINGS, limit: "1000", "replica.fetch.max.bytes": "50000"}
     with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
         topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
         cluster.run(cluster.cluster.kill_broker(3))
@@ -368,8 +370,8 @@ def test_a_throttled_replica_catches_up_slowly_and_delays_no_client(tmp_path: Pa
         for _ in range(size // 10_000):
             producer.produce(topic, bytes(10_000), partition=0)
             producer.poll(0)
-        # A replica that is in sync is not throttled: at this rate it would need 45 s.
-        assert producer.flush(40) == 0
+        # A replica that is in sync is not throttled: at this rate it would need 450 s.
+        assert producer.flush(WAIT_S) == 0
         set_broker_default(cluster, limit, "200000")
         began = time.monotonic()
         cluster.run(cluster.cluster.start_broker(3))
@@ -383,7 +385,7 @@ def set_broker_default(cluster: EmbeddedCluster, name: str, value: str) -> None:
     resource = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[entry])
     with felice.client.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         [done] = admin.incremental_alter_configs([resource]).values()
-        done.result(60)
+        done.result(WAIT_S)
     brokers = cluster.cluster.brokers
     wait_until(
         lambda: all(broker.settings.config.originals.get(name) == value for broker in brokers.values())
@@ -395,21 +397,21 @@ def test_a_group_goes_on_when_its_coordinator_dies(cluster: EmbeddedCluster) -> 
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(200):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 45_000,
+            "session.timeout.ms": 120_000,
         }
     )
     consumer.subscribe([topic])
     found: list[bytes] = []
 
     def read_until(count: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_S
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count}"
             message = consumer.poll(0.2)
@@ -420,36 +422,39 @@ def test_a_group_goes_on_when_its_coordinator_dies(cluster: EmbeddedCluster) -> 
     consumer.commit(asynchronous=False)
     cluster.run(cluster.cluster.kill_broker(leader_of(cluster, "__consumer_offsets")))
     read_until(200)
-    for _ in range(20):
+    deadline = time.monotonic() + WAIT_S
+    while True:
         try:
             consumer.commit(asynchronous=False)
             break
         except confluent_kafka.KafkaException as error:
-            assert error.args[0].retriable(), error
+            assert error.args[0].retriable() and time.monotonic() < deadline, error
             time.sleep(0.5)
     consumer.close()
     assert found == [b"%d" % number for number in range(200)]
     again = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
-    [position] = again.committed([confluent_kafka.TopicPartition(topic, 0)], 30)
+    [position] = again.committed([confluent_kafka.TopicPartition(topic, 0)], WAIT_S)
     again.close()
     assert position.offset == 200
 
 
 def test_a_transaction_ends_though_its_coordinator_died(cluster: EmbeddedCluster) -> None:
     topic = create(cluster, "t", (1, 2, 3))
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "tx"})
-    producer.init_transactions(30)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "tx", "transaction.timeout.ms": 600_000}
+    )
+    producer.init_transactions(WAIT_S)
     for fate in ("kept", "dropped"):
         producer.begin_transaction()
         for number in range(20):
             producer.produce(topic, f"{fate}-{number}".encode(), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(WAIT_S) == 0
         coordinator = any_broker(cluster).services.coordinators.transactions.leader_of("tx")
         cluster.run(cluster.cluster.kill_broker(coordinator))
         if fate == "kept":
-            producer.commit_transaction(60)
+            producer.commit_transaction(WAIT_S)
         else:
-            producer.abort_transaction(60)
+            producer.abort_transaction(WAIT_S)
         cluster.run(cluster.cluster.start_broker(coordinator))
         wait_until(lambda: len(replica(cluster, leader_of(cluster, topic), topic).isr) == 3)
     leader = replica(cluster, leader_of(cluster, topic), topic)

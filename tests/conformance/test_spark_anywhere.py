@@ -50,7 +50,7 @@ class Copy:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(ROWS):
             producer.produce(source, str(number), partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         program = [sys.executable, str(PROGRAMS / "python" / "spark_anywhere.py")]
         self._command = [
             *program,
@@ -108,17 +108,26 @@ def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
 ) -> None:
     with cluster(tmp_path) as (master, workers):
         log = tmp_path / "master.log"
+        has_killed = False
 
         def kill_one(copy: Copy) -> None:
+            nonlocal has_killed
             wait_until(lambda: copy.written() > ROWS // 5, START_S)
             wait_for(log, r"Launching executor", 2)
-            assert copy.written() < ROWS, "the copy ended before the kill"
-            # As if a machine stopped: the worker, its executors and their Python processes end.
-            send_to_all(tree_of(workers[1].pid), signal.SIGKILL)
+            if copy.written() < ROWS:
+                # As if a machine stopped: the worker, its executors and their Python processes end.
+                send_to_all(tree_of(workers[1].pid), signal.SIGKILL)
+                has_killed = True
 
-        copy = Copy(master, broker, tmp_path, str(ROWS // 20))
-        copy.run(kill_one)
-        assert workers[1].wait(30) == -signal.SIGKILL
+        # On a machine under heavy load a copy may end before this process notices that it has begun.
+        for attempt in range(3):
+            place = tmp_path / f"copy-{attempt}"
+            place.mkdir()
+            Copy(master, broker, place, str(ROWS // 20)).run(kill_one)
+            if has_killed:
+                break
+        assert has_killed, "each copy ended before the kill"
+        assert workers[1].wait(120) == -signal.SIGKILL
         wait_for(log, r"Removing worker", 1)
         assert workers[0].poll() is None
 
@@ -160,7 +169,7 @@ def daemon(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[b
         yield process
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def wait_for(log: Path, said: str, times: int) -> None:

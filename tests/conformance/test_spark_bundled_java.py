@@ -52,7 +52,7 @@ def test_spark_runs_on_a_machine_without_java(broker: Target, tmp_path: Path) ->
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(10):
         producer.produce(topic, str(number))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environment["PATH"] = path_without_java(tmp_path)

@@ -22,6 +22,7 @@ from conformance.wire import unique_name
 from waiting import wait_until
 
 PATIENCE_S = 300
+WAIT_S = 60.0
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -35,7 +36,7 @@ class Stream:
             **{
                 "kafka.bootstrap.servers": broker.bootstrap,
                 "kafka.metadata.max.age.ms": "100",
-                "kafka.request.timeout.ms": "3000",
+                "kafka.request.timeout.ms": "60000",
                 "startingOffsets": "earliest",
             },
             **options,
@@ -79,17 +80,22 @@ def admin(broker: Target) -> AdminClient:
 def produce(broker: Target, topic: str, *values: str, partition: int = 0, **config: Any) -> Producer:
     producer = Producer({"bootstrap.servers": broker.bootstrap, **config})
     if config:
-        producer.init_transactions(30)
+        producer.init_transactions(WAIT_S)
         producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
     return producer
+
+
+def transaction() -> dict[str, Any]:
+    """A transaction that does not end by itself during a test."""
+    return {"transactional.id": unique_name("t"), "transaction.timeout.ms": 900_000}
 
 
 def delete(admin: AdminClient, topic: str) -> None:
     admin.delete_topics([topic])[topic].result()
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
+    wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics)
 
 
 def test_a_stream_reads_new_partitions_and_topics(
@@ -117,13 +123,13 @@ def test_a_stream_reads_new_partitions_and_topics(
     produce(broker, second, "b0", "b1", "b2")
     stream.expect(*(expected := [*expected, "b0", "b1", "b2"]))
 
-    aborted = produce(broker, first, "aborted", "aborted too", **{"transactional.id": unique_name("t")})
-    aborted.abort_transaction(30)
-    pending = produce(broker, first, "pending", partition=1, **{"transactional.id": unique_name("t")})
+    aborted = produce(broker, first, "aborted", "aborted too", **transaction())
+    aborted.abort_transaction(WAIT_S)
+    pending = produce(broker, first, "pending", partition=1, **transaction())
     produce(broker, first, "behind aborted")
     produce(broker, first, "behind pending", partition=1)
     stream.expect(*(expected := [*expected, "behind aborted"]))
-    pending.commit_transaction(30)
+    pending.commit_transaction(WAIT_S)
     stream.expect(*(expected := [*expected, "pending", "behind pending"]))
 
     delete(admin, second)

@@ -27,7 +27,7 @@ def test_sparks_own_connector_reads_streams_and_writes(broker: Target, tmp_path:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(RECORDS):
         producer.produce(topic, str(number), f"k{number}", number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
     program = PROGRAMS / "python" / "spark_connector.py"
     ran = subprocess.run(

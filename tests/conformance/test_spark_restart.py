@@ -17,7 +17,7 @@ def produce(bootstrap: str, topic: str, first: int, count: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(first, first + count):
         producer.produce(topic, str(number))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.mark.felice_only
@@ -30,7 +30,11 @@ def test_a_running_query_reads_on_when_its_broker_is_back(spark: Any, tmp_path: 
         produce(bootstrap, topic, 0, 10)
         query = (
             spark.readStream.format("felice")
-            .options(**{"kafka.bootstrap.servers": bootstrap}, subscribe=topic, startingOffsets="earliest")
+            .options(
+                **{"kafka.bootstrap.servers": bootstrap, "kafka.request.timeout.ms": "120000"},
+                subscribe=topic,
+                startingOffsets="earliest",
+            )
             .load()
             .writeStream.foreachBatch(
                 lambda batch, _: read.extend(int(row["value"]) for row in batch.collect())

@@ -74,18 +74,18 @@ def produce(broker: Target, topic: str, count: int, partition: int = 0, first: i
             timestamp=EPOCH_MS + 1000 * number,
             headers=[("n", b"1")],
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def consume(broker: Target, topic: str, count: int) -> list[Any]:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": unique_name("g"), "auto.offset.reset": "earliest"}
     )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, 60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     messages: list[Any] = []
     while len(messages) < count:
-        got = consumer.consume(count - len(messages), 10)
+        got = consumer.consume(count - len(messages), 60)
         assert got, f"only {len(messages)} of {count} records came"
         messages += got
     consumer.close()

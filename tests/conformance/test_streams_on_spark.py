@@ -69,7 +69,7 @@ class Place:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap})
         for topic, key, value, timestamp in rows:
             producer.produce(topic, value, key, timestamp=timestamp, partition=ord(key[-1]) % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         self.sent += rows
 
     def run(self) -> None:
@@ -215,7 +215,7 @@ class Program:
     def send(self, value: bytes, partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})
         producer.produce(f"{self.name}-lines", value, "k", partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         run = ["run", FILE, "--master", "local[2]", "--bootstrap-server", self.bootstrap]

@@ -68,7 +68,7 @@ def test_an_application_logs_in_with_the_properties_of_a_file(broker: Secured, t
     assert done.returncode == 0, done.stderr
     with Consumer({**admin, "group.id": "unused", "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe(["shouts"])
-        [shout] = consumer.consume(1, timeout=30)
+        [shout] = consumer.consume(1, timeout=120)
     assert shout.value() == b"HELLO"
     refused = subprocess.run(
         [*command, "-b", broker.admin_address, "--checkpoint", "other"],

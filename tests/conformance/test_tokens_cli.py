@@ -136,7 +136,7 @@ def test_a_client_without_the_extension_is_refused(broker: Secured, login: Path)
         ) as admin,
         pytest.raises(KafkaException, match="invalid credentials"),
     ):
-        admin.describe_cluster().result(30)
+        admin.describe_cluster().result(60)
 
 
 def test_javas_client_logs_in_with_a_token(broker: Secured, login: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_javas_client_logs_in_with_a_token(broker: Secured, login: Path, tmp_pat
     tool = java_command(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.admin_address, "--topic", "flights", "--from-beginning"),
-        *("--max-messages", "1", "--timeout-ms", "60000", "--command-config", str(path)),
+        *("--max-messages", "1", "--timeout-ms", "120000", "--command-config", str(path)),
     )
     producer = java_command(
         "org.apache.kafka.tools.ConsoleProducer",
