@@ -303,7 +303,7 @@ def test_values_are_on_the_page_with_the_clients_labels(target: Target, wire: Wi
 
 def push_after_interval(wire: Wire, answer: Any, data: bytes, codec: Codec, client_id: str = "app") -> None:
     """Pushes as often as the broker says that it is too early."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (code := push(wire, answer, data, client_id, compression_type=int(codec))) == THROTTLED:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -333,14 +333,19 @@ def test_javas_client_pushes_its_metrics(target: Target, wire: Wire) -> None:
     require_java()
     create_topic_over(wire, "java-flights")
     subscribe_to(wire, "java", metrics="*", interval_ms="200", match="client_software_name=apache-kafka-java")
-    consumer = java_command(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", target.bootstrap, "--topic", "java-flights", "--timeout-ms", "4000"),
-    )
-    subprocess.run(consumer, check=False, capture_output=True, timeout=300)
     name = "org_apache_kafka_consumer_coordinator_assigned_partitions"
+    found: list[float] = []
+    for timeout_ms in ("4000", "60000"):
+        consumer = java_command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", target.bootstrap, "--topic", "java-flights", "--timeout-ms", timeout_ms),
+        )
+        subprocess.run(consumer, check=False, capture_output=True, timeout=300)
+        found = value_of(target, name, client_software_name="apache-kafka-java")
+        if found:
+            break  # the machine was quick enough for a push before the timeout
     # A push before the consumer has joined its group lacks the label of the member, so its series is another.
-    assert 1 <= len(value_of(target, name, client_software_name="apache-kafka-java")) <= 2
+    assert 1 <= len(found) <= 2
 
 
 def kafka_tool(target: Target, *arguments: str) -> str:
@@ -356,6 +361,7 @@ def own_tool(target: Target, *arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.timeout(1800)  # it starts Java seven times
 def test_the_tool_works_like_kafkas(target: Target, wire: Wire) -> None:
     require_java()
     settings = ("--metrics", "a.,b.", "--interval", "1000", "--match", "client_id=app.*,client_source_port=7")

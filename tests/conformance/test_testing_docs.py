@@ -22,7 +22,7 @@ EXAMPLES = re.findall(r"<!-- example: (\w+) -->\n```python\n(.*?)```", DOCUMENT.
 def run(*arguments: str, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(felice.__file__).parents[1])}
     outcome = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=90
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 

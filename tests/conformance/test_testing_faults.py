@@ -18,6 +18,8 @@ import felice.client
 from felice.testing import AsyncBroker, Broker, ErrorCode, FaultKind, felice_broker
 
 pytestmark = pytest.mark.felice_only
+# Long enough for a machine under heavy load.
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -56,11 +58,11 @@ def consumer(kind: Any, broker: Broker, **settings: Any) -> Any:
 def produce(client: Any, topic: str = "orders", value: bytes = b"v") -> list[Any]:
     reports = Reports()
     client.produce(topic, value, on_delivery=reports)
-    assert client.flush(10) == 0
+    assert client.flush(WAIT_S) == 0
     return reports.errors
 
 
-def read(client: Any, count: int, timeout_s: float = 10.0) -> list[Any]:
+def read(client: Any, count: int, timeout_s: float = WAIT_S) -> list[Any]:
     deadline, found = time.monotonic() + timeout_s, []
     while len(found) < count and time.monotonic() < deadline:
         message = client.poll(0.2)
@@ -113,7 +115,7 @@ def test_a_delayed_fetch_comes_late_and_whole(broker: Broker, kind: Any) -> None
         client.assign([kind.TopicPartition("orders", 0, 0)])
         [message] = read(client, 1)
         assert time.monotonic() - began > 0.6
-        fault.wait_fired()
+        fault.wait_fired(timeout_s=WAIT_S)
     assert message.value() == b"late"
     client.close()
 
@@ -151,10 +153,10 @@ def test_a_black_hole_swallows_until_it_is_removed(broker: Broker, kind: Any) ->
     reports = Reports()
     with broker.faults.black_hole("Produce", topic="orders") as hole:
         client.produce("orders", b"v", on_delivery=reports)
-        hole.wait_fired()
+        hole.wait_fired(timeout_s=WAIT_S)
         client.flush(0.3)
         assert reports.errors == []
-    assert client.flush(10) == 0
+    assert client.flush(WAIT_S) == 0
     assert reports.errors == [None]
     assert len(broker.records("orders")) == 1
 
@@ -206,7 +208,7 @@ def test_aiokafka_reads_through_failing_and_late_fetches() -> None:
                 retry_backoff_ms=20,
             )
             await client.start()
-            message = await asyncio.wait_for(client.getone(), 10)
+            message = await asyncio.wait_for(client.getone(), WAIT_S)
             assert (message.key, message.value, message.headers) == (b"k", b"v", (("h", b"1"),))
             await client.stop()
             broker.faults.assert_all_fired()
@@ -219,9 +221,9 @@ def test_another_process_reaches_the_broker(broker: Broker) -> None:
         "import sys, confluent_kafka\n"
         "p = confluent_kafka.Producer({'bootstrap.servers': sys.argv[1]})\n"
         "p.produce('orders', b'from afar')\n"
-        "sys.exit(p.flush(10))\n"
+        "sys.exit(p.flush(60))\n"
     )
     child = subprocess.Popen([sys.executable, "-c", program, broker.bootstrap])
-    [record] = broker.wait_for_records("orders", 1)
-    assert child.wait(10) == 0
+    [record] = broker.wait_for_records("orders", 1, WAIT_S)
+    assert child.wait(WAIT_S) == 0
     assert record.value == b"from afar"

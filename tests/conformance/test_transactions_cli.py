@@ -27,6 +27,8 @@ TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 # Everything that is open is old enough.
 NOW = ("--max-transaction-timeout", "0")
+# The longest that a broker allows: no transaction may end by itself while Java starts again and again.
+TIMEOUT_MS = 900_000
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def kafka(broker: Target, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def open_one(wire: Wire, topic: str, *values: bytes) -> WireProducer:
-    producer = WireProducer(wire, unique_name("tx")).begin_life()
+    producer = WireProducer(wire, unique_name("tx")).begin_life(TIMEOUT_MS)
     producer.write(topic, *values)
     return producer
 
@@ -79,7 +81,11 @@ def test_an_open_transaction_is_listed_described_and_terminated(felice: Run, wir
     assert json.loads(felice("transactions", "list", *by_id, "--json")) == [row]
     assert json.loads(felice("transactions", "list", *by_id, "--longer-than-ms", "3600000", "--json")) == []
     [found] = json.loads(felice("transactions", "describe", name, "--json"))
-    assert (found["state"], found["partitions"], found["timeout_ms"]) == ("Ongoing", [f"{topic}-0"], 60_000)
+    assert (found["state"], found["partitions"], found["timeout_ms"]) == (
+        "Ongoing",
+        [f"{topic}-0"],
+        TIMEOUT_MS,
+    )
     assert found["duration_ms"] >= 0
     assert name in felice("transactions", "list")
     felice("transactions", "force-terminate", name)
@@ -135,6 +141,7 @@ def test_an_offset_without_an_open_transaction_is_a_one_line_error(felice: Run, 
     assert f"no transaction that begins at offset 5 is open in {topic}-0" in error
 
 
+@pytest.mark.timeout(1800)  # it starts Java eleven times
 def test_kafka_transactions_prints_what_kafkas_own_prints(
     broker: Target, kafka: Run, wire: Wire, topic: str
 ) -> None:

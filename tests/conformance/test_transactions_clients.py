@@ -17,7 +17,9 @@ from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.java import require_java, run_tool
 
-TIMEOUT_S = 60
+# Long enough for a machine under heavy load.
+TIMEOUT_S = 180
+TRANSACTION_MS = 600_000
 ROUNDS = (("first", True), ("second", False), ("third", True))
 COMMITTED = sorted(f"{name}-{number}" for name, kept in ROUNDS if kept for number in range(5))
 EVERYTHING = sorted(f"{name}-{number}" for name, _ in ROUNDS for number in range(5))
@@ -28,7 +30,13 @@ def values_of(name: str) -> list[bytes]:
 
 
 def confluent_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": TRANSACTION_MS,
+        }
+    )
     producer.init_transactions(TIMEOUT_S)
     for name, kept in ROUNDS:
         producer.begin_transaction()
@@ -43,7 +51,11 @@ def confluent_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
 
 def aiokafka_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
     async def write() -> None:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_MS,
+        )
         async with producer:
             for name, kept in ROUNDS:
                 await producer.begin_transaction()
@@ -58,7 +70,11 @@ def aiokafka_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
 
 
 def kafka_python_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=TRANSACTION_MS,
+    )
     with contextlib.closing(producer):
         producer.init_transactions()
         for name, kept in ROUNDS:
@@ -133,7 +149,7 @@ def console_reads(bootstrap: str, topic: str, isolation: str, count: int) -> lis
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
         *("--isolation-level", isolation),
-        *("--max-messages", str(count), "--timeout-ms", "60000"),
+        *("--max-messages", str(count), "--timeout-ms", "180000"),
         check=False,
     )
     return sorted(done.stdout.split())

@@ -57,7 +57,7 @@ def test_kafkas_tool_for_transactions(broker: Target) -> None:
     require_java()
     topic = create_topic(broker, unique_name("t"))
     with broker.wire() as wire:
-        producer = WireProducer(wire, unique_name("tool")).begin_life()
+        producer = WireProducer(wire, unique_name("tool")).begin_life(timeout_ms=900_000)
         producer.write(topic, b"open")
         name = producer.transactional_id
         assert any(name in line and "Ongoing" in line for line in tool(broker, "list").splitlines())

@@ -59,7 +59,7 @@ def broker(tmp_path: Path, witness: Witness) -> Iterator[EmbeddedBroker]:
 def finalize(broker: EmbeddedBroker, level: int) -> None:
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         change = FeatureUpdate("transaction.version", level, UpgradeType.SAFE_DOWNGRADE)
-        admin.update_features([change]).result(20)
+        admin.update_features([change]).result(60)
 
 
 def new_topic(broker: EmbeddedBroker) -> str:
