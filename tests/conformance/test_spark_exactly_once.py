@@ -29,7 +29,7 @@ from felice.pipelines.spark.writer import Written, abort_parts, commit_parts, wr
 
 
 @pytest.mark.felice_only
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_drivers_workers_and_brokers_that_are_killed_leave_one_copy(tmp_path: Path) -> None:
     with workplace(tmp_path) as (place, bootstrap, kill):
         outcome = copy_under_kills(bootstrap, place, QUICK, seed=3, kill_broker=kill)

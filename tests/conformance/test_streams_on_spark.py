@@ -31,6 +31,10 @@ from felice.streams import App, TestDriver
 from waiting import wait_until
 
 Row = tuple[str, str, str, int]
+# Long enough for Java and its workers to start on a machine under heavy load.
+WAIT_S = 300.0
+
+pytestmark = pytest.mark.timeout(1800)
 
 
 def shop(name: str) -> App:
@@ -225,7 +229,7 @@ class Program:
 
     def run(self, *options: str) -> tuple[int, str]:
         process = self.start("--until-caught-up", *options)
-        _, told = process.communicate(timeout=280)
+        _, told = process.communicate(timeout=2 * WAIT_S)
         return process.returncode, told
 
     def streams(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -234,7 +238,7 @@ class Program:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=2 * WAIT_S,
             check=False,
         )
 
@@ -271,13 +275,13 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
     program = Program(broker, tmp_path)
     program.send(b"aa b ab")
     with program.start() as first:
-        wait_until(lambda: program.batches() >= 0, 200)
+        wait_until(lambda: program.batches() >= 0, WAIT_S)
         code, told = program.run()
         assert code == 1 and f"is in use by process {first.pid}" in told
         assert " running " in program.streams("list").stdout
         assert program.streams("rescale", FILE, "--partitions", "3").returncode == 1
         assert program.streams("stop", program.name).stdout == f"{program.name} has stopped\n"
-        assert first.wait(60) == 0
+        assert first.wait(WAIT_S) == 0
     assert " stopped " in program.streams("list").stdout
     code, told = program.run("--partitions", "3")
     assert code == 1 and "has 2 partitions" in told
@@ -287,16 +291,16 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
     assert done.stdout == f"{program.name} has 3 partitions, before 2\n", done.stderr
     program.send(b"a b c")
     with program.start() as second:
-        wait_until(lambda: len(program.counts()) == 6, 200)
+        wait_until(lambda: len(program.counts()) == 6, WAIT_S)
         # A service manager sends the signal to every process of a service. Here the command itself gets it last.
         helpers = tree_of(second.pid)[1:]
         assert len(helpers) >= 3, "Java, the daemon of its workers, workers"
         send_to_all(helpers, signal.SIGTERM)
         program.send(b"d")
-        wait_until(lambda: len(program.counts()) == 7 or second.poll() is not None, 200)
+        wait_until(lambda: len(program.counts()) == 7 or second.poll() is not None, WAIT_S)
         second.terminate()
         assert second.stderr is not None
-        assert second.wait(200) == 0, second.stderr.read()
+        assert second.wait(WAIT_S) == 0, second.stderr.read()
     counted = {"a": "123", "b": "12", "c": "1", "d": "1"}
     assert program.counts() == [(letter, count) for letter, counts in counted.items() for count in counts]
 
@@ -304,11 +308,11 @@ def test_a_running_program_is_stopped_rescaled_and_goes_on(broker: Target, tmp_p
 def test_a_program_whose_java_dies_says_so(broker: Target, tmp_path: Path) -> None:
     program = Program(broker, tmp_path)
     with program.start() as first:
-        wait_until(lambda: java_of(program.checkpoint) is not None, 200)
+        wait_until(lambda: java_of(program.checkpoint) is not None, WAIT_S)
         assert first.stderr is not None
         assert any(line == f"{program.name} is running\n" for line in first.stderr)
         os.kill(java_of(program.checkpoint) or 0, signal.SIGKILL)
-        assert first.wait(100) == 1
+        assert first.wait(WAIT_S) == 1
         assert "Spark's Java has ended" in first.stderr.read()
 
 
@@ -332,9 +336,9 @@ def test_a_program_that_is_interrupted_while_it_starts_ends_at_once(broker: Targ
     program = Program(broker, tmp_path)
     (tmp_path / FILE).write_text(STARTING.format(name=program.name))
     with program.start() as process:
-        wait_until(lambda: (tmp_path / "starting").exists() or process.poll() is not None, 200)
+        wait_until(lambda: (tmp_path / "starting").exists() or process.poll() is not None, WAIT_S)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=100)
+        _, told = process.communicate(timeout=WAIT_S)
     assert (process.returncode, told.splitlines()[-1]) == (130, "Aborted!")
     assert not (tmp_path / "cleaned-up").exists(), "PySpark's handler of Ctrl-C raised KeyboardInterrupt"
 
@@ -357,11 +361,11 @@ def test_a_program_that_is_reset_begins_where_it_is_told(broker: Target, tmp_pat
     assert done.stdout == f"{program.name} begins again from latest\n", done.stderr
     program.send(b"b")
     with program.start() as running:
-        wait_until(lambda: program.checkpoint.last_batches()[0] >= 0 or running.poll() is not None, 200)
+        wait_until(lambda: program.checkpoint.last_batches()[0] >= 0 or running.poll() is not None, WAIT_S)
         program.send(b"c")
-        wait_until(lambda: len(program.counts()) >= 2, 200)
+        wait_until(lambda: len(program.counts()) >= 2, WAIT_S)
         running.terminate()
-        running.wait(200)
+        running.wait(WAIT_S)
     assert program.counts() == [("a", "1"), ("c", "1")]
 
 
@@ -401,25 +405,25 @@ def test_several_apps_of_a_file_run_fail_stop_and_start_each_by_itself(
     define("ab")
     program.send(b"x")
     with program.start("--partitions", "1") as running:
-        wait_until(lambda: has_counted(a, "x", 1) and has_counted(b, "x", 1), 200)
+        wait_until(lambda: has_counted(a, "x", 1) and has_counted(b, "x", 1), WAIT_S)
         program.send(b"poison")  # For `a` only.
-        wait_until(lambda: states() == {a: "failed", b: "running"}, 100)
-        wait_until(lambda: has_counted(b, "poison", 1), 100)
+        wait_until(lambda: states() == {a: "failed", b: "running"}, WAIT_S)
+        wait_until(lambda: has_counted(b, "poison", 1), WAIT_S)
         define("bc")
         done = program.streams("reload", b)
         assert (done.returncode, done.stdout) == (0, f"started: {c}\n"), done.stderr
-        wait_until(lambda: has_counted(c, "x", 1), 100)
+        wait_until(lambda: has_counted(c, "x", 1), WAIT_S)
         assert program.streams("stop", c).stdout == f"{c} has stopped\n"
         done = program.streams("reset", c, "-b", program.bootstrap, "--yes")
         assert done.returncode == 0, done.stderr
         assert program.streams("reload", b).stdout == f"started: {c}\n"
-        wait_until(lambda: read_pairs(broker.bootstrap, c).count(("x", "1")) == 2, 100)
+        wait_until(lambda: read_pairs(broker.bootstrap, c).count(("x", "1")) == 2, WAIT_S)
         program.send(b"x")
-        wait_until(lambda: has_counted(b, "x", 2) and has_counted(c, "x", 2), 100)
+        wait_until(lambda: has_counted(b, "x", 2) and has_counted(c, "x", 2), WAIT_S)
         running.terminate()
         assert running.stderr is not None
         told = running.stderr.read()
-        assert running.wait(200) == 1, told
+        assert running.wait(WAIT_S) == 1, told
     assert states() == {a: "failed", b: "stopped", c: "stopped"}
     assert f"error: {a} has failed; still running: {b}" in told
     last = told.strip().splitlines()[-1]

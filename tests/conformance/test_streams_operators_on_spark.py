@@ -154,7 +154,7 @@ def test_timers_of_the_wall_clock_run_without_records(
     send(broker, [(f"{name}-clicks", key, f"{key}-x", now) for key in ("k0", "k1", "k2")])
     query = start(app.scope, spark, broker.bootstrap, tmp_path / "checkpoint", partitions=2)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while len(read_pairs(broker.bootstrap, f"{name}-sums")) < 3 and time.monotonic() < deadline:
             assert query.isActive, query.exception()
             time.sleep(0.5)

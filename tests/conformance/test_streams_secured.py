@@ -55,6 +55,7 @@ def broker(tmp_path: Path) -> Iterator[Secured]:
         yield found
 
 
+@pytest.mark.timeout(1200)
 def test_an_application_logs_in_with_the_properties_of_a_file(broker: Secured, tmp_path: Path) -> None:
     admin = {"bootstrap.servers": broker.admin_address, **LOGIN, "sasl.username": "admin"}
     with Producer(admin) as producer:
@@ -64,7 +65,7 @@ def test_an_application_logs_in_with_the_properties_of_a_file(broker: Secured, t
     login.write_text("".join(f"{name}={value}\n" for name, value in LOGIN.items()))
     command = [FELICE, "run", "program.py", "--master", "local[1]", "--until-caught-up"]
     address = ["-b", broker.admin_address, "--command-config", str(login)]
-    done = subprocess.run([*command, *address], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*command, *address], cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     with Consumer({**admin, "group.id": "unused", "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe(["shouts"])
@@ -75,6 +76,6 @@ def test_an_application_logs_in_with_the_properties_of_a_file(broker: Secured, t
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
     )
     assert refused.returncode == 1 and "Traceback" not in refused.stderr

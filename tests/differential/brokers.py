@@ -75,7 +75,7 @@ def felice(log: Path | None = None) -> Iterator[Address]:
         yield address
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         if process.stdout is not None:
             process.stdout.close()
         shutil.rmtree(directory, ignore_errors=True)

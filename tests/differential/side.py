@@ -28,7 +28,7 @@ from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 
 ANSWER_TIMEOUT_S = 6.0
-READY_TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 60.0
 CHANGES_METADATA = frozenset(
     {
         "CreateTopics",

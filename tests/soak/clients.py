@@ -13,7 +13,8 @@ import confluent_kafka.admin
 import felice.client
 from checkers.history import Read, Written
 
-WAIT_S = 60
+# Long enough for a machine under heavy load.
+WAIT_S = 180
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ ACTORS: Sequence[Callable[[str], Actor]] = (
     Connections,
     Java,
 )
-PATIENCE_S = 180
+PATIENCE_S = 600
 # What Kafka keeps for days is kept for a minute or two, so that it expires many times in an hour.
 OPTIONS = {
     "offsets.topic.num.partitions": "4",

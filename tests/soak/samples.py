@@ -63,7 +63,7 @@ class Sampler(threading.Thread):
         self._pings: list[float] = []
 
     def run(self) -> None:
-        with self._broker.wire() as wire, self._path.open("a") as out:
+        with self._broker.wire(120) as wire, self._path.open("a") as out:
             while not self._stopping.is_set():
                 self._ping_for(self._interval_s, wire)
                 out.write(json.dumps(asdict(self.take())) + "\n")
@@ -71,7 +71,7 @@ class Sampler(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(self._interval_s + 30)
+        self.join(self._interval_s + 120)
 
     def _ping_for(self, seconds: float, wire: Wire) -> None:
         self._pings.clear()

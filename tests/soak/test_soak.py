@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from soak.report import faults_of, load_so_far, write_report
 from soak.run import soak
 
 
+@pytest.mark.timeout(1800)
 def test_a_quarter_of_a_minute_of_every_load_has_no_anomaly(tmp_path: Path) -> None:
     soak(tmp_path, minutes=0.25, interval_s=1, round_s=4)
     assert faults_of(tmp_path, checks_growth=False) == []

@@ -174,7 +174,7 @@ class Java(Actor):
     def _in_a_group(self, group: str, topic: str, count: int) -> list[Any]:
         member = self._client.join(self._bootstrap, group, [topic])
         found: list[Any] = []
-        while len(found) < count and (came := member.poll(count - len(found), 15)):
+        while len(found) < count and (came := member.poll(count - len(found), WAIT_S)):
             found += came
         member.commit()
         member.leave()
