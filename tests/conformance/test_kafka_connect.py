@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.apache_kafka import free_port
 from waiting import wait_until
+
+pytestmark = pytest.mark.timeout(1800)
 
 # Long enough for a JVM to start on a machine under heavy load.
 TIMEOUT_S = 240.0

@@ -19,6 +19,8 @@ from conformance.wire import unique_name
 from peers.apache_kafka import free_port
 from waiting import wait_until
 
+pytestmark = pytest.mark.timeout(1800)
+
 PARTITIONS = 2
 RECORDS = 500
 TIMEOUT_S = 450.0

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -17,6 +18,8 @@ from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
 from waiting import wait_until
+
+pytestmark = pytest.mark.timeout(1800)
 
 PARTITIONS = 2
 WORDS = [f"word{number:02}" for number in range(20)]

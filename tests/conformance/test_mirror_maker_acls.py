@@ -14,7 +14,7 @@ from felice.security.acl import Operation, Permission, ResourceType
 from peers.apache_kafka import free_port
 from waiting import wait_until
 
-pytestmark = pytest.mark.felice_only
+pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(1800)]
 
 TIMEOUT_S = 450
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret";'

@@ -32,7 +32,7 @@ from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from peers.prometheus import require_prometheus
 from unit.server.test_secured_cluster import client, logs_in, settings
 
-pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(1200)]
 
 DEADLINE_S = 200
 # A page that comes later than one interval counts as a failed scrape: under heavy load that may be every one.

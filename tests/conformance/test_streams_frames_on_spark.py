@@ -34,7 +34,7 @@ class Place:
         now = int(time.time() * 1000)
         for number, (key, value) in enumerate(rows):
             producer.produce(self.lines, value, key, timestamp=now + number, partition=ord(key[-1]) % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def long_lines(self, spark: Any) -> Any:
         """A DataFrame that Spark computes by itself."""
@@ -101,7 +101,7 @@ def test_a_dataframe_is_joined_with_a_table_of_a_topic(place: Place) -> None:
     create_topic(place.broker, f"{place.name}-joined", partitions=2)
     producer = Producer({"bootstrap.servers": place.broker.bootstrap})
     producer.produce(place.counts, "row of a", "a", timestamp=int(time.time() * 1000) - 60_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     place.send(("a", "one"), ("b", "two"))
     place.run(app)
     assert read_pairs(place.broker.bootstrap, f"{place.name}-joined") == [("a", "ONE row of a")]

@@ -91,7 +91,7 @@ def send(broker: Target, rows: list[Row]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for topic, key, value, timestamp in rows:
         producer.produce(topic, value, key, timestamp=timestamp, partition=ord(key[-1]) % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def run(app: App, spark: Any, broker: Target, directory: Path) -> None:
