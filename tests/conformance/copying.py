@@ -32,6 +32,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from conformance.live_process import LiveProcess
 from conformance.topics import create_topic_over
 from conformance.wire import Wire, unique_name
+from felice.env.ports import free_ports
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from peers.cache import PROGRAMS
 from peers.golang import require_go_peer
@@ -70,7 +71,7 @@ class Plan:
     kills: int
     stops: int
     broker_kills: int = 0
-    deadline_s: int = 100
+    deadline_s: int = 450
 
     def events(self, dice: random.Random) -> list[tuple[str, int]]:
         """The order of kills and stops, each with the number of transactions since the previous one."""
@@ -174,7 +175,7 @@ def fill(bootstrap: str, topic: str, plan: Plan) -> None:
     for number in range(plan.records):
         producer.produce(topic, b"%06d" % number, partition=number % plan.partitions)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int, bytes]]:
@@ -189,7 +190,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int,
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     ended: set[int] = set()
     while len(ended) < partitions:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, "no record and no end of the partition arrived in time"
         if message.error() is None:
             yield message.partition(), message.value()
@@ -220,7 +221,7 @@ def check_partition(partition: int, values: list[bytes], expected: list[bytes]) 
 
 def committed(bootstrap: str, copier: Copier, partitions: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": copier.group})
-    rows = consumer.committed([TopicPartition(copier.source, number) for number in range(partitions)], 20)
+    rows = consumer.committed([TopicPartition(copier.source, number) for number in range(partitions)], 60)
     consumer.close()
     return [row.offset for row in rows]
 
@@ -261,7 +262,7 @@ def copy_exactly_once(
 @contextmanager
 def mortal_broker(data_dir: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """A broker in its own process, and a function that kills it and starts it again at the same address."""
-    running = LiveProcess(data_dir, options=SETTINGS)
+    running = LiveProcess(data_dir, *free_ports(1), options=SETTINGS)
 
     def kill() -> None:
         nonlocal running

@@ -14,6 +14,7 @@ from types import TracebackType
 from peers.applications import application_command, require_applications
 
 STOP_TIMEOUT_S = 150.0
+SAID_TIMEOUT_S = 120.0
 LOG_OPTIONS = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 
 
@@ -46,7 +47,7 @@ class KafkaApplication:
     def said(self, pattern: str) -> list[str]:
         return [line for line in self._said if re.fullmatch(pattern, line)]
 
-    def wait_said(self, pattern: str, timeout_s: float = 60.0) -> str:
+    def wait_said(self, pattern: str, timeout_s: float = SAID_TIMEOUT_S) -> str:
         deadline = time.monotonic() + timeout_s
         while not (found := self.said(pattern)):
             assert time.monotonic() < deadline, f"it did not say {pattern}: {self.account()}"
@@ -87,7 +88,7 @@ class KafkaApplication:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join(5)
+        self._reader.join(STOP_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe and not pipe.closed:
                 pipe.close()

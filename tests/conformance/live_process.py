@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from conformance.wire import Wire
+from conformance.wire import DEFAULT_TIMEOUT_S, Wire
 
 START_TIMEOUT_S = 100.0
 STOP_TIMEOUT_S = 100.0
@@ -76,7 +76,7 @@ class LiveProcess:
     def open_files(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
-    def wire(self, timeout_s: float = 30.0) -> Wire:
+    def wire(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wire:
         return Wire(self.bootstrap, timeout_s)
 
     def kill(self) -> None:

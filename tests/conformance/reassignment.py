@@ -26,4 +26,4 @@ def move(cluster: Cluster, topic: str, index: int, replicas: list[int]) -> None:
         assert partition is not None
         return list(partition.replicas) == replicas and set(partition.isr) == set(replicas)
 
-    cluster.wait_until(is_there, 20)
+    cluster.wait_until(is_there, 120)

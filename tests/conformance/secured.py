@@ -218,7 +218,7 @@ def secured_kafka(directory: Path, settings: Mapping[str, str] | None = None) ->
 
 def _serving(address: str) -> Wire:
     """A connection of the super user, once the broker obeys its authorizer."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             wire = log_in(address, "admin")

@@ -228,7 +228,7 @@ def fill(bootstrap: str, records: int) -> None:
     for number in range(records):
         producer.produce(SOURCE, b"%08d" % number, b"k%d" % (number % 97), number % PARTITIONS)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def check_copy(bootstrap: str, records: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from conformance.wire import Wire
+from conformance.wire import DEFAULT_TIMEOUT_S, Wire
 from peers.apache_kafka import ApacheKafka
 
 TARGET = os.environ.get("FELICE_CONFORMANCE_TARGET", "felice")
@@ -68,7 +68,7 @@ class Target:
         if self._owned:
             shutil.rmtree(self._owned, ignore_errors=True)
 
-    def wire(self, timeout_s: float = 30.0) -> Wire:
+    def wire(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wire:
         return Wire(self.bootstrap, timeout_s)
 
     def __enter__(self) -> "Target":

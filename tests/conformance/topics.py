@@ -16,6 +16,8 @@ from waiting import wait_until
 
 PRODUCE_BY_NAME = 11
 NOW_MS = int(time.time() * 1000)
+# What a broker may take for a request on a machine under heavy load.
+REQUEST_TIMEOUT_MS = 60_000
 
 
 def record(
@@ -44,7 +46,7 @@ def create_topic_over(wire: Wire, name: str, partitions: int = 1, **configs: obj
         replication_factor=1,
         configs=[CreatableTopicConfig(name=k.replace("_", "."), value=str(v)) for k, v in configs.items()],
     )
-    answer = wire.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+    answer = wire.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS), 5)
     assert answer.topics[0].error_code == 0, answer
     wait_until(lambda: has_leaders(wire, name, partitions))
     # A KRaft broker shows a leader in Metadata a moment before that leader takes requests.
@@ -69,7 +71,11 @@ def metadata_of(wire: Wire, name: str) -> Any:
 
 
 def produce_request(
-    topic: str, records: bytes | None, partition: int = 0, acks: int = -1, timeout_ms: int = 10_000
+    topic: str,
+    records: bytes | None,
+    partition: int = 0,
+    acks: int = -1,
+    timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> ProduceRequest:
     data = [PartitionProduceData(index=partition, records=records)]
     return ProduceRequest(

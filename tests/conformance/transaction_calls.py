@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import fetch_request
+from conformance.topics import REQUEST_TIMEOUT_MS
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -108,7 +109,7 @@ class WireProducer:
         return ProduceRequest(
             transactional_id=self.transactional_id if transactional else None,
             acks=-1,
-            timeout_ms=10_000,
+            timeout_ms=REQUEST_TIMEOUT_MS,
             topic_data=[
                 TopicProduceData(
                     name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from felice.protocol.api import API, Api
 from felice.protocol.codec import decode, encode
+from waiting import LIMIT_S
 
 DEFAULT_TIMEOUT_S = 150.0
 CLIENT_ID = "wire"
@@ -114,7 +115,7 @@ class Wire:
             parts += part
         return bytes(parts)
 
-    def is_closed_by_peer(self, within_s: float = 10.0) -> bool:
+    def is_closed_by_peer(self, within_s: float = LIMIT_S) -> bool:
         """Whether the broker closes the connection without sending another byte."""
         self.socket.settimeout(within_s)
         try:

@@ -1,7 +1,8 @@
 """Every client behind one small face: produce, consume, join a group, administer.
 
 Keeps true: each call is the client's own public API with its defaults, but for what a test must fix (the
-bootstrap address, the codec, manual commits, the range assignor so that different clients can share a group).
+bootstrap address, the codec, manual commits, limits for a loaded machine, the range assignor so that different
+clients can share a group).
 """
 
 import functools

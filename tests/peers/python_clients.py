@@ -15,6 +15,8 @@ from peers.clients import CONSUME_TIMEOUT_S, Assignment, GroupMember, PeerClient
 from peers.record import PeerRecord
 
 HEARTBEAT_MS = 300
+# Members of a group must not expire on a machine under heavy load.
+SESSION_MS = 60_000
 SEND_TIMEOUT_S = 100
 
 
@@ -47,7 +49,7 @@ class Confluent:
             {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
         )
         try:
-            partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+            partitions = consumer.list_topics(topic, SEND_TIMEOUT_S).topics[topic].partitions
             beginning = self.module.OFFSET_BEGINNING
             consumer.assign([self.module.TopicPartition(topic, number, beginning) for number in partitions])
             return _read(count, lambda: _confluent_poll(consumer))
@@ -93,6 +95,7 @@ class ConfluentMember(PollingMember):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": HEARTBEAT_MS,
+                "session.timeout.ms": SESSION_MS,
                 "partition.assignment.strategy": "range",
             }
         )
@@ -192,6 +195,7 @@ class KafkaPythonMember(PollingMember):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=SESSION_MS,
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         self._topics = list(topics)
@@ -284,6 +288,7 @@ class AiokafkaMember(PollingMember):
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "heartbeat_interval_ms": HEARTBEAT_MS,
+            "session_timeout_ms": SESSION_MS,
         }
         self._topics = list(topics)
         super().__init__()

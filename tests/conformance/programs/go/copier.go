@@ -105,7 +105,7 @@ func copyRecords(session *kgo.GroupTransactSession, records []*kgo.Record, targe
 }
 
 func isDone(client *kgo.Client, source string, group string) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	admin := kadm.NewClient(client)
 	ends, err := admin.ListEndOffsets(ctx, source)

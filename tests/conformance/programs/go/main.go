@@ -348,7 +348,7 @@ func admin(asked command) (any, error) {
 		return nil, err
 	}
 	defer client.Close()
-	limit, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	limit, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	if asked.Phase == "before" {
 		return createAndAlter(limit, kadm.NewClient(client), asked.Topic)

@@ -32,7 +32,7 @@ public class StreamsLoad {
             while (System.in.read() != -1) {
                 continue;
             }
-            streams.close(Duration.ofSeconds(20));
+            streams.close(Duration.ofSeconds(120));
         }
     }
 

@@ -44,7 +44,7 @@ public class WordCount {
             while (System.in.read() != -1) {
                 continue;
             }
-            streams.close(Duration.ofSeconds(20));
+            streams.close(Duration.ofSeconds(120));
         }
         say("ENDED");
     }

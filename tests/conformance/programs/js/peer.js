@@ -36,8 +36,13 @@ function useCodecs () {
   })
 }
 
+// The limits are for machines under heavy load.
 const clientOf = asked => new Kafka({
-  clientId: 'kafkajs', brokers: [asked.bootstrap], logLevel: logLevel.NOTHING
+  clientId: 'kafkajs',
+  brokers: [asked.bootstrap],
+  logLevel: logLevel.NOTHING,
+  connectionTimeout: 60000,
+  requestTimeout: 60000
 })
 const bytes = text => (text === null || text === undefined ? null : Buffer.from(text, 'base64'))
 const base64 = value => (value === null || value === undefined ? null : Buffer.from(value).toString('base64'))
@@ -90,7 +95,7 @@ async function produce (asked) {
 
 async function join (asked) {
   const consumer = clientOf(asked).consumer({
-    groupId: asked.group, heartbeatInterval: 300, maxWaitTimeInMs: 100, rebalanceTimeout: 10000
+    groupId: asked.group, heartbeatInterval: 300, maxWaitTimeInMs: 100, sessionTimeout: 60000, rebalanceTimeout: 60000
   })
   const member = { consumer, assigned: [], polled: [], next: {} }
   members[asked.member] = member

@@ -33,6 +33,7 @@ async def run(
             group_id=group,
             # Static, so that the one started after a kill takes its place at once.
             group_instance_id="copier",
+            session_timeout_ms=60_000,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",

@@ -16,7 +16,11 @@ if (asked.mechanism === 'OAUTHBEARER') {
 } else if (asked.mechanism) {
   sasl = { mechanism: names[asked.mechanism], username: asked.user, password: asked.password }
 }
-const kafka = new Kafka({ clientId: 'login', brokers: [asked.bootstrap], ssl, sasl, logLevel: logLevel.NOTHING, retry: { retries: 2 } })
+// The limits are for machines under heavy load.
+const limits = { connectionTimeout: 60000, authenticationTimeout: 60000, requestTimeout: 60000 }
+const kafka = new Kafka({
+  clientId: 'login', brokers: [asked.bootstrap], ssl, sasl, logLevel: logLevel.NOTHING, retry: { retries: 2 }, ...limits
+})
 
 async function main () {
   const producer = kafka.producer()

@@ -67,7 +67,7 @@ func secured(asked request) []kgo.Opt {
 func main() {
 	var asked request
 	fail(json.Unmarshal([]byte(os.Args[1]), &asked))
-	limited, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	limited, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(append(secured(asked),
 		kgo.ConsumeTopics(asked.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
