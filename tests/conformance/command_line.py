@@ -10,6 +10,8 @@ import pytest
 from felice.cli import main
 
 Run = Callable[..., str]
+# For a command in a process of its own, on a machine under heavy load.
+COMMAND_TIMEOUT_S = 120.0
 
 
 def run_command(

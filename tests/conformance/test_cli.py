@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.command_line import COMMAND_TIMEOUT_S, Run
 from felice.cli import main
 from felice.cli.kafka_tools.configs import kafka_configs
 from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
@@ -23,7 +24,6 @@ from felice.server.embedded import EmbeddedBroker
 from interrupts import heed_interrupts
 
 BIN = Path(sys.executable).parent
-Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def kafka(broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes]) ->
 
 def produce(broker: EmbeddedBroker, topic: str, text: str, *options: str) -> None:
     command = [str(BIN / "felice"), "produce", topic, "-b", broker.bootstrap, *options]
-    subprocess.run(command, input=text, text=True, check=True, timeout=30)
+    subprocess.run(command, input=text, text=True, check=True, timeout=COMMAND_TIMEOUT_S)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,9 @@ def test_min_insync_replicas_above_the_replicas_causes_a_warning(
 def test_a_topic_created_by_a_record_is_reported_once(broker: EmbeddedBroker) -> None:
     command = [str(BIN / "felice"), "produce", "mistyped", "-b", broker.bootstrap]
     first, second = (
-        subprocess.run(command, input="a\nb\n", text=True, check=True, timeout=60, capture_output=True)
+        subprocess.run(
+            command, input="a\nb\n", text=True, check=True, timeout=COMMAND_TIMEOUT_S, capture_output=True
+        )
         for _ in range(2)
     )
     assert first.stderr == "warning: there was no topic mistyped; it was created with 1 partition\n"
@@ -130,7 +132,7 @@ def test_an_interrupted_consumer_ends_like_kafkas(broker: EmbeddedBroker) -> Non
         assert consumer.stdout is not None
         assert json.loads(consumer.stdout.readline())["value"] == "a"
         consumer.send_signal(signal.SIGINT)
-        _, said = consumer.communicate(timeout=60)
+        _, said = consumer.communicate(timeout=COMMAND_TIMEOUT_S)
     finally:
         consumer.kill()
     assert (consumer.returncode, said) == (130, "")
@@ -172,7 +174,7 @@ def test_a_user_error_is_one_line_with_advice(felice: Run, words: tuple[str, ...
 
 def test_a_broker_that_cannot_be_reached_is_named() -> None:
     command = [str(BIN / "felice"), "topics", "list", "-b", "127.0.0.1:1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
@@ -293,11 +295,14 @@ def test_the_console_tools_pass_records_through(broker: EmbeddedBroker, kafka: R
         input="k,v\nx,y\n",
         text=True,
         check=True,
-        timeout=30,
+        timeout=COMMAND_TIMEOUT_S,
     )
     reading = ["--from-beginning", "--max-messages", "2", "--property", "print.key=true"]
     done = subprocess.run(
-        [str(BIN / "kafka-console-consumer"), *address, *reading], capture_output=True, text=True, timeout=30
+        [str(BIN / "kafka-console-consumer"), *address, *reading],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
     )
     assert done.stdout == "k\tv\nx\ty\n"
     assert done.stderr == "Processed a total of 2 messages\n"
@@ -320,7 +325,7 @@ def test_a_terminated_consumer_leaves_its_group(broker: EmbeddedBroker, felice: 
         assert process.stdout is not None
         assert process.stdout.readline() == "a\n"
         process.terminate()
-        assert process.wait(20) == 130
+        assert process.wait(COMMAND_TIMEOUT_S) == 130
     found = json.loads(felice("groups", "describe", "g", "--json"))
     assert (found["state"], found["members"]) == ("Empty", [])
 
@@ -332,7 +337,7 @@ def test_perf_reports_records_and_rates(felice: Run) -> None:
     )
     assert sent["records"] == 5000
     assert sent["records_per_second"] > 0
-    read = json.loads(felice("perf", "consume", "load", "--messages", "5000", "--json"))
+    read = json.loads(felice("perf", "consume", "load", "--messages", "5000", "--timeout", "60000", "--json"))
     assert read["records"] == 5000
 
 
@@ -379,7 +384,10 @@ def test_two_brokers_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None:
             ),
         ):
             done = subprocess.run(
-                [str(BIN / "felice"), "start", *words], capture_output=True, text=True, timeout=30
+                [str(BIN / "felice"), "start", *words],
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_TIMEOUT_S,
             )
             assert done.returncode == 1
             assert said in done.stderr
@@ -400,7 +408,10 @@ def test_a_bad_properties_file_is_refused_with_the_reason(tmp_path: Path) -> Non
     ):
         path.write_text(f"{text}\n")
         done = subprocess.run(
-            [str(BIN / "felice"), "broker", str(path)], capture_output=True, text=True, timeout=30
+            [str(BIN / "felice"), "broker", str(path)],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
         )
         assert done.returncode == 1
         assert done.stderr == f"error: {reason}\n"
@@ -411,7 +422,11 @@ def test_a_closed_output_pipe_is_not_a_failure(broker: EmbeddedBroker, felice: R
     lines = "".join(f"{number}\n" for number in range(20_000))
     server = ("--bootstrap-server", broker.bootstrap)
     subprocess.run(
-        [BIN / "felice", "produce", "long", *server], input=lines, text=True, check=True, timeout=60
+        [BIN / "felice", "produce", "long", *server],
+        input=lines,
+        text=True,
+        check=True,
+        timeout=COMMAND_TIMEOUT_S,
     )
     consume = [BIN / "felice", "consume", "long", "--from-beginning", *server]
     with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -419,7 +434,7 @@ def test_a_closed_output_pipe_is_not_a_failure(broker: EmbeddedBroker, felice: R
         assert process.stdout.readline() == b"0\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(20) == 0
+        assert process.wait(COMMAND_TIMEOUT_S) == 0
 
 
 def test_consuming_an_unknown_topic_waits_and_names_it(felice: Run) -> None:

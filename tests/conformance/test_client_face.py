@@ -13,6 +13,7 @@ import pytest
 import felice.client
 import felice.client.admin
 from conformance.targets import Target
+from waiting import LIMIT_S, wait_until
 
 BOTH = pytest.mark.parametrize("kafka", [felice.client, confluent_kafka], ids=["felice", "confluent"])
 
@@ -21,7 +22,7 @@ BOTH = pytest.mark.parametrize("kafka", [felice.client, confluent_kafka], ids=["
 def topic(broker: Target) -> str:
     name = f"face-{uuid.uuid4().hex[:8]}"
     with felice.client.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.create_topics([felice.client.NewTopic(name, 3)])[name].result(30)
+        admin.create_topics([felice.client.NewTopic(name, 3)])[name].result(LIMIT_S)
     return name
 
 
@@ -57,7 +58,7 @@ def run_sample(kafka: Any, bootstrap: str, topic: str) -> tuple[list[str], list[
     )
     c.subscribe([topic])
     quiet = 0
-    while len(consumed) < 30 and quiet < 30:
+    while len(consumed) < 30 and quiet < LIMIT_S:
         msg = c.poll(1.0)
         if msg is None:
             quiet += 1
@@ -94,7 +95,7 @@ def test_both_clients_read_the_records_of_either(kafka: Any, codec: str, broker:
             timestamp=1000 + number,
             headers=[("h", b"x")],
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
     expected = [
         (number, f"k{number}".encode(), f"v{number}".encode(), (1, 1000 + number)) for number in range(200)
     ]
@@ -103,7 +104,7 @@ def test_both_clients_read_the_records_of_either(kafka: Any, codec: str, broker:
         consumer.assign([other.TopicPartition(topic, 1, 0)])
         messages: list[Any] = []
         while len(messages) < 200:
-            found = consumer.consume(200 - len(messages), 10)
+            found = consumer.consume(200 - len(messages), LIMIT_S)
             assert found, f"{other.__name__} read {len(messages)}"
             messages += found
         consumer.close()
@@ -130,7 +131,7 @@ def test_keys_go_to_the_partitions_of_librdkafkas_partitioners(broker: Target, t
                     key=b"key-%d" % number,
                     on_delivery=lambda e, m, w=where: w.update({m.key(): m.partition()}),
                 )
-            producer.flush(30)
+            producer.flush(LIMIT_S)
             placed.append(where)
         assert len(placed[0]) == 40 and placed[0] == placed[1], partitioner
 
@@ -148,29 +149,30 @@ def ask_everything(kafka: Any, admin_module: Any, bootstrap: str, topic: str) ->
     )
     tp = kafka.TopicPartition
     consumer.assign([tp(topic, 0, 0)])
-    messages = consumer.consume(6, 10)
+    messages = consumer.consume(6, LIMIT_S)
     answers = {
         "offsets": [message.offset() for message in messages],
         "errors": [message.error().code() if message.error() else None for message in messages],
         "position": consumer.position([tp(topic, 0)])[0].offset,
-        "watermarks": consumer.get_watermark_offsets(tp(topic, 0), timeout=10),
+        "watermarks": consumer.get_watermark_offsets(tp(topic, 0), timeout=LIMIT_S),
         "by time": [
-            row.offset for row in consumer.offsets_for_times([tp(topic, 0, 1002), tp(topic, 1, 10**12)], 10)
+            row.offset
+            for row in consumer.offsets_for_times([tp(topic, 0, 1002), tp(topic, 1, 10**12)], LIMIT_S)
         ],
-        "uncommitted": consumer.committed([tp(topic, 0)], 10)[0].offset,
+        "uncommitted": consumer.committed([tp(topic, 0)], LIMIT_S)[0].offset,
         "commit": [row.offset for row in consumer.commit(message=messages[2], asynchronous=False)],
-        "committed": consumer.committed([tp(topic, 0)], 10)[0].offset,
-        "topics": sorted(consumer.list_topics(topic, 10).topics[topic].partitions),
-        "nowhere": consumer.list_topics(f"{topic}-no", 10).topics[f"{topic}-no"].error.code(),
+        "committed": consumer.committed([tp(topic, 0)], LIMIT_S)[0].offset,
+        "topics": sorted(consumer.list_topics(topic, LIMIT_S).topics[topic].partitions),
+        "nowhere": consumer.list_topics(f"{topic}-no", LIMIT_S).topics[f"{topic}-no"].error.code(),
         "member": consumer.memberid() or "",
     }
     consumer.seek(tp(topic, 0, 4))
-    answers["after seek"] = consumer.poll(10).offset()
+    answers["after seek"] = consumer.poll(LIMIT_S).offset()
     consumer.close()
     admin = admin_module.AdminClient({"bootstrap.servers": bootstrap})
     again = admin.create_topics([admin_module.NewTopic(topic, 1)])[topic]
-    answers["exists"] = again.exception(10).args[0].name()
-    described = admin.describe_consumer_groups([group])[group].result(10)
+    answers["exists"] = again.exception(LIMIT_S).args[0].name()
+    described = admin.describe_consumer_groups([group])[group].result(LIMIT_S)
     answers["group"] = (described.state.name, len(described.members))
     return answers
 
@@ -181,7 +183,7 @@ def test_both_clients_get_the_same_answers(broker: Target, topic: str) -> None:
             producer.produce(topic, b"%d" % number, partition=0, timestamp=1000 + number)
     ours = ask_everything(felice.client, felice.client.admin, broker.bootstrap, topic)
     with felice.client.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.delete_consumer_groups([f"answers-{topic}"])[f"answers-{topic}"].result(10)
+        admin.delete_consumer_groups([f"answers-{topic}"])[f"answers-{topic}"].result(LIMIT_S)
     theirs = ask_everything(confluent_kafka, confluent_kafka.admin, broker.bootstrap, topic)
     assert ours == theirs
     assert ours["offsets"] == [0, 1, 2, 3, 4, 5]
@@ -192,19 +194,20 @@ def test_both_clients_share_one_group(broker: Target, topic: str) -> None:
         "bootstrap.servers": broker.bootstrap,
         "group.id": f"shared-{topic}",
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 60_000,
         "heartbeat.interval.ms": 200,
         "partition.assignment.strategy": "cooperative-sticky",
     }
     members: list[Any] = [felice.client.Consumer(config), confluent_kafka.Consumer(config)]
     for member in members:
         member.subscribe([topic])
-    for _ in range(200):
+
+    def shared() -> bool:
         for member in members:
             member.poll(0.05)
         shares = [sorted(tp.partition for tp in member.assignment()) for member in members]
-        if all(shares) and sorted(chain(*shares)) == [0, 1, 2]:
-            break
-    assert all(shares) and sorted(chain(*shares)) == [0, 1, 2]
+        return all(shares) and sorted(chain(*shares)) == [0, 1, 2]
+
+    wait_until(shared)
     for member in members:
         member.close()

@@ -11,6 +11,7 @@ import pytest
 
 from conformance.targets import Target
 from felice.client import AdminClient, Consumer, KafkaError, NewPartitions, NewTopic, Producer, TopicPartition
+from waiting import LIMIT_S, wait_until
 
 PARTITIONS = 4
 
@@ -19,7 +20,7 @@ PARTITIONS = 4
 def topic(broker: Target) -> str:
     name = f"ours-{uuid.uuid4().hex[:8]}"
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(30)
+        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(LIMIT_S)
     return name
 
 
@@ -32,7 +33,7 @@ class Group:
             "bootstrap.servers": bootstrap,
             "group.id": f"g-{topic}",
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 60_000,
             "heartbeat.interval.ms": 100,
             **{name.replace("_", "."): value for name, value in keys.items()},
         }
@@ -61,7 +62,7 @@ class Group:
         )
         return member
 
-    def spin(self, until: Any, timeout: float = 60.0) -> None:
+    def spin(self, until: Any, timeout: float = LIMIT_S) -> None:
         deadline = time.monotonic() + timeout
         while not until():
             assert time.monotonic() < deadline, (self.shares(), self.events, self.errors, len(self.read))
@@ -154,11 +155,19 @@ def test_two_members_of_one_instance_id_do_not_live_together(broker: Target, top
 
 def test_member_that_is_not_polled_leaves_and_comes_back(broker: Target, topic: str) -> None:
     produce(broker, topic, 4)
-    with Group(broker.bootstrap, topic, max_poll_interval_ms=2000) as group:
+    with (
+        AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
+        Group(broker.bootstrap, topic, max_poll_interval_ms=2000) as group,
+    ):
+        name = group.config["group.id"]
+
+        def members() -> int:
+            return len(admin.describe_consumer_groups([name])[name].result(LIMIT_S).members)
+
         one = group.add()
         # On a busy machine it may have been too late already here, and have read again.
         group.spin(lambda: len(group.read) >= 4)
-        time.sleep(3)
+        wait_until(lambda: members() == 0)
         group.spin(lambda: any(error.code() == KafkaError._MAX_POLL_EXCEEDED for error in group.errors))
         group.spin(lambda: [what for _, what, _ in group.events][-2:] == ["lost", "assign"])
         assert len(one.assignment()) == PARTITIONS
@@ -179,7 +188,7 @@ def test_callback_may_choose_where_to_begin(broker: Target, topic: str) -> None:
 
     with Consumer(config) as consumer:
         consumer.subscribe([topic], on_assign=from_seven)
-        messages = consumer.consume(12, 20)
+        messages = consumer.consume(12, LIMIT_S)
         assert sorted(message.offset() or 0 for message in messages) == sorted([7, 8, 9] * PARTITIONS)
 
 
@@ -190,7 +199,7 @@ def test_pattern_finds_topics_that_come_later(broker: Target, topic: str) -> Non
     ):
         one = group.add([f"^{topic}.*"])
         group.spin(group.balanced)
-        admin.create_topics([NewTopic(f"{topic}-later", 2)])[f"{topic}-later"].result(30)
+        admin.create_topics([NewTopic(f"{topic}-later", 2)])[f"{topic}-later"].result(LIMIT_S)
         group.spin(lambda: len(one.assignment()) == PARTITIONS + 2)
 
 
@@ -201,7 +210,7 @@ def test_new_partitions_are_taken_up(broker: Target, topic: str) -> None:
     ):
         one = group.add()
         group.spin(group.balanced)
-        admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])[topic].result(LIMIT_S)
         group.spin(lambda: len(one.assignment()) == PARTITIONS + 2)
 
 
@@ -212,7 +221,7 @@ def test_a_missing_topic_is_reported_and_read_once_it_exists(broker: Target, top
     ):
         one = group.add([f"{topic}-not-yet"])
         group.spin(lambda: any(error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART for error in group.errors))
-        admin.create_topics([NewTopic(f"{topic}-not-yet", 1)])[f"{topic}-not-yet"].result(30)
+        admin.create_topics([NewTopic(f"{topic}-not-yet", 1)])[f"{topic}-not-yet"].result(LIMIT_S)
         group.spin(lambda: len(one.assignment()) == 1)
 
 
