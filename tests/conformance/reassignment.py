@@ -14,16 +14,17 @@ def wire_to(cluster: Cluster, broker_id: int) -> Wire:
 
 
 def move(cluster: Cluster, topic: str, index: int, replicas: list[int]) -> None:
-    """Waits until the partition is on these brokers only, and all of them are in sync."""
+    """Waits until every broker knows that the partition is on these brokers only, and all of them are in sync."""
     row = ReassignablePartition(partition_index=index, replicas=replicas)
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[row])])
     with wire_to(cluster, cluster.running[0]) as wire:
         response = wire.ask(request)
     assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0), response
 
-    def is_there(found: Cluster) -> bool:
-        partition = found.image.partition(topic, index)
-        assert partition is not None
+    def is_there(broker_id: int) -> bool:
+        partition = cluster._running.cluster.brokers[broker_id].image.partition(topic, index)
+        if partition is None:
+            return False
         return list(partition.replicas) == replicas and set(partition.isr) == set(replicas)
 
-    cluster.wait_until(is_there, 120)
+    cluster.wait_until(lambda found: all(map(is_there, found.running)), 120)

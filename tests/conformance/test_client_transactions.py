@@ -29,7 +29,9 @@ from felice.records.batch import iter_batches
 from felice.testing import Broker, ErrorCode, Fault
 from waiting import wait_until
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
+HELD_MS = 600_000
+"""For answers that the test releases itself."""
 PARTITIONS = 2
 V1, V2 = 1, 2
 
@@ -177,7 +179,7 @@ def newest_epoch(wire: Wire, topic: str) -> int:
 
 
 def test_records_that_wait_are_given_up_by_an_abort_and_reported(broker: Target, topic: str) -> None:
-    with producer(broker.bootstrap, linger_ms=10_000) as made:
+    with producer(broker.bootstrap, linger_ms=600_000) as made:
         made.begin_transaction()
         write(made, topic, "first", 2)
         made.commit_transaction(TIMEOUT_S)
@@ -499,12 +501,13 @@ def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again
     with producer(failing.bootstrap) as made:
         made.begin_transaction()
         write(made, t, "slow")
-        with failing.faults.delay("EndTxn", 500):
+        assert made.flush(TIMEOUT_S) == 0
+        with failing.faults.delay("EndTxn", HELD_MS):
             error = raised(lambda: made.commit_transaction(0.2))
             assert error == KafkaError._TIMED_OUT and error.retriable() and not error.txn_requires_abort()
             for call in (made.begin_transaction, made.abort_transaction):
                 assert "commit_transaction" in raised(call).str()
-            wait_until(lambda: "commit_transaction has ended" in raised(made.begin_transaction).str())
+        wait_until(lambda: "commit_transaction has ended" in raised(made.begin_transaction).str())
         made.commit_transaction(TIMEOUT_S)
         made.begin_transaction()
         made.commit_transaction(TIMEOUT_S)
@@ -515,10 +518,11 @@ def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again
 def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker, t: str) -> None:
     with producer(failing.bootstrap) as made:
         made.begin_transaction()
-        with failing.faults.delay("Produce", 400):
+        with failing.faults.delay("Produce", HELD_MS):
             write(made, t, "slow")
-            assert raised(lambda: made.commit_transaction(0.1)).retriable()
-            made.commit_transaction(TIMEOUT_S)
+            for _ in range(2):
+                assert raised(lambda: made.commit_transaction(0.1)).retriable()
+        made.commit_transaction(TIMEOUT_S)
     assert read(failing.bootstrap, t) == written("slow")
 
 

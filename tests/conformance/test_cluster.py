@@ -18,6 +18,7 @@ import confluent_kafka.admin
 import pytest
 
 from conformance.batches import fetch_request
+from conformance.command_line import COMMAND_TIMEOUT_S
 from conformance.reassignment import move, wire_to
 from conformance.topics import PRODUCE_BY_NAME, batch_of, list_offset, produce_request
 from conformance.wire import unique_name
@@ -29,6 +30,7 @@ from felice.protocol.messages.offset_for_leader_epoch import (
 )
 from felice.testing import Cluster
 from peers import java
+from waiting import LIMIT_S, wait_until
 
 FETCH_BY_NAME = 12
 pytestmark = pytest.mark.felice_only
@@ -55,7 +57,7 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
     for value in range(500):
         producer.produce("moving", b"%d" % value, partition=value % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(COMMAND_TIMEOUT_S) == 0
     rows = [
         {"topic": "moving", "partition": 0, "replicas": [3, 1]},
         {"topic": "moving", "partition": 1, "replicas": [2, 3, 1]},
@@ -65,13 +67,14 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
     reassignment = ("--reassignment-json-file", str(plan))
     assert "Successfully started" in tool(REASSIGN, cluster, *reassignment, "--execute")
     cluster.wait_until(
-        lambda found: set(found.isr("moving", 0)) == {1, 3} and len(found.isr("moving", 1)) == 3
+        lambda found: set(found.isr("moving", 0)) == {1, 3} and len(found.isr("moving", 1)) == 3,
+        120,
     )
     verified = tool(REASSIGN, cluster, *reassignment, "--verify")
     assert verified.count("is completed") == 2, verified
     elect = ("--election-type", "preferred", "--topic", "moving", "--partition", "0")
     tool(ELECTION, cluster, *elect)
-    assert cluster.leader("moving", 0) == 3
+    cluster.wait_until(lambda found: found.leader("moving", 0) == 3, 120)
     described = tool(TOPICS, cluster, "--describe", "--topic", "moving")
     assert "Replicas: 3,1" in described
     assert "Replicas: 2,3,1" in described
@@ -79,7 +82,7 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
     consumer.assign([confluent_kafka.TopicPartition("moving", index, 0) for index in (0, 1)])
     found: list[int] = []
     while len(found) < 500:
-        batch = consumer.consume(500, 5.0)
+        batch = consumer.consume(500, LIMIT_S)
         assert batch, f"only {len(found)} records are left"
         found += [int(row.value() or b"") for row in batch if not row.error()]
     consumer.close()
@@ -176,11 +179,11 @@ def test_brokers_restart_one_by_one_without_a_failed_request(cluster: Cluster) -
         for broker_id in (1, 2, 3):
             cluster.stop_broker(broker_id)
             cluster.start_broker(broker_id)
-            cluster.wait_in_sync()
+            cluster.wait_in_sync(120)
     finally:
         stopping.set()
         thread.join()
-    assert producer.flush(20) == 0
+    assert producer.flush(COMMAND_TIMEOUT_S) == 0
     assert failures == []
     assert len(delivered) > 20
 
@@ -198,9 +201,9 @@ def test_a_whole_cluster_starts_from_the_command_line(tmp_path: Path) -> None:
     addresses = ready.strip().removeprefix("Felice is ready on ").replace("PLAINTEXT://", "").split(", ")
     assert len(addresses) == 3, ready
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": addresses[1]})
-    assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
+    wait_until(lambda: sorted(admin.list_topics(timeout=COMMAND_TIMEOUT_S).brokers) == [1, 2, 3])
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
     assert (process.returncode, output, errors) == (0, "", "")
 
 
@@ -219,7 +222,7 @@ def test_an_impossible_cluster_is_refused_in_one_line(
         [sys.executable, "-m", "felice.cli.main", "start", "--data-dir", str(tmp_path / "data"), *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=COMMAND_TIMEOUT_S,
     )
     assert done.returncode != 0
     assert fault in done.stderr

@@ -24,7 +24,7 @@ from felice.client import Consumer as OwnConsumer
 from felice.client import TopicPartition as OwnTopicPartition
 from felice.log import Log
 from felice.server.embedded import EmbeddedBroker
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.felice_only
 
@@ -51,20 +51,20 @@ def on_loop(broker: EmbeddedBroker, act: Callable[[], Any]) -> Any:
     async def run() -> Any:
         return act()
 
-    return asyncio.run_coroutine_threadsafe(run(), broker._loop).result(60)
+    return asyncio.run_coroutine_threadsafe(run(), broker._loop).result(LIMIT_S)
 
 
 def create(broker: EmbeddedBroker, name: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = COMPACTED | {key.replace("_", "."): value for key, value in configs.items()}
-    admin.create_topics([NewTopic(name, 1, 1, config=wanted)])[name].result(60)
+    admin.create_topics([NewTopic(name, 1, 1, config=wanted)])[name].result(LIMIT_S)
 
 
 def produce(broker: EmbeddedBroker, topic: str, pairs: list[tuple[str, str | None]], **options: Any) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 50, **options})
     for key, value in pairs:
         producer.produce(topic, key=key, value=value)
-    assert producer.flush(20) == 0
+    assert producer.flush(LIMIT_S) == 0
 
 
 def log_of(broker: EmbeddedBroker, topic: str) -> Log:
@@ -90,10 +90,10 @@ def clean(broker: EmbeddedBroker, topic: str) -> None:
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:
     """Reads from `offset` to the end; the position decides, not the number of messages."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "check.crcs": True})
-    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1]
+    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=LIMIT_S)[1]
     consumer.assign([TopicPartition(topic, 0, offset)])
     found: list[tuple[int, str, str | None]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline and (not found or found[-1][0] < end - 1):
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
@@ -128,7 +128,7 @@ def test_our_own_client_reads_over_gaps(broker: EmbeddedBroker) -> None:
     consumer = OwnConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "own"})
     consumer.assign([OwnTopicPartition("t", 0, 3)])
     found = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline and len(found) < 21:
         message = consumer.poll(0.2)
         if message is not None:
@@ -161,7 +161,7 @@ def test_a_topic_is_cleaned_after_its_policy_became_compact(broker: EmbeddedBrok
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[change])
-    admin.incremental_alter_configs([wanted])[wanted].result(60)
+    admin.incremental_alter_configs([wanted])[wanted].result(LIMIT_S)
     wait_until(lambda: broker.broker.cleaner.status.passes == 1)
     assert consumed(broker, "t") == [(1, "a", "2")]
 
@@ -172,7 +172,7 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     def alter(name: str, value: str) -> None:
         change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         wanted = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[change])
-        admin.incremental_alter_configs([wanted])[wanted].result(60)
+        admin.incremental_alter_configs([wanted])[wanted].result(LIMIT_S)
 
     cleaner = broker.broker.cleaner
     assert len(cleaner._workers) == 1
@@ -180,8 +180,8 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     wait_until(lambda: len(cleaner._workers) == 3)
     alter("log.cleaner.threads", "0")
     wait_until(lambda: not cleaner._workers)
-    alter("log.cleaner.io.max.bytes.per.second", "1000")
-    wait_until(lambda: cleaner._throttle.bytes_per_second == 1000)
+    alter("log.cleaner.io.max.bytes.per.second", "10")
+    wait_until(lambda: cleaner._throttle.bytes_per_second == 10)
     alter("log.cleaner.threads", "1")
     wait_until(lambda: len(cleaner._workers) == 1)
     create(broker, "t")
@@ -189,13 +189,14 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     roll(broker, "t")
     wait_until(lambda: "t-0" in cleaner.status.running)
     # A topic under a slow cleaner is deleted at once, and a broker with one stops at once.
-    admin.delete_topics(["t"])["t"].result(60)
+    admin.delete_topics(["t"])["t"].result(LIMIT_S)
     create(broker, "u")
     produce(broker, "u", [("a", "x" * 10_000)])
     roll(broker, "u")
     begun = time.monotonic()
     broker.stop()
-    assert time.monotonic() - begun < 30
+    # The cleaner would need 1000 s for the topic.
+    assert time.monotonic() - begun < 120
 
 
 def test_a_damaged_log_is_reported_once_and_not_cleaned(
@@ -212,7 +213,7 @@ def test_a_damaged_log_is_reported_once_and_not_cleaned(
     roll(broker, "bad")
     change = ConfigEntry("min.cleanable.dirty.ratio", "0", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ResourceType.TOPIC, "bad", incremental_configs=[change])
-    admin.incremental_alter_configs([wanted])[wanted].result(60)
+    admin.incremental_alter_configs([wanted])[wanted].result(LIMIT_S)
     status = broker.broker.cleaner.status
     wait_until(lambda: "bad-0" in status.uncleanable)
     assert "CRC" in status.uncleanable["bad-0"]
@@ -224,7 +225,7 @@ def test_a_damaged_log_is_reported_once_and_not_cleaned(
     produce(broker, "good", [("a", "1"), ("a", "2")])
     clean(broker, "good")
     assert path.read_bytes() == data
-    admin.delete_topics(["bad"])["bad"].result(60)
+    admin.delete_topics(["bad"])["bad"].result(LIMIT_S)
     wait_until(lambda: not status.uncleanable)
 
 
@@ -261,7 +262,7 @@ def offsets_of(broker: EmbeddedBroker, groups: int) -> dict[int, int]:
     found = {}
     for group in range(groups):
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"g{group}"})
-        [partition] = consumer.committed([TopicPartition("t", 0)], timeout=10)
+        [partition] = consumer.committed([TopicPartition("t", 0)], timeout=LIMIT_S)
         found[group] = partition.offset
         consumer.close()
     return found
@@ -274,7 +275,7 @@ def test_appends_reads_and_deletions_go_on_while_the_cleaner_works(broker: Embed
         produce(broker, "t", [(f"k{n % 50}", f"{turn:03d}" + "x" * 2000) for n in range(600)])
         if turn == 6:
             target = TopicPartition("t", 0, 600)
-            admin.delete_records([target])[target].result(60)
+            admin.delete_records([target])[target].result(LIMIT_S)
         assert consumed(broker, "t", 600 * turn + 590)[-1][0] == 600 * turn + 599
     wait_until(lambda: broker.broker.cleaner.status.passes > 1)
     clean(broker, "t")
