@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance.spark_session import spark
-from conformance.targets import IS_APACHE, Target
+from conformance.targets import IDLE_S, IS_APACHE, Target
 from conformance.wire import Wire
 from peers.clients import Clients
 
@@ -35,13 +35,15 @@ def broker() -> Iterator[Target]:
 
 @pytest.fixture(scope="session")
 def impatient_broker() -> Iterator[Target]:
-    """A broker with small limits: short idle time, small requests, no automatic creation of topics."""
-    limits = {
-        "connections.max.idle.ms": "1500",
-        "socket.request.max.bytes": "2000000",
-        "auto.create.topics.enable": "false",
-    }
-    with Target(limits) as target:
+    """A broker that closes idle connections soon: after `IDLE_S`."""
+    with Target({"connections.max.idle.ms": str(int(IDLE_S * 1000))}) as target:
+        yield target
+
+
+@pytest.fixture(scope="session")
+def strict_broker() -> Iterator[Target]:
+    """A broker with small requests and without automatic creation of topics."""
+    with Target({"socket.request.max.bytes": "2000000", "auto.create.topics.enable": "false"}) as target:
         yield target
 
 

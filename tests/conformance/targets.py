@@ -26,6 +26,9 @@ SETTINGS = {
     "log.retention.check.interval.ms": "86400000",
 }
 
+# After this time `impatient_broker` closes an idle connection.
+IDLE_S = 1.5
+
 
 class Target:
     """One running broker. Tests use only `bootstrap` and `log_dir`."""

@@ -59,10 +59,10 @@ def test_a_client_may_decline_auto_creation(wire: Wire) -> None:
     assert topic not in all_names(wire)
 
 
-def test_a_broker_may_decline_auto_creation(impatient_broker: Target) -> None:
+def test_a_broker_may_decline_auto_creation(strict_broker: Target) -> None:
     """22: auto.create.topics.enable=false."""
     topic = unique_name("declined")
-    with impatient_broker.wire() as wire:
+    with strict_broker.wire() as wire:
         assert ask_for(wire, topic).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert ask_for(wire, topic, version=1).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert topic not in all_names(wire)

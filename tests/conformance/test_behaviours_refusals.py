@@ -211,10 +211,9 @@ def test_a_producer_goes_on_after_its_transaction_timed_out(broker: Target, wire
     producer = WireProducer(wire, unique_name("tx")).begin_life(timeout_ms=1000)
     producer.write_v2(topic, b"a")
     asked = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
-    wait_until(
-        lambda: wire.ask(asked).transaction_states[0].transaction_state == "CompleteAbort", timeout_s=60
-    )
+    wait_until(lambda: wire.ask(asked).transaction_states[0].transaction_state == "CompleteAbort")
     held = producer.epoch
-    assert producer.init(resume=True, timeout_ms=1000) == 0
+    assert producer.init(resume=True) == 0
     assert producer.epoch == held + 1
     assert producer.send(topic, b"b", version=PRODUCE_V2).error_code == 0
+    assert producer.end_v2(True) == 0

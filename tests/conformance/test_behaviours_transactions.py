@@ -9,7 +9,7 @@ import pytest
 from conformance.group_calls import fetch_group, find_coordinator, stable_member
 from conformance.targets import Target
 from conformance.topics import create_topic
-from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
+from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible, within_timeout
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -21,7 +21,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 
 @pytest.fixture
@@ -148,9 +148,11 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_fenced() -> None:
     hasty = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
     with Target(hasty) as target, target.wire() as wire:
         topic = create_topic(target, unique_name("t"))
-        producer = WireProducer(wire, "slow").begin_life(timeout_ms=300)
-        producer.write(topic, b"too late")
-        wait_until(lambda: fetch_row(wire, topic).last_stable_offset == 2)
+        producer = WireProducer(wire, "slow")
+        offset = within_timeout(
+            600, lambda: producer.begin_life(timeout_ms=600), lambda: producer.write(topic, b"too late")
+        )
+        wait_until(lambda: fetch_row(wire, topic).last_stable_offset == offset + 2)
         assert producer.end(True) == ErrorCode.PRODUCER_FENCED
         assert visible(fetch_row(wire, topic)) == []
 
@@ -241,11 +243,11 @@ def test_a_commit_wakes_a_waiting_reader(
     seen: list[list[bytes]] = []
     with broker.wire() as other:
         reader = threading.Thread(
-            target=lambda: seen.append(visible(fetch_row(other, topic, max_wait_ms=15_000)))
+            target=lambda: seen.append(visible(fetch_row(other, topic, max_wait_ms=140_000)))
         )
         reader.start()
         producer.commit()
-        reader.join(10)
+        reader.join(LIMIT_S)
     assert seen == [[b"a"]]
 
 

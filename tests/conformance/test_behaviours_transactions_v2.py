@@ -19,6 +19,7 @@ from conformance.transaction_calls import (
     fetch_row,
     until_settled,
     visible,
+    within_timeout,
 )
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ApiError, ErrorCode
@@ -222,16 +223,24 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
     hasty = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
     with Target(hasty) as target, target.wire() as wire:
         topic = create_topic(target, unique_name("t"))
-        producer = WireProducer(wire, "slow").begin_life(timeout_ms=300)
-        producer.write_v2(topic, b"too late")
-        wait_until(lambda: fetch_row(wire, topic).last_stable_offset == 2)
+        producer = WireProducer(wire, "slow")
+        offset = within_timeout(
+            600, lambda: producer.begin_life(timeout_ms=600), lambda: producer.write_v2(topic, b"too late")
+        )
+        wait_until(lambda: fetch_row(wire, topic).last_stable_offset == offset + 2)
         assert (
             producer.send(topic, b"later", version=PRODUCE_V2).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
         )
         assert producer.end_v2(True) == ErrorCode.INVALID_TXN_STATE
-        assert until_settled(lambda: producer.end_v2(False)) == 0
-        producer.write_v2(topic, b"next")
-        assert producer.end_v2(True) == 0
+
+        def abort() -> None:
+            assert until_settled(lambda: producer.end_v2(False)) == 0
+
+        def commit() -> None:
+            producer.write_v2(topic, b"next")
+            assert producer.end_v2(True) == 0
+
+        within_timeout(600, abort, commit)
         wait_state(producer, "CompleteCommit")
         assert visible(fetch_row(wire, topic)) == [b"next"]
 
@@ -333,7 +342,7 @@ def test_many_partitions_at_once_are_added_together(wire: Wire, broker: Target) 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     for mine in producers:
         mine.wire = wire
         wait_state(mine, "CompleteCommit")
