@@ -15,6 +15,7 @@ from felice.records.builder import build_batch
 from felice.records.compression import Codec
 from felice.records.reader import read_records
 from felice.records.record import Record
+from waiting import LIMIT_S
 
 
 def new_name() -> str:
@@ -47,7 +48,7 @@ def test_records_go_there_and_back_as_coroutines(broker: Target) -> None:
         async with Consumer(config) as consumer:
             await consumer.subscribe([name], on_revoke=on_revoke)
             values = set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT_S):
                 async for message in consumer:
                     values.add(message.value())
                     if len(values) == 101:

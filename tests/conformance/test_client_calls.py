@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import logging
+import time
 import uuid
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import felice.client
 from conformance.targets import Target
+from waiting import LIMIT_S, wait_until
 
 BOTH = pytest.mark.parametrize("kafka", [felice.client, confluent_kafka], ids=["felice", "confluent"])
 
@@ -27,16 +29,15 @@ def sub(kafka: Any, name: str) -> Any:
 def topic(broker: Target) -> str:
     name = f"calls-{uuid.uuid4().hex[:8]}"
     with felice.client.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.create_topics([felice.client.NewTopic(name, 2)])[name].result(30)
+        admin.create_topics([felice.client.NewTopic(name, 2)])[name].result(LIMIT_S)
     return name
 
 
 def consumed(consumer: Any, count: int) -> list[Any]:
     messages: list[Any] = []
-    for _ in range(100):
+    deadline = time.monotonic() + LIMIT_S
+    while len(messages) < count and time.monotonic() < deadline:
         messages += consumer.consume(count - len(messages), 0.3)
-        if len(messages) >= count:
-            break
     return messages
 
 
@@ -44,7 +45,7 @@ def fill(kafka: Any, broker: Target, topic: str, values: list[bytes]) -> None:
     producer = kafka.Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
 
 
 @BOTH
@@ -70,7 +71,7 @@ def test_produce_batch_marks_the_rows_that_failed(kafka: Any, broker: Target, to
     assert producer.produce_batch(topic, rows[1:2], partition=0) == 1
     # confluent_kafka leaves the error of the first attempt where it is.
     assert ("_error" in rows[1]) is (kafka is confluent_kafka)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
     assert sorted(reports, key=lambda report: report[1]) == [(None, b"a"), (None, b"c")]
 
 
@@ -108,7 +109,7 @@ def test_objects_become_bytes_and_objects_again(kafka: Any, broker: Target, topi
         producer.produce(topic, key="k", value=None)
     assert isinstance(failed.value.exception, TypeError)
     assert failed.value.name == "_VALUE_SERIALIZATION"
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
     assert contexts[0] == (topic, "value")
 
     consumer = kafka.DeserializingConsumer(
@@ -120,8 +121,8 @@ def test_objects_become_bytes_and_objects_again(kafka: Any, broker: Target, topi
         }
     )
     consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
-    # confluent_kafka's message is false when its value has no length.
-    message = next(found for found in (consumer.poll(1.0) for _ in range(30)) if found is not None)
+    message = consumer.poll(LIMIT_S)
+    assert message is not None
     assert (message.key(), message.value(), message.deserialized_value()) == ("kéy", 42, 42)
     consumer.close()
 
@@ -139,8 +140,7 @@ def test_a_failed_deserialization_keeps_the_message(kafka: Any, broker: Target, 
     )
     consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
     with pytest.raises(error.ValueDeserializationError) as failed:
-        for _ in range(30):
-            consumer.poll(1.0)
+        consumer.poll(LIMIT_S)
     assert failed.value.code == kafka.KafkaError._VALUE_DESERIALIZATION
     assert failed.value.kafka_message.value() == b"abc"
     consumer.close()
@@ -151,12 +151,12 @@ def test_administrator_sees_what_may_be_done(kafka: Any, broker: Target, topic: 
     admin_module = sub(kafka, "admin")
     admin = admin_module.AdminClient({"bootstrap.servers": broker.bootstrap})
     names = kafka.TopicCollection([topic])
-    plain = admin.describe_topics(names)[topic].result(30)
+    plain = admin.describe_topics(names)[topic].result(LIMIT_S)
     assert plain.authorized_operations is None
-    asked = admin.describe_topics(names, include_authorized_operations=True)[topic].result(30)
+    asked = admin.describe_topics(names, include_authorized_operations=True)[topic].result(LIMIT_S)
     assert {operation.name for operation in asked.authorized_operations} >= {"READ", "WRITE", "DELETE"}
     assert str(plain.topic_id) == str(asked.topic_id) and len(str(plain.topic_id)) == 22
-    cluster = admin.describe_cluster(include_authorized_operations=True).result(30)
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(LIMIT_S)
     assert {operation.name for operation in cluster.authorized_operations} >= {"CREATE", "ALTER"}
     assert cluster.controller.id_string == str(cluster.controller.id)
 
@@ -166,12 +166,14 @@ def test_groups_are_listed_with_their_members(kafka: Any, broker: Target, topic:
     group = f"listed-{kafka.__name__}-{topic}"
     consumer = kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "me"})
     consumer.subscribe([topic])
-    for _ in range(100):
+
+    def has_joined() -> bool:
         consumer.poll(0.1)
-        if consumer.assignment():
-            break
+        return bool(consumer.assignment())
+
+    wait_until(has_joined)
     admin = sub(kafka, "admin").AdminClient({"bootstrap.servers": broker.bootstrap})
-    found = next(row for row in admin.list_groups(timeout=30) if row.id == group)
+    found = next(row for row in admin.list_groups(timeout=LIMIT_S) if row.id == group)
     assert (found.state, found.protocol_type, found.protocol, found.error) == (
         "Stable",
         "consumer",
@@ -181,13 +183,15 @@ def test_groups_are_listed_with_their_members(kafka: Any, broker: Target, topic:
     assert [member.client_id for member in found.members] == ["me"]
     assert topic.encode() in found.members[0].assignment
     assert found.broker.id >= 0 and str(found) == group
-    described = admin.describe_consumer_groups([group], include_authorized_operations=True)[group].result(30)
+    described = admin.describe_consumer_groups([group], include_authorized_operations=True)[group].result(
+        LIMIT_S
+    )
     assert {operation.name for operation in described.authorized_operations} >= {"READ", "DELETE"}
     assert described.state is kafka.ConsumerGroupState.STABLE
     assert described.type is kafka.ConsumerGroupType.CLASSIC
     listed = admin.list_consumer_groups(
         states={kafka.ConsumerGroupState.STABLE}, types={kafka.ConsumerGroupType.CLASSIC}
-    ).result(30)
+    ).result(LIMIT_S)
     assert group in [row.group_id for row in listed.valid] and listed.errors == []
     consumer.close()
 
@@ -196,7 +200,7 @@ def test_groups_are_listed_with_their_members(kafka: Any, broker: Target, topic:
 def test_election_answers_with_errors_by_partition(kafka: Any, broker: Target, topic: str) -> None:
     admin = sub(kafka, "admin").AdminClient({"bootstrap.servers": broker.bootstrap})
     asked = [kafka.TopicPartition(topic, 0), kafka.TopicPartition(f"no-{topic}", 0)]
-    found = admin.elect_leaders(kafka.ElectionType.PREFERRED, asked).result(30)
+    found = admin.elect_leaders(kafka.ElectionType.PREFERRED, asked).result(LIMIT_S)
     assert {tp.topic: error.name() for tp, error in found.items()} == {
         topic: "ELECTION_NOT_NEEDED",
         f"no-{topic}": "UNKNOWN_TOPIC_OR_PART",
@@ -206,7 +210,7 @@ def test_election_answers_with_errors_by_partition(kafka: Any, broker: Target, t
 @BOTH
 def test_metadata_names_the_broker_that_answered(kafka: Any, broker: Target, topic: str) -> None:
     producer = kafka.Producer({"bootstrap.servers": broker.bootstrap})
-    found = producer.list_topics(topic, 30)
+    found = producer.list_topics(topic, LIMIT_S)
     broker_id = next(iter(found.brokers))
     assert found.orig_broker_name in (f"{broker.bootstrap}/{broker_id}", f"{broker.bootstrap}/bootstrap")
 
@@ -236,7 +240,7 @@ def test_asyncio_clients_produce_and_consume(kafka: Any, broker: Target, topic: 
         )
         await consumer.subscribe([topic], on_assign=on_assign)
         values: list[bytes] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_S):
             while len(values) < 5:
                 for message in await consumer.consume(num_messages=5, timeout=0.5):
                     values.append(message.value())
@@ -246,12 +250,12 @@ def test_asyncio_clients_produce_and_consume(kafka: Any, broker: Target, topic: 
         assert positions[0].offset == 5
         await consumer.seek(kafka.TopicPartition(topic, 0, 0))
         # As many as asked for, not only what is there at once.
-        assert len(await consumer.consume(num_messages=5, timeout=30)) == 5
+        assert len(await consumer.consume(num_messages=5, timeout=LIMIT_S)) == 5
         rows = await consumer.commit(asynchronous=False)
         assert (topic, 0, 5) in [(row.topic, row.partition, row.offset) for row in rows]
-        found = await consumer.committed([kafka.TopicPartition(topic, 0)], timeout=30)
+        found = await consumer.committed([kafka.TopicPartition(topic, 0)], timeout=LIMIT_S)
         assert found[0].offset == 5
-        assert await consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), timeout=30) == (0, 5)
+        assert await consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), timeout=LIMIT_S) == (0, 5)
         assert len(await consumer.assignment()) == 2
         await consumer.close()
         with pytest.raises(RuntimeError, match="closed"):
@@ -288,7 +292,7 @@ def test_asyncio_clients_serialize_and_deserialize_objects(kafka: Any, broker: T
             }
         )
         await consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_S):
             while (message := await consumer.poll(1.0)) is None:
                 pass
         assert (message.key(), message.value()) == (b"k", 7)
@@ -305,22 +309,22 @@ def test_every_call_of_a_fenced_producer_raises(kafka: Any, broker: Target, topi
         "error_cb": lambda error: None,
     }
     old = kafka.Producer(config)
-    old.init_transactions(30)
+    old.init_transactions(LIMIT_S)
     old.begin_transaction()
     old.produce(topic, b"old", partition=0)
-    old.flush(30)
+    old.flush(LIMIT_S)
     new = kafka.Producer(config)
-    new.init_transactions(30)
+    new.init_transactions(LIMIT_S)
     old.produce(topic, b"zombie", partition=0)
     with contextlib.suppress(kafka.KafkaException):
         old.flush(30)
     with pytest.raises(kafka.KafkaException) as failed:
-        old.commit_transaction(30)
+        old.commit_transaction(LIMIT_S)
     error = failed.value.args[0]
     assert (error.name(), error.fatal(), error.txn_requires_abort()) == ("_FENCED", True, False)
     new.begin_transaction()
     new.produce(topic, b"new", partition=0)
-    new.commit_transaction(30)
+    new.commit_transaction(LIMIT_S)
 
 
 @BOTH
@@ -340,19 +344,21 @@ def test_statistics_have_the_fields_that_dashboards_read(kafka: Any, broker: Tar
     consumer.subscribe([topic])
     for number in range(20):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
     assert len(consumed(consumer, 20)) == 20
 
     def of_partition(kind: str) -> Any:
         return documents[kind][-1]["topics"].get(topic, {}).get("partitions", {}).get("0", {})
 
-    for _ in range(200):
+    def is_told() -> bool:
         producer.poll(0.05)
         assert consumer.poll(0.05) is None
-        if documents["p"] and documents["c"]:
-            both = of_partition("p").get("txmsgs") == 20, of_partition("c").get("hi_offset") == 20
-            if all(both) and documents["c"][-1].get("cgrp", {}).get("rebalance_cnt"):
-                break
+        if not documents["p"] or not documents["c"]:
+            return False
+        both = of_partition("p").get("txmsgs") == 20, of_partition("c").get("hi_offset") == 20
+        return all(both) and bool(documents["c"][-1].get("cgrp", {}).get("rebalance_cnt"))
+
+    wait_until(is_told)
     assert of_partition("p")["txmsgs"] == 20 and of_partition("p")["leader"] == of_partition("p")["broker"]
     assert of_partition("c")["app_offset"] == of_partition("c")["next_offset"] == 20
     assert (of_partition("c")["lo_offset"], of_partition("c")["hi_offset"]) == (0, 20)
@@ -388,10 +394,10 @@ def test_each_debug_context_logs(broker: Target, topic: str) -> None:
         "debug": "broker,protocol,msg,eos,cgrp,fetch",
     }
     with felice.client.Producer({**common, "transactional.id": topic}) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(LIMIT_S)
         producer.begin_transaction()
         producer.produce(topic, b"v", partition=0)
-        producer.commit_transaction(30)
+        producer.commit_transaction(LIMIT_S)
     config = {**common, "group.id": topic, "auto.offset.reset": "earliest"}
     with felice.client.Consumer(config) as consumer:
         consumer.subscribe([topic])

@@ -25,7 +25,7 @@ def test_producer_and_consumer_outlive_a_restart(tmp_path: Path) -> None:
 
     with EmbeddedBroker(tmp_path, port):
         with AdminClient(config) as admin:
-            admin.create_topics([NewTopic("t", 2)])["t"].result(30)
+            admin.create_topics([NewTopic("t", 2)])["t"].result(LIMIT_S)
         producer = Producer({**config, "on_delivery": report})
         consumer = Consumer(
             {

@@ -20,7 +20,7 @@ from felice.client.admin import (
 )
 from felice.protocol.errors import ErrorCode
 from felice.testing import Cluster
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 ONGOING = TransactionState.ONGOING
 
@@ -55,7 +55,7 @@ def error_code(found: BaseException | None) -> int:
 def producers_of(admin: AdminClient, topic: str, broker_id: int | None = None) -> list[ProducerState]:
     partition = TopicPartition(topic, 0)
     found: list[ProducerState] = admin.describe_producers([partition], broker_id=broker_id)[partition].result(
-        30
+        LIMIT_S
     )
     return found
 
@@ -68,14 +68,14 @@ def test_transactions_are_listed_by_state_producer_duration_and_pattern(
     row = TransactionListing(name, producer.producer_id, ONGOING)
 
     def listed(**chosen: object) -> list[TransactionListing]:
-        found = admin.list_transactions(**chosen).result(30)  # type: ignore[arg-type]
+        found = admin.list_transactions(**chosen).result(LIMIT_S)  # type: ignore[arg-type]
         return [row for rows in found.values() for row in rows if row.transactional_id == name]
 
     assert listed() == listed(states=[ONGOING]) == listed(producer_ids=[producer.producer_id]) == [row]
     assert listed(pattern=f"{name[:-1]}.") == [row]
     assert listed(states=[TransactionState.EMPTY]) == listed(producer_ids=[producer.producer_id + 1000]) == []
     assert listed(longer_than_ms=3_600_000) == listed(pattern=name[:-1]) == []
-    wrong = admin.list_transactions(pattern="(").exception(30)
+    wrong = admin.list_transactions(pattern="(").exception(LIMIT_S)
     assert error_code(wrong) == ErrorCode.INVALID_REGULAR_EXPRESSION
     producer.commit()
     assert listed() == [TransactionListing(name, producer.producer_id, TransactionState.COMPLETE_COMMIT)]
@@ -86,11 +86,11 @@ def test_a_transaction_is_described_by_its_coordinator(
 ) -> None:
     name = producer.transactional_id
     futures = admin.describe_transactions([name, "never-used"])
-    empty = futures[name].result(30)
+    empty = futures[name].result(LIMIT_S)
     assert (empty.state, empty.start_time_ms, empty.topic_partitions) == (TransactionState.EMPTY, None, [])
-    assert error_code(futures["never-used"].exception(30)) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert error_code(futures["never-used"].exception(LIMIT_S)) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     producer.write(topic, b"open", partition=1)
-    found = admin.describe_transactions([name])[name].result(30)
+    found = admin.describe_transactions([name])[name].result(LIMIT_S)
     assert (found.state, found.timeout_ms) == (ONGOING, 60_000)
     assert (found.producer_id, found.producer_epoch) == (producer.producer_id, producer.epoch)
     assert found.topic_partitions == [TopicPartition(topic, 1)]
@@ -116,9 +116,9 @@ def test_producers_of_partitions_are_described(
     assert found.current_transaction_start_offset is None
     assert found.coordinator_epoch is not None
     missing = TopicPartition(topic, 9)
-    failed = admin.describe_producers([missing])[missing].exception(30)
+    failed = admin.describe_producers([missing])[missing].exception(LIMIT_S)
     assert error_code(failed) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    failed = admin.describe_producers([missing], broker_id=4711)[missing].exception(30)
+    failed = admin.describe_producers([missing], broker_id=4711)[missing].exception(LIMIT_S)
     assert error_code(failed) == KafkaError._UNKNOWN_BROKER
 
 
@@ -129,14 +129,14 @@ def test_a_hanging_transaction_is_aborted_at_its_partition(
     assert fetch_row(wire, topic).last_stable_offset == 0
     partition = TopicPartition(topic, 0)
     stale = AbortTransactionSpec(partition, left.producer_id, left.epoch - 1, 0)
-    assert error_code(admin.abort_transaction(stale).exception(30)) == KafkaError.INVALID_PRODUCER_EPOCH
-    admin.abort_transaction(AbortTransactionSpec(partition, left.producer_id, left.epoch, 0)).result(30)
+    assert error_code(admin.abort_transaction(stale).exception(LIMIT_S)) == KafkaError.INVALID_PRODUCER_EPOCH
+    admin.abort_transaction(AbortTransactionSpec(partition, left.producer_id, left.epoch, 0)).result(LIMIT_S)
     row = fetch_row(wire, topic)
     assert (row.last_stable_offset, visible(row)) == (2, [])
     (found,) = producers_of(admin, topic)
     assert found.current_transaction_start_offset is None
     nowhere = AbortTransactionSpec(TopicPartition(topic, 9), 1, 0, 0)
-    assert error_code(admin.abort_transaction(nowhere).exception(30)) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert error_code(admin.abort_transaction(nowhere).exception(LIMIT_S)) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def test_a_fenced_producers_transaction_is_aborted_and_its_next_write_refused(
@@ -144,16 +144,16 @@ def test_a_fenced_producers_transaction_is_aborted_and_its_next_write_refused(
 ) -> None:
     producer.write(topic, b"open")
     name = producer.transactional_id
-    fenced = admin.fence_producers([name])[name].result(30)
+    fenced = admin.fence_producers([name])[name].result(LIMIT_S)
     assert (fenced.producer_id, fenced.producer_epoch > producer.epoch) == (producer.producer_id, True)
     wait_until(lambda: fetch_row(wire, topic).last_stable_offset == 2)
     assert producer.end(True) == ErrorCode.PRODUCER_FENCED
-    again = admin.force_terminate_transaction(name).result(30)
+    again = admin.force_terminate_transaction(name).result(LIMIT_S)
     assert again.producer_epoch > fenced.producer_epoch
 
 
 def test_every_broker_reports_its_versions(admin: AdminClient) -> None:
-    ((node, found),) = admin.list_api_versions().result(30).items()
+    ((node, found),) = admin.list_api_versions().result(LIMIT_S).items()
     assert node.id in admin.list_topics().brokers
     by_key = {row.key: row for row in found}
     assert [row.key for row in found] == sorted(by_key)
@@ -176,10 +176,10 @@ def test_producers_and_transactions_are_described_after_their_leaders_changed(
         producer.produce("spread", b"one")
     with AdminClient(conf) as admin:
         wait_until(lambda: all(producers_of(admin, "spread", number) for number in (1, 2, 3)))
-        fenced = admin.fence_producers(["moving"])["moving"].result(60)
-        before = admin.describe_transactions(["moving"])["moving"].result(60)
+        fenced = admin.fence_producers(["moving"], request_timeout=120)["moving"].result(150)
+        before = admin.describe_transactions(["moving"], request_timeout=120)["moving"].result(150)
         assert (before.producer_id, before.producer_epoch) == (fenced.producer_id, fenced.producer_epoch)
         cluster.kill_broker(before.coordinator_id)
-        after = admin.describe_transactions(["moving"])["moving"].result(60)
+        after = admin.describe_transactions(["moving"], request_timeout=120)["moving"].result(150)
         assert after.coordinator_id != before.coordinator_id
         assert after.producer_id == before.producer_id
