@@ -21,6 +21,7 @@ from peers.pipe import PipePeer, record_from_json
 
 pytestmark = pytest.mark.felice_only
 
+TIMEOUT_S = 120.0
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -50,7 +51,7 @@ class PythonReader:
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + TIMEOUT_S
         while not found or found[-1][1] != last_value:
             assert time.monotonic() < deadline, f"the last of {len(found)} is {found[-1:]}"
             message = self._consumer.poll(0.2)
@@ -81,7 +82,7 @@ class JavaReader:
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + TIMEOUT_S
         while not found or found[-1][1] != last_value:
             assert time.monotonic() < deadline, f"the last of {len(found)} is {found[-1:]}"
             for row in self._peer.call("poll", member="m", count=1, timeout_ms=200):
@@ -116,15 +117,15 @@ def create(cluster: Cluster, topic: str, replicas: list[int], **config: str) -> 
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
     named = {name.replace("_", "."): value for name, value in config.items()}
     requested = confluent_kafka.admin.NewTopic(topic, 1, replica_assignment=[replicas], config=named)
-    admin.create_topics([requested])[topic].result(20)
-    cluster.wait_until(lambda found: set(found.isr(topic)) == set(replicas))
+    admin.create_topics([requested])[topic].result(TIMEOUT_S)
+    cluster.wait_until(lambda found: set(found.isr(topic)) == set(replicas), TIMEOUT_S)
 
 
 def produce(cluster: Cluster, topic: str, values: list[bytes]) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def named(letter: str, count: int) -> list[bytes]:
@@ -143,12 +144,12 @@ def test_a_reader_beyond_an_unclean_election_goes_back_to_where_the_logs_parted(
         readers.append(reader)
         assert reader.read_until(b"a9") == list(enumerate(named("a", 10)))
         cluster.kill_broker(2)
-        cluster.wait_until(lambda found: found.isr("t") == (1,))
+        cluster.wait_until(lambda found: found.isr("t") == (1,), TIMEOUT_S)
         produce(cluster, "t", named("b", 10))
         assert reader.read_until(b"b9") == list(enumerate(named("b", 10), 10))
         cluster.kill_broker(1)
         cluster.start_broker(2)
-        cluster.wait_until(lambda found: found.leader("t") == 2)
+        cluster.wait_until(lambda found: found.leader("t") == 2, TIMEOUT_S)
         produce(cluster, "t", named("c", 15))
         assert reader.read_until(b"c14") == list(enumerate(named("c", 15), 10))
 

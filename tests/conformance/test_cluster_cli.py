@@ -13,7 +13,7 @@ import click
 import pytest
 from confluent_kafka import Producer
 
-from conformance.command_line import Run, run_command
+from conformance.command_line import COMMAND_TIMEOUT_S, Run, run_command
 from felice.cli import cluster as cli_cluster
 from felice.cli import main
 from felice.cli.kafka_tools.cluster import kafka_cluster
@@ -23,6 +23,7 @@ from felice.cli.kafka_tools.reassign_partitions import kafka_reassign_partitions
 from felice.cli.kafka_tools.topics import kafka_topics
 from felice.testing import Cluster
 from peers.java import require_java, run_tool
+from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
@@ -45,12 +46,14 @@ def whole(cluster: Cluster) -> Iterator[None]:
     yield
     for broker_id in (1, 2, 3):
         cluster.start_broker(broker_id)
-    cluster.wait_in_sync()
+    cluster.wait_in_sync(COMMAND_TIMEOUT_S)
 
 
 @pytest.fixture
 def felice(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", cluster.bootstrap)
+    # A broker of a loaded machine answers late, and is not dead.
+    monkeypatch.setattr(cli_cluster, "_BRIEF", dict.fromkeys(cli_cluster._BRIEF, 60_000))
 
     def run(*words: str, code: int = 0) -> str:
         return run_command(main.felice, words, code, capsys)
@@ -85,7 +88,7 @@ def fill(cluster: Cluster, topic: str, mebibytes: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
     for _ in range(mebibytes * 16):
         producer.produce(topic, bytes(64 * 1024), partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(COMMAND_TIMEOUT_S) == 0
 
 
 def replicas_of(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, ...]:
@@ -125,7 +128,7 @@ def test_a_broker_that_is_down_is_shown_and_fails_the_check(felice: Run, cluster
         "cluster", "--check", code=1
     )
     cluster.start_broker(3)
-    cluster.wait_in_sync()
+    cluster.wait_in_sync(COMMAND_TIMEOUT_S)
     assert "error: only 3 of 4 brokers are registered" in felice(
         "cluster", "--check", "--brokers", "4", code=1
     )
@@ -139,14 +142,21 @@ def test_a_broker_that_is_down_is_shown_and_fails_the_check(felice: Run, cluster
 def test_a_dead_broker_that_is_still_registered_fails_the_check(
     how: str, felice: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_cluster, "_BRIEF", dict.fromkeys(cli_cluster._BRIEF, 500))
+    def is_told() -> bool:
+        # On a loaded machine the other brokers may not answer in time, either; then it is asked again.
+        said = felice("cluster", "--check", code=1)
+        return said.startswith("error: broker 3 does not answer: ")
+
     with unreachable(cluster, 3) as port:
         if how == "keeps silent":
-            with socket.create_server(("127.0.0.1", port), backlog=100):
-                said = felice("cluster", "--check", code=1)
+            with (
+                socket.create_server(("127.0.0.1", port), backlog=100),
+                monkeypatch.context() as patched,
+            ):
+                patched.setattr(cli_cluster, "_BRIEF", dict.fromkeys(cli_cluster._BRIEF, 500))
+                wait_until(is_told)
         else:
-            said = felice("cluster", "--check", code=1)
-        assert said.startswith("error: broker 3 does not answer: "), said
+            assert is_told()
     felice("cluster", "--check", "--brokers", "3")
 
 
@@ -162,7 +172,7 @@ def unreachable(cluster: Cluster, broker_id: int) -> Iterator[int]:
     finally:
         cluster.kill_broker(broker_id)
         cluster.start_broker(broker_id)
-        cluster.wait_in_sync()
+        cluster.wait_in_sync(COMMAND_TIMEOUT_S)
 
 
 def test_an_unreachable_address_is_a_one_line_error(felice: Run) -> None:
@@ -201,7 +211,7 @@ def test_a_reassignment_is_planned_throttled_listed_and_verified(
     felice: Run, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     felice("topics", "create", "heavy", "--replica-assignment", "1")
-    fill(cluster, "heavy", 4)
+    fill(cluster, "heavy", 32)  # for a minute under the first throttle
     path = plan(tmp_path / "plan.json", {("heavy", 0): [2, 3]})
     before = json.loads(felice("reassign", "execute", path, "--throttle", "1000000"))
     assert [row["replicas"] for row in before["partitions"]] == [[1]]
@@ -320,7 +330,7 @@ def test_leadership_goes_back_to_the_preferred_replica(felice: Run, cluster: Clu
     cluster.stop_broker(2)
     assert cluster.leader("led", 0) == 1
     cluster.start_broker(2)
-    cluster.wait_in_sync()
+    cluster.wait_in_sync(COMMAND_TIMEOUT_S)
     rows = json.loads(felice("elect-leaders", "led", "--json"))
     assert rows == [
         {"partition": "led-0", "result": "elected"},
@@ -372,7 +382,7 @@ def test_kafka_leader_election_prints_what_kafkas_own_prints(
     ):
         cluster.stop_broker(2)
         cluster.start_broker(2)
-        cluster.wait_in_sync()
+        cluster.wait_in_sync(COMMAND_TIMEOUT_S)
         printed.append(elect())
     assert printed[0] == printed[1]
     assert "Successfully completed" in printed[0][0]
@@ -397,7 +407,7 @@ def test_kafka_dump_log_prints_a_segment(
     felice("topics", "create", "dumped", "--replica-assignment", "2")
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce("dumped", b"a value")
-    assert producer.flush(10) == 0
+    assert producer.flush(COMMAND_TIMEOUT_S) == 0
     path = cluster._running.cluster.brokers[2].directories[0].path / "dumped-0" / f"{0:020}.log"
     shown = run_command(kafka_dump_log, ("--files", str(path), "--print-data-log"), 0, capsys)
     assert shown.startswith(f"Dumping {path}\nLog starting offset: 0\nbaseOffset: 0 lastOffset: 0 count: 1")

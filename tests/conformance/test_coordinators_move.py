@@ -44,7 +44,7 @@ def whole(cluster: Cluster) -> Iterator[None]:
     yield
     for broker_id in (1, 2, 3):
         cluster.start_broker(broker_id)
-    cluster.wait_in_sync()
+    cluster.wait_in_sync(120)
 
 
 def coordinator_of(cluster: Cluster, group: str) -> int:
@@ -62,7 +62,7 @@ class Member:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": 60_000,
                 "heartbeat.interval.ms": 300,
                 "statistics.interval.ms": 100,
                 "stats_cb": self._on_statistics,
@@ -132,7 +132,7 @@ def produce(cluster: Cluster, topic: str, values: range) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
     for value in values:
         producer.produce(topic, b"%d" % value)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def committed(cluster: Cluster, topic: str, group: str) -> int:
@@ -161,11 +161,11 @@ def stop(cluster: Cluster, broker_id: int) -> None:
 def test_the_internal_topics_have_three_replicas_of_which_two_must_be_in_sync(cluster: Cluster) -> None:
     topic = new_topic(cluster)
     with member_of(cluster, topic, unique_name("group")):
-        cluster.wait_until(lambda found: OFFSETS in found.image.topics)
+        cluster.wait_until(lambda found: OFFSETS in found.image.topics, 120)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": unique_name("id")}
     )
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     for name in (OFFSETS, TRANSACTIONS):
         assert {len(one.replicas) for one in cluster.image.topics[name].partitions} == {3}
         assert cluster.image.topic_configs[name]["min.insync.replicas"] == "2"
@@ -182,7 +182,7 @@ def test_a_group_keeps_its_member_and_offsets_when_its_coordinator_dies(
         cluster.wait_until(lambda _: member.committed == 10, 120)
         before = coordinator_of(cluster, group)
         end(cluster, before)
-        cluster.wait_until(lambda found: coordinator_of(found, group) not in (before, -1))
+        cluster.wait_until(lambda found: coordinator_of(found, group) not in (before, -1), 120)
         wait_followed(cluster, member, group)
         produce(cluster, topic, range(10, 20))
         cluster.wait_until(lambda _: len(member.seen) == 20, 120)
@@ -217,7 +217,7 @@ class Undertaker:
 
     def __call__(self) -> None:
         self.finish()
-        self._cluster.wait_in_sync()
+        self._cluster.wait_in_sync(120)
         victim = self._dice.choice([1, 2, 3])
         self._cluster.kill_broker(victim)
         returning = threading.Timer(self._dice.random() * 2, lambda: self._cluster.start_broker(victim))
