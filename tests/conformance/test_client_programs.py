@@ -220,7 +220,7 @@ def produce_and_watch(kafka: Any, bootstrap: str, name: str, say: Say) -> None:
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": f"watch-{name}",
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 60_000,
         "default.topic.config": {"auto.offset.reset": "smallest"},
         "stats_cb": lambda text: statistics.append(json.loads(text)),
         "statistics.interval.ms": 100,
@@ -301,7 +301,7 @@ def run_on_the_loop(kafka: Any, bootstrap: str, name: str, say: Say) -> None:
         await consumer.close()
 
     async def both() -> None:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(TIMEOUT_S):
             await asyncio.gather(write(), read())
 
     asyncio.run(both())

@@ -14,7 +14,7 @@ from conformance.targets import Target
 from conformance.topics import batch_of, produce
 from conformance.wire import unique_name
 from peers.clients import Clients
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 BEFORE = {"listed": True, "retention": "123456", "partitions": 3, "nodes": 1}
 AFTER = {
@@ -40,7 +40,7 @@ def confluent(bootstrap: str, topic: str, group: str, phase: str) -> Facts:
 
 def only(futures: dict[Any, Any]) -> Any:
     (future,) = futures.values()
-    return future.result(20)
+    return future.result(LIMIT_S)
 
 
 def confluent_config(admin: Any, topic: str, name: str) -> str:
@@ -51,7 +51,7 @@ def confluent_config(admin: Any, topic: str, name: str) -> str:
 def confluent_before(admin: Any, topic: str) -> Facts:
     only(admin.create_topics([confluent_admin.NewTopic(topic, 2, 1, config={"retention.ms": "123456"})]))
     facts: Facts = {
-        "listed": topic in admin.list_topics(timeout=10).topics,
+        "listed": topic in admin.list_topics(timeout=LIMIT_S).topics,
         "retention": confluent_config(admin, topic, "retention.ms"),
     }
     change = confluent_admin.ConfigEntry(
@@ -64,7 +64,7 @@ def confluent_before(admin: Any, topic: str) -> Facts:
     only(admin.create_partitions([confluent_admin.NewPartitions(topic, 3)]))
     described = only(admin.describe_topics(confluent_kafka.TopicCollection([topic])))
     facts["partitions"] = len(described.partitions)
-    facts["nodes"] = len(admin.describe_cluster().result(20).nodes)
+    facts["nodes"] = len(admin.describe_cluster().result(LIMIT_S).nodes)
     return facts
 
 
@@ -74,7 +74,7 @@ def confluent_after(admin: Any, topic: str, group: str) -> Facts:
     latest = only(admin.list_offsets({first: confluent_admin.OffsetSpec.latest()}))
     only(admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 2)]))
     earliest = only(admin.list_offsets({first: confluent_admin.OffsetSpec.earliest()}))
-    listed = [row.group_id for row in admin.list_consumer_groups().result(20).valid]
+    listed = [row.group_id for row in admin.list_consumer_groups().result(LIMIT_S).valid]
     state = only(admin.describe_consumer_groups([group])).state
     asked = confluent_kafka.ConsumerGroupTopicPartitions(group)
     offsets = only(admin.list_consumer_group_offsets([asked])).topic_partitions
@@ -87,7 +87,7 @@ def confluent_after(admin: Any, topic: str, group: str) -> Facts:
         "grouped": group in listed,
         "state": state.name.capitalize(),
         "committed": offsets[0].offset,
-        "left": topic in admin.list_topics(timeout=10).topics,
+        "left": topic in admin.list_topics(timeout=LIMIT_S).topics,
     }
 
 

@@ -10,7 +10,7 @@ from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.clients import Assignment, Clients, GroupMember
 from peers.record import PeerRecord
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 GROUP_CLIENTS = ("felice", "confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs")
 # kafkajs knows only an assignor of its own, so it cannot be in a group with others.
@@ -67,13 +67,15 @@ def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
     first = client.join(broker.bootstrap, group, [topic])
     with joined(first):
         wait_until(lambda: first.assignment() == everything(topic), REBALANCE_TIMEOUT_S)
-        assert values(first.poll(PARTITIONS, 10)) == values(records_for(1))
+        assert values(first.poll(PARTITIONS, LIMIT_S)) == values(records_for(1))
         first.commit()
         second = client.join(broker.bootstrap, group, [topic])
         with joined(second):
             wait_until_shared([first, second], topic)
             client.produce(broker.bootstrap, topic, records_for(2), "none")
-            seen = second.poll(len(second.assignment()), 10) + first.poll(len(first.assignment()), 10)
+            seen = second.poll(len(second.assignment()), LIMIT_S) + first.poll(
+                len(first.assignment()), LIMIT_S
+            )
             assert values(seen) == values(records_for(2))
             first.commit()
             second.commit()
@@ -81,7 +83,7 @@ def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
     client.produce(broker.bootstrap, topic, records_for(3), "none")
     successor = client.join(broker.bootstrap, group, [topic])
     with joined(successor):
-        assert values(successor.poll(PARTITIONS, 20)) == values(records_for(3))
+        assert values(successor.poll(PARTITIONS, LIMIT_S)) == values(records_for(3))
 
 
 def test_different_clients_share_one_group(broker: Target, clients: Clients) -> None:
@@ -96,7 +98,7 @@ def test_different_clients_share_one_group(broker: Target, clients: Clients) -> 
         clients.get("java").produce(broker.bootstrap, topic, records_for(1), "zstd")
         seen: list[PeerRecord] = []
         for member in members:
-            seen += member.poll(len(member.assignment()), 10)
+            seen += member.poll(len(member.assignment()), LIMIT_S)
             member.commit()
         assert values(seen) == values(records_for(1))
         while len(members) > 1:
@@ -111,5 +113,5 @@ def test_a_client_resumes_from_the_commits_of_another(broker: Target, clients: C
         clients.get(name).produce(broker.bootstrap, topic, records_for(round_number), "none")
         member = clients.get(name).join(broker.bootstrap, group, [topic])
         with joined(member):
-            assert values(member.poll(PARTITIONS, 20)) == values(records_for(round_number)), name
+            assert values(member.poll(PARTITIONS, LIMIT_S)) == values(records_for(round_number)), name
             member.commit()

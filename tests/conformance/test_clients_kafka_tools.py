@@ -180,7 +180,7 @@ def test_performance_tools_write_and_read(broker: Target) -> None:
     written = java.run_tool(PRODUCER_PERFORMANCE, *load, *properties).stdout
     assert "20000 records sent" in written
     read = tool(
-        CONSUMER_PERFORMANCE, broker, "--topic", topic, "--num-records", "20000", "--timeout", "20000"
+        CONSUMER_PERFORMANCE, broker, "--topic", topic, "--num-records", "20000", "--timeout", "60000"
     )
     columns = read.splitlines()[-1].split(",")
     assert int(float(columns[4])) >= 20000

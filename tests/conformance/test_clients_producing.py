@@ -15,7 +15,7 @@ from conformance.topics import create_topic, list_offset
 from conformance.wire import Wire, unique_name
 from peers.clients import Clients
 from peers.record import PeerRecord
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 COUNT = 300
 MEBIBYTE = 1 << 20
@@ -32,7 +32,7 @@ def send_many(module: Any, bootstrap: str, topic: str, **settings: Any) -> list[
             topic, value=b"%d" % number, partition=0, on_delivery=lambda error, _: reported.append(error)
         )
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(LIMIT_S) == 0
     return reported
 
 
@@ -74,7 +74,7 @@ def test_aiokafka_and_kafka_python_produce_idempotently(broker: Target, wire: Wi
     topic = create_topic(broker, unique_name("idempotent"))
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True, linger_ms=1)
     sent = [producer.send(topic, b"%d" % number, partition=0) for number in range(COUNT)]
-    assert [future.get(20).offset for future in sent] == list(range(COUNT))
+    assert [future.get(LIMIT_S).offset for future in sent] == list(range(COUNT))
     producer.close()
     assert_sequences_are_contiguous(wire, topic)
 
@@ -107,7 +107,7 @@ def test_a_record_over_the_topics_limit_fails_its_delivery_report(broker: Target
     producer = module.Producer({"bootstrap.servers": broker.bootstrap})
     for size in (20_000, 100):
         producer.produce(topic, value=b"x" * size, on_delivery=lambda error, _: reported.append(error))
-        assert producer.flush(20) == 0
+        assert producer.flush(LIMIT_S) == 0
     assert reported[0].code() == module.KafkaError.MSG_SIZE_TOO_LARGE
     assert reported[1] is None
 
