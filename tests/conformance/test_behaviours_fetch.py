@@ -90,10 +90,10 @@ def test_a_waiting_fetch_is_answered_when_enough_has_come(wire: Wire, connect: A
     """42: well before max_wait_ms."""
     topic = new_topic(wire)
     began = time.monotonic()
-    wire.send(fetch_request(topic, max_wait_ms=60_000), FETCH_BY_NAME)
+    wire.send(fetch_request(topic, max_wait_ms=120_000), FETCH_BY_NAME)
     produce_values(connect(), topic, [b"a"])
     row = wire.receive(fetch_request(topic), FETCH_BY_NAME).responses[0].partitions[0]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert [record.value for record in read_records(bytes(row.records))] == [b"a"]
 
 
@@ -101,8 +101,8 @@ def test_min_bytes_0_does_not_wait(wire: Wire) -> None:
     """42: zero bytes are always there."""
     topic = new_topic(wire)
     began = time.monotonic()
-    row_of(wire, fetch_request(topic, max_wait_ms=60_000, min_bytes=0))
-    assert time.monotonic() - began < 30
+    row_of(wire, fetch_request(topic, max_wait_ms=120_000, min_bytes=0))
+    assert time.monotonic() - began < 60
 
 
 def test_an_empty_incremental_fetch_waits_too(wire: Wire) -> None:
@@ -188,8 +188,8 @@ def test_a_fetch_outside_the_log_is_out_of_range(wire: Wire, offset: int) -> Non
     cut = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
     wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=5000), 2)
     began = time.monotonic()
-    row = row_of(wire, fetch_request(topic, offset=offset, max_wait_ms=60_000))
-    assert time.monotonic() - began < 30
+    row = row_of(wire, fetch_request(topic, offset=offset, max_wait_ms=120_000))
+    assert time.monotonic() - began < 60
     assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (row.high_watermark, row.log_start_offset, len(row.records)) == (-1, -1, 0)
 
