@@ -23,6 +23,7 @@ from conformance.secured import (
 )
 from conformance.targets import Target
 from conformance.topics import (
+    REQUEST_TIMEOUT_MS,
     batch_of,
     create_topic_over,
     list_offset,
@@ -246,7 +247,7 @@ def test_a_transactional_batch_needs_its_transactional_id(broker: Secured, clien
         TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)])
         for name in "tu"
     ]
-    request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=1000, topic_data=rows)
+    request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=rows)
     codes = [
         row.error_code for topic in client.ask(request, 9).responses for row in topic.partition_responses
     ]
@@ -264,7 +265,7 @@ def test_permitted_partitions_are_written_beside_forbidden_ones(broker: Secured,
             )
             for name in ("u", "t")
         ]
-        return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=rows)
+        return ProduceRequest(acks=acks, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=rows)
 
     answer = client.ask(request(-1), 9)
     assert {topic.name: topic.partition_responses[0].error_code for topic in answer.responses} == {
@@ -295,7 +296,7 @@ def test_a_topic_to_delete_by_id_is_named_only_to_clients_that_may_describe_it(
     broker: Secured, client: Wire
 ) -> None:
     topic_id = metadata_of(broker.admin, "t").topic_id
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=REQUEST_TIMEOUT_MS)
     (row,) = client.ask(request, 6).responses
     assert (row.error_code, row.name, row.topic_id) == (OF_TOPIC, None, topic_id)
     broker.grant(Rule(TOPIC, "t", DESCRIBE))
@@ -307,7 +308,7 @@ def test_a_topic_to_delete_by_id_is_named_only_to_clients_that_may_describe_it(
 def test_a_topic_is_deleted_by_a_client_that_may(broker: Secured, client: Wire) -> None:
     name = create_topic_over(broker.admin, unique_name("deleted"))
     broker.grant(Rule(TOPIC, name, Operation.DELETE))
-    request = DeleteTopicsRequest(topic_names=[name, "t"], timeout_ms=10_000)
+    request = DeleteTopicsRequest(topic_names=[name, "t"], timeout_ms=REQUEST_TIMEOUT_MS)
     codes = {row.name: row.error_code for row in client.ask(request, 5).responses}
     assert codes == {name: 0, "t": OF_TOPIC}
 

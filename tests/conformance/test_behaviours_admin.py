@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from conformance.topics import create_topic_over, list_offset, metadata_of, new_topic, produce_values
+from conformance.topics import (
+    REQUEST_TIMEOUT_MS,
+    create_topic_over,
+    list_offset,
+    metadata_of,
+    new_topic,
+    produce_values,
+)
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import alter_configs, incremental_alter_configs
@@ -54,7 +61,9 @@ def creatable(name: str, partitions: int = 1, replication: int = 1, **configs: s
 
 
 def create(wire: Wire, *topics: CreatableTopic, version: int = 7, validate_only: bool = False) -> list[Any]:
-    asked = CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
+    asked = CreateTopicsRequest(
+        topics=list(topics), timeout_ms=REQUEST_TIMEOUT_MS, validate_only=validate_only
+    )
     rows: list[Any] = wire.ask(asked, version).topics
     return rows
 
@@ -337,7 +346,9 @@ def grow(
     assignments: list[CreatePartitionsAssignment] | None = None,
 ) -> Any:
     wanted = CreatePartitionsTopic(name=topic, count=count, assignments=assignments)
-    asked = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000, validate_only=validate_only)
+    asked = CreatePartitionsRequest(
+        topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS, validate_only=validate_only
+    )
     return wire.ask(asked, 3).results[0]
 
 
@@ -357,7 +368,9 @@ def test_partitions_can_only_be_added(wire: Wire) -> None:
 
 def delete_records(wire: Wire, topic: str, offset: int, partition: int = 0) -> Any:
     wanted = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=wanted)], timeout_ms=5000)
+    asked = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=wanted)], timeout_ms=REQUEST_TIMEOUT_MS
+    )
     return wire.ask(asked, 2).topics[0].partitions[0]
 
 
@@ -448,7 +461,7 @@ def test_a_deleted_topic_disappears_and_can_be_created_again(wire: Wire) -> None
     """86: the new topic has nothing of the old one."""
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b"])
-    answer = wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+    answer = wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 5)
     assert answer.responses[0].error_code == 0
     wait_until(lambda: not exists(wire, topic))
     create_topic_over(wire, topic)
@@ -471,7 +484,7 @@ def test_a_topic_named_twice_is_not_deleted(wire: Wire) -> None:
         DeleteTopicState(name=other, topic_id=id_of_id),
         DeleteTopicState(name=None),
     ]
-    rows = wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6).responses
+    rows = wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS), 6).responses
     assert sorted((row.name or str(row.topic_id), row.error_code) for row in rows) == sorted(
         [
             (by_name, ErrorCode.INVALID_REQUEST),
@@ -497,7 +510,7 @@ def test_topics_are_deleted_by_name_or_id_each_with_its_error(wire: Wire) -> Non
         DeleteTopicState(name="absent"),
         DeleteTopicState(name=None, topic_id=unknown_id),
     ]
-    rows = wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6).responses
+    rows = wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS), 6).responses
     assert sorted((row.name or str(row.topic_id), row.error_code) for row in rows) == sorted(
         [
             (by_name, 0),

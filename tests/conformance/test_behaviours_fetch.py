@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from conformance.batches import FETCH_BY_NAME, batch_headers_of, fetch_records, fetch_request
-from conformance.topics import batch_of, list_offset, metadata_of, new_topic, produce, produce_values
+from conformance.topics import (
+    REQUEST_TIMEOUT_MS,
+    batch_of,
+    list_offset,
+    metadata_of,
+    new_topic,
+    produce,
+    produce_values,
+)
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.delete_records import (
@@ -186,7 +194,7 @@ def test_a_fetch_outside_the_log_is_out_of_range(wire: Wire, offset: int) -> Non
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b", b"c"])
     cut = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
-    wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=5000), 2)
+    wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=REQUEST_TIMEOUT_MS), 2)
     began = time.monotonic()
     row = row_of(wire, fetch_request(topic, offset=offset, max_wait_ms=120_000))
     assert time.monotonic() - began < 60
@@ -199,7 +207,7 @@ def test_watermarks_are_always_real(wire: Wire) -> None:
     topic = new_topic(wire)
     produce_values(wire, topic, [b"a", b"b", b"c"])
     cut = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-    wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=5000), 2)
+    wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=REQUEST_TIMEOUT_MS), 2)
     for offset in (1, 3):
         row = row_of(wire, fetch_request(topic, offset=offset, max_wait_ms=0))
         assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (3, 3, 1)

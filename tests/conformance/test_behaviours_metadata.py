@@ -7,7 +7,15 @@ import pytest
 
 from conformance.batches import fetch_request
 from conformance.targets import Target
-from conformance.topics import batch_of, create_topic_over, has_leaders, metadata_of, new_topic, produce
+from conformance.topics import (
+    REQUEST_TIMEOUT_MS,
+    batch_of,
+    create_topic_over,
+    has_leaders,
+    metadata_of,
+    new_topic,
+    produce,
+)
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -81,7 +89,7 @@ def test_a_topic_takes_records_as_soon_as_its_leader_shows(wire: Wire) -> None:
     for _ in range(5):
         topic = unique_name("quick")
         wanted = CreatableTopic(name=topic, num_partitions=3, replication_factor=1)
-        wire.send(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+        wire.send(CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS), 5)
         wire.receive(CreateTopicsRequest(), 5)
         while not has_leaders(wire, topic, 3):
             pass
@@ -138,7 +146,7 @@ def test_a_recreated_topic_has_another_id_and_the_old_one_is_unknown(wire: Wire)
     """28: a fetch by the old id gets UNKNOWN_TOPIC_ID."""
     topic = new_topic(wire)
     old = metadata_of(wire, topic).topic_id
-    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 5)
     wait_until(lambda: metadata_of(wire, topic).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     create_topic_over(wire, topic)
     assert metadata_of(wire, topic).topic_id not in (old, ZERO_UUID)

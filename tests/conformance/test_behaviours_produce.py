@@ -4,6 +4,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from conformance.batches import batch_headers_of, fetch_records
 from conformance.targets import Target
 from conformance.topics import (
     NOW_MS,
+    REQUEST_TIMEOUT_MS,
     batch_of,
     list_offset,
     metadata_of,
@@ -40,12 +42,14 @@ INT32_MAX = 2**31 - 1
 def new_producer_id(wire: Wire) -> int:
     """Repeated until it succeeds: a new Kafka broker allocates its first block of ids in the background."""
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    for _ in range(50):
-        answer = wire.ask(asked, 4)
-        if answer.error_code == 0:
-            return int(answer.producer_id)
-        time.sleep(0.1)
-    raise AssertionError(answer)
+    answers: list[Any] = []
+
+    def is_given() -> bool:
+        answers.append(wire.ask(asked, 4))
+        return bool(answers[-1].error_code == 0)
+
+    wait_until(is_given)
+    return int(answers[-1].producer_id)
 
 
 def sequenced(producer_id: int, sequence: int, count: int = 1, epoch: int = 0) -> bytes:
@@ -132,7 +136,7 @@ def test_a_batch_too_large_fails_its_partition_only(wire: Wire) -> None:
         PartitionProduceData(index=1, records=batch_of(b"x")),
     ]
     asked = ProduceRequest(
-        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
     rows = wire.ask(asked, 11).responses[0].partition_responses
     assert {row.index: row.error_code for row in rows} == {0: ErrorCode.MESSAGE_TOO_LARGE, 1: 0}
@@ -275,7 +279,7 @@ def test_a_topic_may_be_named_by_id(wire: Wire) -> None:
 
 def test_an_internal_topic_takes_no_records_from_clients(wire: Wire) -> None:
     """Produce checks: INVALID_TOPIC_EXCEPTION."""
-    wait_until(lambda: wire.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code == 0, timeout_s=20)
+    wait_until(lambda: wire.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code == 0)
     row = produce(wire, "__consumer_offsets", batch_of(b"a"))
     assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

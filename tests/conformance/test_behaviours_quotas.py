@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from conformance.targets import Target
-from conformance.topics import new_topic, wait_until
+from conformance.topics import REQUEST_TIMEOUT_MS, new_topic, wait_until
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import alter_client_quotas
@@ -194,7 +194,9 @@ def produced(wire: Wire, topic: str, size: int, client: str, acks: int = 1) -> A
     builder.append(int(time.time() * 1000), None, bytes(size))
     data = PartitionProduceData(index=0, records=builder.build())
     asked = ProduceRequest(
-        acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+        acks=acks,
+        timeout_ms=REQUEST_TIMEOUT_MS,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
     wire.send(asked, 9, client)
     return None if acks == 0 else wire.receive(asked, 9)
@@ -334,7 +336,7 @@ def created(wire: Wire, client: str, version: int, *counts: int) -> Any:
         CreatableTopic(name=unique_name("mutated"), num_partitions=count, replication_factor=1)
         for count in counts
     ]
-    asked = CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+    asked = CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
     wire.send(asked, version, client)
     return wire.receive(asked, version)
 
@@ -386,11 +388,12 @@ def test_partitions_and_deletions_count_too(broker: Target, wire: Wire, limited:
     def act(own: Wire, client: str) -> float:
         topic = new_topic(wire)
         more = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=topic, count=14, assignments=None)], timeout_ms=10_000
+            topics=[CreatePartitionsTopic(name=topic, count=14, assignments=None)],
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
         own.send(more, 3, client)
         assert own.receive(more, 3).results[0].error_code == 0
-        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=REQUEST_TIMEOUT_MS)
         own.send(gone, 6, client)
         response = own.receive(gone, 6)
         assert response.responses[0].error_code == EXCEEDED

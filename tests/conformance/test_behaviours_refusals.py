@@ -7,7 +7,7 @@ import pytest
 from conformance.batches import fetch_request
 from conformance.group_calls import find_coordinator
 from conformance.targets import Target
-from conformance.topics import batch_of, create_topic, new_topic, produce_request, record
+from conformance.topics import REQUEST_TIMEOUT_MS, batch_of, create_topic, new_topic, produce_request, record
 from conformance.transaction_calls import PRODUCE_V2, TXN_OFFSET_COMMIT_V2, WireProducer, fetch_row
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
@@ -87,7 +87,7 @@ def test_a_refused_batch_is_answered_with_the_start_of_its_log(wire: Wire) -> No
     for _ in range(3):
         assert wire.ask(produce_request(topic, batch_of(b"a")), 9).responses[0].partition_responses[0]
     cut = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
-    assert wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=10_000), 2).topics[0].partitions
+    assert wire.ask(DeleteRecordsRequest(topics=[cut], timeout_ms=REQUEST_TIMEOUT_MS), 2).topics[0].partitions
     out_of_order = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0)
     gap = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=7)
     too_large = batch_of(b"a" * 300)

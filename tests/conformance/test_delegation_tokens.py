@@ -155,11 +155,11 @@ def test_owner_and_renewers_renew_a_token(alice: Wire, bob: Wire) -> None:
     token = created(alice, "bob")
     hmac = bytes(token.hmac)
     for wire in (alice, bob):
-        shorter = renew(wire, hmac, 1000)
+        shorter = renew(wire, hmac, 120_000)
         assert shorter.error_code == 0
         longer = renew(wire, hmac, EXPIRY_MS * 2)
         assert longer.error_code == 0
-        assert longer.expiry_timestamp_ms - shorter.expiry_timestamp_ms >= EXPIRY_MS - 1000 - 60_000
+        assert longer.expiry_timestamp_ms - shorter.expiry_timestamp_ms >= EXPIRY_MS - 2 * 120_000
         again = renew(wire, hmac, -1)
         assert longer.expiry_timestamp_ms <= again.expiry_timestamp_ms <= token.max_timestamp_ms
 
