@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.batches import fetch_request
 from conformance.secured import ANONYMOUS, Rule, describe_request
-from conformance.topics import batch_of
+from conformance.topics import REQUEST_TIMEOUT_MS, batch_of
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import (
@@ -151,7 +151,7 @@ def _produced(
     return produce.ProduceRequest(
         transactional_id="x" if transactional else None,
         acks=acks,
-        timeout_ms=10_000,
+        timeout_ms=REQUEST_TIMEOUT_MS,
         topic_data=[
             produce.TopicProduceData(
                 partition_data=[produce.PartitionProduceData(index=0, records=records)], **where
@@ -488,7 +488,9 @@ CASES = (
         "delete a missing topic",
         API.DELETE_TOPICS,
         5,
-        lambda names: delete_topics.DeleteTopicsRequest(topic_names=["missing"], timeout_ms=1000),
+        lambda names: delete_topics.DeleteTopicsRequest(
+            topic_names=["missing"], timeout_ms=REQUEST_TIMEOUT_MS
+        ),
         (topic(DELETE, name="missing"),),
     ),
     Case(
@@ -501,7 +503,7 @@ CASES = (
                     name="t", partitions=[delete_records.DeleteRecordsPartition(partition_index=0, offset=0)]
                 )
             ],
-            timeout_ms=1000,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         ),
         (topic(DELETE),),
     ),
@@ -512,7 +514,7 @@ CASES = (
         lambda names: create_partitions.CreatePartitionsRequest(
             topics=[create_partitions.CreatePartitionsTopic(name="t", count=2, assignments=None)],
             validate_only=True,
-            timeout_ms=1000,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         ),
         (topic(ALTER),),
     ),

@@ -46,7 +46,7 @@ def require_ensemble(
 
 
 async def open_zookeeper(
-    connect: str, chroot: str = "", *, session_timeout_ms: int = 4_000, connection_timeout_ms: int = 15_000
+    connect: str, chroot: str = "", *, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 60_000
 ) -> ZooKeeperStore:
     hosts = tuple(connect.split(","))
     settings = ZooKeeperSettings(
