@@ -107,7 +107,7 @@ class AsyncBroker:
         """See `Broker.records`."""
         return await asyncio.to_thread(self.blocking.records, topic, partition)
 
-    async def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+    async def wait_for_records(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Record]:
         """See `Broker.wait_for_records`."""
         return await asyncio.to_thread(self.blocking.wait_for_records, topic, count, timeout_s)
 

@@ -34,7 +34,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 _READ_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.005
-_COMMIT_TIMEOUT_S = 30.0
+_COMMIT_TIMEOUT_S = 60.0
 
 
 class Record(NamedTuple):
@@ -181,7 +181,7 @@ class Broker(Serving):
         """
         return self._embedded.run(_read(self._server, topic, partition))
 
-    def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+    def wait_for_records(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Record]:
         """Wait until a topic has `count` records and return them; raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
         while True:

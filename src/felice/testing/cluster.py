@@ -108,7 +108,7 @@ class Cluster(Serving):
         """The ids of the partition's in-sync replicas. Raises `KeyError` for an unknown partition."""
         return self._partition(topic, partition).isr
 
-    def wait_until(self, condition: Callable[[Cluster], bool], timeout_s: float = 10.0) -> None:
+    def wait_until(self, condition: Callable[[Cluster], bool], timeout_s: float = 60.0) -> None:
         """Wait until `condition(cluster)` holds; raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
         while not condition(self):
@@ -116,7 +116,7 @@ class Cluster(Serving):
                 raise TimeoutError(f"the condition did not hold within {timeout_s} s: {self!r}")
             time.sleep(_POLL_S)
 
-    def wait_in_sync(self, timeout_s: float = 30.0) -> None:
+    def wait_in_sync(self, timeout_s: float = 60.0) -> None:
         """Wait until every partition has a leader and all its replicas are in sync; raises `TimeoutError`."""
         self.wait_until(lambda cluster: all(map(_is_whole, _partitions(cluster.image))), timeout_s)
 

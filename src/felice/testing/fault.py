@@ -94,7 +94,7 @@ class Fault:
         assert self._script is not None
         self._script.remove(self)
 
-    def wait_fired(self, times: int | None = None, timeout_s: float = 10.0) -> None:
+    def wait_fired(self, times: int | None = None, timeout_s: float = 60.0) -> None:
         """Wait until it has fired `times` times (default: as often as scripted, or once); raises `FaultNotFired`."""
         assert self._script is not None
         self._script.wait_fired(self, times or self.times or 1, timeout_s)
