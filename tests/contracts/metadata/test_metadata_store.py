@@ -35,6 +35,9 @@ from peers.zookeeper import open_zookeeper
 
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
+# No session of these tests expires: each is closed. ZooKeeper shortens this to 40 s.
+SESSION_MS = 60_000
+
 
 @pytest.fixture(params=["memory", "embedded", "served", "zookeeper"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
@@ -49,7 +52,9 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
         return keeper.connect
     where: str = request.getfixturevalue("zookeeper")
     chroot = f"/contracts/{uuid.uuid4()}"
-    return lambda: open_zookeeper(where, chroot)
+    return lambda: open_zookeeper(
+        where, chroot, session_timeout_ms=SESSION_MS, connection_timeout_ms=SESSION_MS
+    )
 
 
 class Keeper:
@@ -57,7 +62,7 @@ class Keeper:
 
     def __init__(self, directory: Path) -> None:
         self._store = EmbeddedStore.open(SystemDisk(), directory)
-        self._server = StoreServer(self._store, session_timeout_s=2.0)
+        self._server = StoreServer(self._store, session_timeout_s=SESSION_MS / 1000)
         self._serving: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> ServedStore:

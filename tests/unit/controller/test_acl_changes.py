@@ -23,6 +23,7 @@ from felice.security.acl import (
     ResourcePattern,
     ResourceType,
 )
+from waiting import LIMIT_S
 
 FOO = ResourcePattern(ResourceType.TOPIC, "foo")
 F = ResourcePattern(ResourceType.TOPIC, "f", PatternType.PREFIXED)
@@ -125,7 +126,7 @@ def test_changes_from_two_brokers_at_once_are_both_kept() -> None:
             *(changes[n % 2].create([AclBinding(FOO, rule)]) for n, rule in enumerate(rules))
         )
         for watcher in (f.watcher, other):
-            assert await watcher.wait_until(lambda image: set(image.acls.get(FOO, ())) == set(rules), 10)
+            assert await watcher.wait_until(lambda image: set(image.acls.get(FOO, ())) == set(rules), LIMIT_S)
         await other.stop()
 
     run(scenario)
@@ -141,7 +142,7 @@ def test_acls_of_kafkas_own_tools_are_read() -> None:
             "/kafka-acl/TransactionalId/t", f'{{"version":1,"acls":[{row},{newer}]}}'.encode()
         )
         resource = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "t")
-        assert await f.watcher.wait_until(lambda image: resource in image.acls, 10)
+        assert await f.watcher.wait_until(lambda image: resource in image.acls, LIMIT_S)
         assert [acl.operation for acl in f.acls()[resource]] == [Operation.ALL, Operation.UNKNOWN]
 
     run(scenario)
@@ -156,7 +157,7 @@ def test_unreadable_acls_leave_the_acls_known_before_and_never_none(data: bytes)
         await f.store.set("/kafka-acl/Topic/foo", data)
         await f.store.create("/kafka-acl/Topic/bar", data)
         bar = ResourcePattern(ResourceType.TOPIC, "bar")
-        assert await f.watcher.wait_until(lambda image: bar in image.acls, 10)
+        assert await f.watcher.wait_until(lambda image: bar in image.acls, LIMIT_S)
         assert f.acls() == {FOO: (READ,), F: (READ,), bar: ()}
         # Writing a new ACL would silently drop the unreadable ones.
         error = (await f.changes.create([AclBinding(FOO, CONFIGS)]))[FOO]

@@ -25,6 +25,7 @@ from felice.metadata.store import Operation, StoreError
 from felice.metadata.tree import Change
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
+from waiting import LIMIT_S
 
 
 class Fixture:
@@ -235,7 +236,7 @@ def test_a_plan_is_written_only_under_the_controller_of_its_image(
             asked.append(path)
             if len(asked) == 1:
                 f.ensemble.write([Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")])
-                assert await f.watcher.wait_until(lambda image: image.controller_epoch == 99, 10.0)
+                assert await f.watcher.wait_until(lambda image: image.controller_epoch == 99, LIMIT_S)
             return await exists(path)
 
         monkeypatch.setattr(f.store, "exists", slowly)
@@ -301,7 +302,7 @@ def test_repeated_version_conflicts_are_reported_for_each_partition() -> None:
         assert 1 < moving.writes < 100
         state = layout.encode_state(StateNode(2, 1, 1, (1, 2)))
         await f.store.set(layout.state_path("a", 0), state)
-        await f.watcher.wait_until(lambda image: image.topics["a"].partitions[0].leader == 2, 5)
+        await f.watcher.wait_until(lambda image: image.topics["a"].partitions[0].leader == 2, LIMIT_S)
         electing = Restless(f.store, layout.state_path("a", 0))
         outcome = await Leaderships(electing, f.watcher).elect([("a", 0), ("a", 1)], is_unclean=False)  # type: ignore[arg-type]
         assert {key: error.code for key, error in outcome.items() if error} == {
@@ -537,7 +538,7 @@ def test_a_large_topic_that_changes_while_its_deletion_begins_is_deleted_complet
         # This happens when a reassignment ends: the image is old.
         await f.store.set(layout.topic_path("a"), node.data)
         assert f.watcher.image.topics["a"].version == node.version
-        assert await f.watcher.wait_until(lambda image: "a" in image.pending_deletions, 10)
+        assert await f.watcher.wait_until(lambda image: "a" in image.pending_deletions, LIMIT_S)
         version = f.watcher.image.controller_epoch_version
         await deletion.finish(f.store, version, "a", planned.topic_id)
         await deleting

@@ -25,6 +25,7 @@ from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.uuids import format_uuid
+from waiting import LIMIT_S
 
 FIRST_ID, SECOND_ID, NEW_ID = UUID(int=8), UUID(int=9), UUID(int=100)
 
@@ -44,7 +45,7 @@ class Candidate:
         self.controller.start()
 
     async def sees(self, condition: Callable[[ClusterImage], bool]) -> None:
-        assert await self.watcher.wait_until(condition, 5), self.watcher.image
+        assert await self.watcher.wait_until(condition, LIMIT_S), self.watcher.image
         await _turns()
 
     async def stop(self) -> None:

@@ -17,6 +17,7 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.security.delegation_tokens import DelegationToken
 from felice.security.principal import Principal
+from waiting import LIMIT_S
 
 ALICE, BOB, ODD = Principal("User", "alice"), Principal("User", "bob"), Principal("User", "CN=a b,O=c/d")
 TOKEN = DelegationToken("id-1", ALICE, BOB, (BOB, ODD), issued_ms=1, expires_ms=2, max_ms=3)
@@ -125,6 +126,6 @@ def test_a_token_whose_node_cannot_be_read_does_not_exist(data: bytes) -> None:
     async def scenario(f: Fixture) -> None:
         await f.changes.create(TOKEN)
         await f.store.multi([SetData(token_path("id-1"), data, 0)])
-        assert await f.watcher.wait_until(lambda image: not image.tokens, 10)
+        assert await f.watcher.wait_until(lambda image: not image.tokens, LIMIT_S)
 
     run(scenario)

@@ -15,6 +15,7 @@ from felice.metadata.layout import BrokerNode, Endpoint, ProducerIdBlock, StateN
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
 from felice.protocol.uuids import format_uuid, parse_uuid
+from waiting import LIMIT_S
 
 TOPIC_ID = UUID("3b1f8a52-6f8e-4c0d-9d5a-0f1e2d3c4b5a")
 
@@ -224,7 +225,7 @@ def test_the_watcher_follows_the_store() -> None:
                 Create(layout.topic_config_path("orders"), layout.encode_config({"retention.ms": "1"})),
             ]
         )
-        assert await watcher.wait_until(lambda image: "orders" in image.topics, 1)
+        assert await watcher.wait_until(lambda image: "orders" in image.topics, LIMIT_S)
         partition = watcher.image.partition("orders", 0)
         assert partition is not None
         assert partition.leader == 1
@@ -238,7 +239,7 @@ def test_the_watcher_follows_the_store() -> None:
                 Delete(layout.topic_path("orders")),
             ]
         )
-        assert await watcher.wait_until(lambda image: "orders" not in image.topics, 1)
+        assert await watcher.wait_until(lambda image: "orders" not in image.topics, LIMIT_S)
         assert watcher.image.topic_configs["orders"] == {}
         assert not await watcher.wait_until(lambda image: False, 0.01)
         assert all(new is later for (_, new), (later, _) in itertools.pairwise(seen))

@@ -21,7 +21,7 @@ from felice.metadata import (
 from felice.metadata.layout import TopicNode
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
-from waiting import let_run
+from waiting import LIMIT_S, let_run
 
 
 def _topic(number: int) -> bytes:
@@ -118,7 +118,7 @@ def test_the_image_catches_up_after_a_suspended_session() -> None:
         await other.create("/brokers/topics/comes", _topic(2))
         await other.delete("/brokers/topics/goes")
         ensemble.resume(store.session_id)
-        assert await watcher.wait_until(lambda image: set(image.topics) == {"comes"}, 1.0)
+        assert await watcher.wait_until(lambda image: set(image.topics) == {"comes"}, LIMIT_S)
         seen = len(images)
         ensemble.suspend(store.session_id)
         ensemble.resume(store.session_id)
@@ -127,7 +127,7 @@ def test_the_image_catches_up_after_a_suspended_session() -> None:
         ensemble.expire(store.session_id)
         await other.create("/brokers/topics/later", _topic(3))
         await store.renew()
-        assert await watcher.wait_until(lambda image: "later" in image.topics, 1.0)
+        assert await watcher.wait_until(lambda image: "later" in image.topics, LIMIT_S)
         await watcher.stop()
 
     run(scenario)

@@ -9,9 +9,10 @@ from felice.env import SystemClock, SystemDisk
 from felice.env.network import local_pair, open_local
 from felice.metadata import Create, SessionState
 from felice.metadata.embedded import EmbeddedStore
-from felice.metadata.served import ServedStore, StoreServer
+from felice.metadata.served import ServedStore
+from felice.metadata.served.server import _Connection
 from felice.metadata.served.wire import encode_operation, read_message, write_message
-from waiting import until
+from waiting import LIMIT_S, until
 
 TIMEOUT_S = 0.2
 
@@ -23,15 +24,17 @@ def test_a_client_that_is_suspended_while_it_reads_an_answer_loses_its_session(t
         store = EmbeddedStore.open(SystemDisk(), tmp_path)
         await store.create("/large", bytes(4_000_000))
         ours, theirs = local_pair()
-        serving = asyncio.create_task(StoreServer(store, TIMEOUT_S).serve(*await open_local(ours)))
+        connection = _Connection(store, *await open_local(ours), LIMIT_S)
+        serving = asyncio.create_task(connection.run())
         reader, writer = await open_local(theirs)
         await read_message(reader)
         write_message(writer, [1, "multi", [encode_operation(Create("/me", ephemeral=True))]])
         assert (await read_message(reader))[1] in ("done", "event")
         assert await store.exists("/me")
         # The client sends a request, and stops reading.
+        connection._timeout_s = TIMEOUT_S  # only now: on a slow machine the session would end before
         write_message(writer, [2, "get", ["/large"]])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             while await store.exists("/me"):
                 await asyncio.sleep(0.01)
         writer.transport.abort()

@@ -21,7 +21,7 @@ from felice.metadata.store import Delete, Node, NotAllowed, Operation, SetData
 from felice.metadata.watcher import Watcher
 from felice.security.acl import Acl, PatternType, Permission, ResourcePattern, ResourceType
 from felice.security.acl import Operation as AclOperation
-from waiting import let_run
+from waiting import LIMIT_S, let_run
 
 
 def _topic(number: int) -> bytes:
@@ -48,7 +48,7 @@ def test_an_exception_while_following_one_image_does_not_lose_the_next(
         watcher = Watcher(store, follow)
         await watcher.start()
         await store.create("/brokers/topics/bad", _topic(2))
-        assert await watcher.wait_until(lambda image: "late" in image.topics, 1.0)
+        assert await watcher.wait_until(lambda image: "late" in image.topics, LIMIT_S)
         await watcher.stop()
 
     with caplog.at_level(logging.ERROR):
@@ -90,7 +90,7 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
         await watcher.start()
         store.failures = failures
         await store.create("/brokers/topics/a", _topic(3))
-        assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
+        assert await watcher.wait_until(lambda image: "a" in image.topics, LIMIT_S)
         await watcher.stop()
 
     asyncio.run(scenario())
@@ -106,7 +106,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_gives_no_answer(monkeypatch
     await store.create("/brokers/topics/a", _topic(3))
     while store.failures == failures:
         await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await watcher.stop()
 
 
@@ -127,7 +127,7 @@ def test_nodes_of_other_programs_are_not_read() -> None:
         await watcher.start()
         await store.set("/others/secret", b"changed")
         await store.create("/brokers/topics/a", _topic(3))
-        assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
+        assert await watcher.wait_until(lambda image: "a" in image.topics, LIMIT_S)
         await watcher.stop()
 
     asyncio.run(scenario())
@@ -153,7 +153,7 @@ def test_changes_during_the_first_read_of_the_store_are_in_the_image(after_turns
             await asyncio.sleep(0)
         ensemble.write(ensemble.tree.plan([Create(layout.broker_path(7), broker)], 0)[0])
         await starting
-        assert await watcher.wait_until(lambda image: image.brokers.keys() == {5, 7}, 1.0)
+        assert await watcher.wait_until(lambda image: image.brokers.keys() == {5, 7}, LIMIT_S)
         await let_run()
         assert watcher.image.brokers.keys() == {5, 7}
         await watcher.stop()
@@ -177,7 +177,7 @@ def test_an_image_is_shown_after_its_preparation_and_later_changes_are_in_the_ne
         watcher = Watcher(store, lambda old, new: steps.append(f"show {sorted(new.topics)}"), prepare)
         await watcher.start()
         await store.create("/brokers/topics/a", _topic(3))
-        assert await watcher.wait_until(lambda image: "b" in image.topics, 1.0)
+        assert await watcher.wait_until(lambda image: "b" in image.topics, LIMIT_S)
         await watcher.stop()
 
     asyncio.run(scenario())
@@ -193,10 +193,10 @@ def test_a_topic_is_read_again_with_its_id_node() -> None:
         await watcher.start()
         assert watcher.image.topics["a"].topic_id == UUID(int=1)
         await store.multi(identity.made("a", UUID(int=2)))
-        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=2), 5.0)
+        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=2), LIMIT_S)
         assert list(watcher.image.topic_faults) == ["a"]
         await store.multi(identity.unmade("a", UUID(int=2)))
-        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=1), 5.0)
+        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=1), LIMIT_S)
         assert not watcher.image.topic_faults
         await watcher.stop()
 
@@ -304,7 +304,7 @@ def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(
         await writer.multi(
             [SetData(layout.topic_path("a"), node.data), state] if is_topic_changed else [state]
         )
-        assert await watcher.wait_until(lambda image: UUID(int=2) in image.topic_names, 1.0)
+        assert await watcher.wait_until(lambda image: UUID(int=2) in image.topic_names, LIMIT_S)
         assert await watcher.catch_up(1.0)
         await watcher.stop()
 
@@ -379,7 +379,7 @@ def test_a_partitions_state_leaves_the_topics_names_as_they_are() -> None:
             layout.state_path("topic", 1),
             layout.encode_state(StateNode(leader=-1, leader_epoch=1, isr=(1,), controller_epoch=1)),
         )
-        assert await watcher.wait_until(lambda image: image is not before, 60)
+        assert await watcher.wait_until(lambda image: image is not before, LIMIT_S)
         await watcher.stop()
         return before, watcher.image
 

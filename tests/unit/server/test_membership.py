@@ -77,7 +77,7 @@ async def create(broker: Broker, name: str, *replicas: tuple[int, ...]) -> None:
 
 
 async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> None:
-    assert await broker.services.watcher.wait_until(condition, 5), broker.image
+    assert await broker.services.watcher.wait_until(condition, LIMIT_S), broker.image
 
 
 def leader_of(image: ClusterImage, topic: str) -> int:
