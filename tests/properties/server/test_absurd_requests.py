@@ -42,6 +42,8 @@ from felice.server.handlers.table import OFFERED
 from felice.server.session import Session
 
 SAMPLES_A_VERSION = 25
+# The keys of Produce, Fetch, JoinGroup and SyncGroup, which may be answered much later.
+MAY_WAIT = (0, 1, 11, 14)
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
@@ -118,7 +120,7 @@ class Wireless(asyncio.Transport):
         self.aborted = True
 
 
-async def _ask(broker: Broker, frame: bytes) -> bytes | None:
+async def _ask(broker: Broker, frame: bytes, patience: int) -> bytes | None:
     """The reply, b"" if none came soon, None if the connection was closed."""
     session, transport = Session(broker.listeners[0]), Wireless()
     session.connection_made(transport)
@@ -129,7 +131,7 @@ async def _ask(broker: Broker, frame: bytes) -> bytes | None:
         buffer[:count] = view[:count]
         session.buffer_updated(count)
         view = view[count:]
-    for _ in range(20):
+    for _ in range(patience):
         if transport.written or transport.aborted or session.is_idle:
             break
         await asyncio.sleep(0.001)
@@ -185,7 +187,10 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         await broker.services.acl_changes.create(rights.acls)
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):
-            reply = await _ask(broker, encode_request(key, version, 7, "absurd", request))
+            # On a slow machine answers come late; it suffices that most come.
+            is_behind = key not in MAY_WAIT and seen.answered <= seen.closed + seen.silent
+            frame = encode_request(key, version, 7, "absurd", request)
+            reply = await _ask(broker, frame, patience=2000 if is_behind else 20)
             if reply is None:
                 seen.closed += 1
             elif not reply:
@@ -201,4 +206,4 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         seen = asyncio.run(scenario())
     failed = [record for record in caplog.records if record.exc_info]
     assert not failed, logging.Formatter().format(failed[0])
-    assert seen.answered > seen.closed + seen.silent or key in (0, 1, 11, 14)
+    assert seen.answered > seen.closed + seen.silent or key in MAY_WAIT

@@ -33,11 +33,19 @@ from unit.coordinator.fake_partition import (
     WordCodec,
     WordShard,
 )
-from waiting import let_run, until
+from waiting import LIMIT_S, let_run, until
+
+# For tests that wait for the time limit of a write; in the others it is never reached.
+SHORT_MS = 200
 
 
 class World:
-    def __init__(self, partition: FakePartition | None = None, others: Sequence[FakePartition] = ()) -> None:
+    def __init__(
+        self,
+        partition: FakePartition | None = None,
+        others: Sequence[FakePartition] = (),
+        write_timeout_ms: int = int(LIMIT_S * 1000),
+    ) -> None:
         self.partition = partition or FakePartition()
         self.partition_count = 1 + len(others)
         self.partitions = FakePartitions({0: self.partition, **dict(enumerate(others, 1))})
@@ -49,9 +57,13 @@ class World:
             codec=WordCodec(),
             partitions=self.partitions,
             clock=self.clock,
-            write_timeout_ms=200,
+            write_timeout_ms=write_timeout_ms,
         )
         self.runtime.start()
+
+    def take_time(self) -> None:
+        """From now on no write reaches its time limit."""
+        self.runtime.hosted("any")._write_timeout_ms = int(LIMIT_S * 1000)
 
     @property
     def shard(self) -> WordShard:
@@ -173,9 +185,10 @@ async def test_many_records_are_spread_over_batches_that_fit() -> None:
 
 
 async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
-    world = World(FakePartition(commits_at_once=False))
+    world = World(FakePartition(commits_at_once=False), write_timeout_ms=SHORT_MS)
     assert await world.put(("k", "v")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.shard.words == {"k": "v"}
+    world.take_time()
     later = world.put(("k", "w"))
     await asyncio.sleep(0)
     world.partition.commit()
@@ -184,9 +197,10 @@ async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
 
 async def test_a_write_that_timed_out_is_shown_only_after_its_commit() -> None:
     """It is in the log, but the next leader may never have had it."""
-    world = World(FakePartition(commits_at_once=False))
+    world = World(FakePartition(commits_at_once=False), write_timeout_ms=SHORT_MS)
     assert await world.put(("k", "v")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await world.read("k") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.take_time()
     read = world.read("k")
     await asyncio.sleep(0)
     world.partition.commit()
@@ -342,8 +356,8 @@ async def test_a_new_leader_answers_once_its_whole_log_is_committed() -> None:
     partition.high_watermark, partition.commits_at_once = 1, False
     reads = [0]
     _count_reads(partition.log, reads, 0)
-    world = World(partition)
-    await asyncio.sleep(0.3)  # longer than the write timeout
+    world = World(partition, write_timeout_ms=SHORT_MS)
+    await asyncio.sleep(1.5 * SHORT_MS / 1000)
     with pytest.raises(ApiError) as loading:
         _ = world.shard
     assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -529,7 +543,8 @@ async def test_an_exception_while_closing_leaves_no_other_request_waiting() -> N
     world.runtime.hosted("any").run(lambda now: Outcome(records=[("k", "v")], after_write=[Faulty()]))
     later = world.put(("n", "v"))
     world.runtime.stop()
-    assert await asyncio.wait_for(later, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    async with asyncio.timeout(LIMIT_S / 2):  # the time limit of the write ends it, too
+        assert await later == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_an_exception_in_a_timer_loads_the_shard_again() -> None:

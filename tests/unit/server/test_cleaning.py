@@ -12,7 +12,7 @@ from felice.env import Environment, SystemClock, SystemNetwork
 from felice.server.embedded import EmbeddedBroker
 from unit.log.logs import FailingDisk
 from unit.server.test_embedded_broker import create, produce
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 
 def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
         async def roll() -> None:
             partition.log.roll()
 
-        asyncio.run_coroutine_threadsafe(roll(), running._loop).result(10)
+        asyncio.run_coroutine_threadsafe(roll(), running._loop).result(LIMIT_S)
         time.sleep(0.3)
         status = broker.cleaner.status
         assert (status.passes, status.uncleanable, partition.log.offline_reason) == (0, {}, None)

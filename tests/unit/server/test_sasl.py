@@ -304,7 +304,7 @@ def test_random_bytes_before_a_login_only_close_the_connection(broker: EmbeddedB
             with contextlib.suppress(TimeoutError, ConnectionError, ConnectionClosed):
                 answer = wire.read_frame()
                 assert len(answer) < 400
-    wait_until(lambda: not broker.broker.sessions, 30)
+    wait_until(lambda: not broker.broker.sessions)
     with connect(broker) as wire:
         log_in(wire, PlainClient("alice", "alices-secret"))
         assert answers(wire)
@@ -320,6 +320,7 @@ def test_a_client_authenticates_again_before_its_session_ends(tmp_path: Path) ->
         with connect(broker) as wire:
             client = PlainClient("alice", "alices-secret")
             assert log_in(wire, client).session_lifetime_ms == 60_000
+            assert answers(wire)
             assert (
                 wire.ask(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
             )
@@ -339,7 +340,6 @@ def test_a_client_that_does_not_authenticate_again_is_cut_at_its_next_request(tm
     properties = settings() | {f"{PREFIX}plain.connections.max.reauth.ms": "3000"}
     with running(tmp_path, properties) as broker, connect(broker) as wire:
         assert log_in(wire, PlainClient("alice", "alices-secret"), 0).error_code == 0
-        assert answers(wire)
         time.sleep(3.1)
         assert len(broker.broker.sessions) == 1  # an idle connection is not cut
         wire.send(MetadataRequest(topics=[]))
@@ -486,7 +486,7 @@ def test_librdkafka_logs_in(broker: EmbeddedBroker, mechanism: str, user: str, p
     }
     producer = Producer(common)
     producer.produce("t", b"v")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with pytest.raises(KafkaException):
         Producer(common | {"sasl.password": "wrong", "log_level": 0}).list_topics(timeout=3)
 
