@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from conformance.wire import Wire
+from felice.env.ports import free_ports
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import describe_producers, find_coordinator, offset_fetch
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -99,8 +100,8 @@ def alter(wire: Wire, kind: int, name: str, **configs: str) -> Any:
 
 
 def test_a_busy_port_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    [port] = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(StartupError, match=f"{port}.*in use"):
             EmbeddedBroker(tmp_path / "data", port)
         assert not (tmp_path / "data").exists()  # no cluster has begun
@@ -234,7 +235,7 @@ def test_a_stop_answers_waiting_requests_quickly(tmp_path: Path) -> None:
         wait_until(lambda: any(not session.is_idle for session in listener.sessions))
         began = time.monotonic()
         broker.stop()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 40
         assert wire.receive(request, 12).responses[0].partitions[0].error_code == 0
         assert wire.is_closed_by_peer()
 
@@ -246,7 +247,7 @@ def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: W
     create(wire, "a")
     began = time.monotonic()
     assert fetch(wire, "a", 0, max_wait_ms=200).records == b""
-    assert 0.19 <= time.monotonic() - began < 20
+    assert 0.19 <= time.monotonic() - began < 40
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
         max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
@@ -256,7 +257,7 @@ def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: W
         produce(producer, "a")
     began = time.monotonic()
     assert wire.receive(request, 12).responses[0].partitions[0].high_watermark == 1
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
     assert not any(found.on_advance for found in broker.broker.services.partitions)
 
 

@@ -34,7 +34,7 @@ from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.disk_faults import DiskFault
 from unit.log.logs import NOW, batch
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 from .test_disk_failures import (
     STORAGE_ERROR,
@@ -241,7 +241,10 @@ def test_no_fetcher_fetches_for_an_offline_log_even_if_it_was_not_in_sync() -> N
             wait_until(lambda: not replica.is_open)
             wait_until(lambda: following._made.replication.fetchers._fetchers == {})
             disk.heal()
-            wait_until(lambda: following.services.partitions.find("a", 0).log_end_offset == 2)
+            led = leading.services.partitions.find("a", 0)
+            wait_until(
+                lambda: following.services.partitions.find("a", 0).log_end_offset == led.log_end_offset
+            )
 
 
 def test_a_move_of_an_offline_log_is_refused_with_the_reason(
@@ -446,7 +449,7 @@ def test_a_replica_that_could_not_be_created_is_forgotten_with_its_topic(
     assert broker.broker.services.partitions.without_room() != []
     asyncio.run_coroutine_threadsafe(
         broker.broker.services.cluster_admin.delete_topic("b"), broker.run(running_loop())
-    ).result(20)
+    ).result(LIMIT_S)
     assert broker.broker.services.partitions.without_room() == []
     disk.heal()
     assert create(wire, "c") == 0

@@ -12,6 +12,7 @@ import pytest
 
 from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
+from felice.env.ports import free_ports
 from felice.metadata import PartitionImage
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedCluster, embedded_config
@@ -103,15 +104,13 @@ def test_a_cluster_comes_back_with_its_topics(tmp_path: Path) -> None:
 def second_of_two_ports() -> Iterator[int]:
     """A port that is listened on, behind one that is free."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as before:
-            port = taken.getsockname()[1]
-            before.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                before.bind(("127.0.0.1", port - 1))
-            except OSError:
-                continue
-            before.close()
-            yield port
+        [free] = free_ports(1)
+        try:
+            taken = socket.create_server(("127.0.0.1", free + 1))
+        except OSError:
+            continue
+        with taken:
+            yield free + 1
             return
 
 
@@ -151,7 +150,7 @@ def test_a_broker_that_cannot_stop_keeps_neither_the_others_nor_the_store(
         await again.start()
         await again.kill()
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -235,7 +235,7 @@ def test_a_restarted_broker_waits_until_its_previous_session_has_expired(tmp_pat
         await one.kill()  # its session lives on in the store
         assert one.broker_id in (await world.start(2)).image.brokers
         assert one._store is None
-        again = asyncio.ensure_future(world.start(1, 5_000))
+        again = asyncio.ensure_future(world.start(1, int(LIMIT_S * 1000)))
         await asyncio.sleep(0.3)
         assert not again.done()
         world.ensemble.expire(1)
@@ -352,7 +352,7 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
         registration = (await intruder.get(layout.broker_path(1))).data
         world.expire(one)
         await intruder.create(layout.broker_path(1), registration, ephemeral=True)
-        await asyncio.wait_for(failed.wait(), 5)
+        await asyncio.wait_for(failed.wait(), LIMIT_S)
         assert one.lifecycle.failure is not None
         assert "another broker with node.id 1 is alive" in one.lifecycle.failure
 

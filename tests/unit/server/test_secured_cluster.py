@@ -64,12 +64,12 @@ def in_sync(cluster: EmbeddedCluster) -> list[int]:
 
 def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_path: Path) -> None:
     """Every connection has to authenticate again every 3 seconds; no record is lost, and no replica falls behind."""
-    properties = settings(tmp_path, connections_max_reauth_ms="3000", replica_lag_time_max_ms="10000")
+    properties = settings(tmp_path, connections_max_reauth_ms="3000", replica_lag_time_max_ms="60000")
     with EmbeddedCluster(tmp_path / "data", 3, properties=properties) as cluster:
         common = client(cluster, tmp_path)
         admin = AdminClient(common)
-        admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "3"})])["t"].result(30)
-        wait_until(lambda: in_sync(cluster) == [1, 2, 3], 30)
+        admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "3"})])["t"].result(120)
+        wait_until(lambda: in_sync(cluster) == [1, 2, 3])
         producer = Producer(common | {"acks": "all", "enable.idempotence": True, "linger.ms": 5})
         errors: list[object] = []
         end, sent = time.monotonic() + 9, 0
@@ -128,7 +128,7 @@ def test_a_new_password_counts_on_every_broker_at_once(tmp_path: Path) -> None:
         for password in (b"first", b"second"):
             info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
             change = UserScramCredentialUpsertion("zoe", info, password)
-            admin.alter_user_scram_credentials([change])["zoe"].result(30)
+            admin.alter_user_scram_credentials([change])["zoe"].result(120)
             login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "zoe"}
             for address in cluster.bootstrap.split(","):
                 one = common | login | {"bootstrap.servers": address, "sasl.password": password.decode()}
@@ -145,7 +145,7 @@ def logs_in(settings: dict[str, str]) -> bool:
 
 
 def eventually(settings: dict[str, str]) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if logs_in(settings):
             return True
