@@ -17,6 +17,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdResponse
 from felice.records.batch import BatchHeader
 from felice.records.reader import read_batch
+from waiting import LIMIT_S
 
 OK, REFUSED, REQUEST_LOST, REPLY_LOST, FORGOTTEN, UNREACHABLE = range(6)
 
@@ -174,7 +175,7 @@ async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes |
             number += 1
         sender.wake()
         await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         await done.wait()
     sender.close()
     return cluster.partition.values, delivered

@@ -335,7 +335,7 @@ def test_the_asyncio_client_logs_in(broker: EmbeddedBroker, directory: Path) -> 
             return int((await delivered).offset() or 0)
 
     admin = AdminClient(config(broker, "SASL_SSL", directory) | LOGIN)
-    admin.create_topics([NewTopic("aio", 1, 1)])["aio"].result(20)
+    admin.create_topics([NewTopic("aio", 1, 1)])["aio"].result(60)
     admin.close()
     assert asyncio.run(produce()) == 0
 

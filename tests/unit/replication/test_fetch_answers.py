@@ -23,6 +23,7 @@ from felice.protocol.messages.list_offsets import (
 )
 from felice.replication.fetcher import Fetchers
 from felice.replication.partitions import Partitions
+from waiting import LIMIT_S
 
 from .test_fetch_epochs import ID, LEADER, PatientLeader, records_at
 from .test_partitions import image, open_directory, registry, topic
@@ -71,7 +72,7 @@ def run(tmp_path: Path, leader: KnowingLeader, scenario: Callable[[Partitions], 
         config, _ = BrokerConfig.parse(options)
         fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
         fetchers.follow(partitions, shown)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await scenario(partitions)
         await fetchers.stop()
         directory.close()

@@ -28,6 +28,7 @@ from felice.protocol.messages.list_offsets import (
 )
 from felice.records.batch import stamp
 from felice.replication.fetcher import Fetchers
+from waiting import LIMIT_S
 
 from .test_partition import batch
 from .test_partitions import image, open_directory, registry
@@ -108,7 +109,7 @@ def test_a_response_of_an_earlier_epoch_changes_nothing_and_the_next_request_has
         directory.close()
 
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await scenario()
 
     asyncio.run(limited())
@@ -137,7 +138,7 @@ def test_a_partition_that_waits_after_an_error_is_asked_for_at_once_in_a_new_epo
         directory.close()
 
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await scenario()
 
     asyncio.run(limited())
@@ -178,7 +179,7 @@ def test_only_open_partitions_that_another_broker_leads_are_fetched(tmp_path: Pa
         directory.close()
 
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await scenario()
 
     asyncio.run(limited())

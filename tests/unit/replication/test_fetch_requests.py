@@ -38,6 +38,7 @@ from felice.protocol.messages.list_offsets import (
 from felice.replication.fetcher import Fetchers, forgotten_topics
 from felice.replication.partitions import Partitions
 from felice.replication.peers import PeerUnavailable
+from waiting import LIMIT_S
 
 from .test_fetch_answers import records
 from .test_fetch_epochs import ID, LEADER
@@ -153,7 +154,7 @@ def run(
         fetchers = Fetchers(1, leader, clock, lambda: broker_config, lambda: 5)  # type: ignore[arg-type]
         world = World(leader, clock, partitions, fetchers, image())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT_S):
                 await scenario(world)
         finally:
             await fetchers.stop()

@@ -18,6 +18,7 @@ from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 from felice.replication.fetcher import Fetchers
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
+from waiting import LIMIT_S
 
 from .test_partition import batch
 from .test_partitions import image, open_directory, registry, topic
@@ -82,7 +83,7 @@ def test_an_exception_for_one_partition_does_not_lose_the_other_answers(
         await fetchers.stop()
         directory.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
 class Denying:
@@ -116,7 +117,7 @@ def test_a_failure_that_repeats_is_logged_once(tmp_path: Path, caplog: pytest.Lo
         config, _ = BrokerConfig.parse({"replica.fetch.backoff.ms": "1"})
         fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
         fetchers.follow(partitions, shown)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while leader.answers <= 20:
                 await asyncio.sleep(0.01)
         await fetchers.stop()

@@ -19,6 +19,7 @@ from felice.replication import isr
 from felice.replication.isr import IsrWriter
 from felice.replication.leader import IsrProposal
 from felice.replication.partition import Partition
+from waiting import LIMIT_S
 
 from .test_partition import lead, make
 
@@ -87,7 +88,7 @@ def leading(tmp_path: Path, *in_sync: int) -> tuple[Partition, IsrProposal]:
 
 def run(scenario: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isr, "_RETRY_S", 0.001)
-    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))  # type: ignore[arg-type]
 
 
 async def state_of(store: Any) -> tuple[StateNode, int]:

@@ -23,6 +23,7 @@ from felice.replication.dependencies import PartitionDependencies
 from felice.replication.divergence import Divergence
 from felice.replication.leader import SessionLiveness
 from felice.replication.partition import ACKS_ALL, Partition
+from waiting import LIMIT_S
 
 NOW_MS = SystemClock().now_ms()
 
@@ -84,7 +85,7 @@ def append(partition: Partition, count: int = 1, acks: int = 1) -> AppendInfo:
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))  # type: ignore[arg-type]
 
 
 def code_of(call: Callable[[], object]) -> ErrorCode:

@@ -22,7 +22,7 @@ from waiting import LIMIT_S, until
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))  # type: ignore[arg-type]
 
 
 class Cluster:

@@ -19,7 +19,7 @@ from felice.env.processes import spawn as real_spawn
 from felice.server import process_group
 from felice.server.process_group import ProcessGroup
 from felice.server.startup import StartupError
-from waiting import until
+from waiting import LIMIT_S, until
 
 
 def group_of(tmp_path: Path, says: str) -> ProcessGroup:
@@ -42,7 +42,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *attempts: int) -> None:
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))  # type: ignore[arg-type]
 
 
 def test_a_broker_is_started_again_even_if_the_machine_had_no_room_for_it_at_first(

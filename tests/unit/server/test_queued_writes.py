@@ -20,6 +20,7 @@ from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 from felice.replication.partition import ACKS_ALL
 from felice.server.handlers import produce, txn_offset_commit
+from waiting import LIMIT_S
 
 VERSION = 12
 
@@ -83,7 +84,7 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
         wait_acknowledged=wait_acknowledged,
     )
     answer: Any = produce.handle(produce_request(), context_of(queue, partition))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await queue.has_ended.wait()
         assert not answer.done()
         replicated.set()
@@ -145,7 +146,7 @@ async def test_committed_offsets_are_replicated_while_the_next_request_is_handle
     context = context_of(queue, object(), groups=groups, group_lookups=lookups)
     request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=2)
     answer: Any = txn_offset_commit.handle(request, context)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await queue.has_ended.wait()
         assert not answer.done()
         replicated.set()

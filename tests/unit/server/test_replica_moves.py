@@ -90,7 +90,7 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
         finally:
             await broker.stop(hand_over=False)
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
 def test_throttled_moves_leave_the_threads_to_others(tmp_path: Path) -> None:

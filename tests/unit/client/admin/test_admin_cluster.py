@@ -174,7 +174,7 @@ def test_features_are_finalized_from_epoch_zero_on(epoch: int) -> None:
         )
         # The first request is the connection's own.
         broker.script(ApiVersionsRequest, usual, told)
-        found = admin.describe_features().result(30)
+        found = admin.describe_features().result(60)
     supported = {"group.version": (1, 2), "share.version": (0, 1)}
     assert found == FeatureMetadata(supported, {"group.version": 2} if epoch == 0 else {}, epoch)
 
@@ -185,8 +185,8 @@ def test_topics_are_listed_all_or_by_name() -> None:
         AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
     ):
         assert sorted(admin.list_topics().topics) == ["t", "u"]
-        only = admin.list_topics("t", timeout=30)
-        assert not admin.list_topics("", timeout=30).topics
+        only = admin.list_topics("t", timeout=60)
+        assert not admin.list_topics("", timeout=60).topics
         unknown = admin.list_topics("no").topics["no"].error
         assert broker.asked(MetadataRequest)[0].topics is None
     assert list(only.topics) == ["t"] and list(only.topics["t"].partitions) == [0, 1]
@@ -244,7 +244,7 @@ def test_a_passing_error_of_a_whole_call_is_retried() -> None:
             ElectLeadersResponse(error_code=MOVING),
             ElectLeadersResponse(),
         )
-        assert admin.elect_leaders(ElectionType.PREFERRED).result(30) == {}
+        assert admin.elect_leaders(ElectionType.PREFERRED).result(60) == {}
         # One for the first attempt, and one before each attempt after the second.
         assert len(broker.asked(MetadataRequest)) == 2
 
@@ -262,7 +262,7 @@ def test_a_passing_error_of_a_whole_call_ends_it_after_the_time_limit() -> None:
 def test_a_lost_connection_is_retried() -> None:
     with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.script(CreateTopicsRequest, Disconnect, created(a=0))
-        assert admin.create_topics([NewTopic("a")])["a"].result(30) is None
+        assert admin.create_topics([NewTopic("a")])["a"].result(60) is None
 
 
 def test_no_broker_at_all_is_an_error_at_once() -> None:
@@ -330,7 +330,7 @@ def test_a_client_that_nothing_refers_to_answers_and_ends() -> None:
         thread, future = admin._thread, admin.describe_cluster()
         del admin
         gc.collect()
-        assert future.result(30).cluster_id == "fake"
+        assert future.result(60).cluster_id == "fake"
         del future
         deadline = time.monotonic() + 30
         while thread.alive and time.monotonic() < deadline:
@@ -389,5 +389,5 @@ def test_offsets_without_a_leader_are_asked_again() -> None:
 
         broker.script(MetadataRequest, leaderless)
         partition = TopicPartition("t", 0)
-        assert admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(30).offset == 0
+        assert admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(60).offset == 0
         assert len(broker.asked(MetadataRequest)) >= 3

@@ -549,7 +549,7 @@ MOVED = ErrorCode.NOT_COORDINATOR
 def test_a_coordinator_that_moved_is_looked_up_again(call: Any, kind: type, moved: Any, settled: Any) -> None:
     with FakeBroker({"t": 1}) as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.script(kind, moved, settled)
-        call(admin)["g"].result(30)
+        call(admin)["g"].result(60)
         assert len(broker.asked(kind)) == 2
         assert [request.coordinator_keys for request in broker.asked(FindCoordinatorRequest)] == [
             ["g"],
@@ -572,7 +572,7 @@ def test_groups_are_listed_with_their_members_bytes() -> None:
         broker.script(
             DescribeGroupsRequest, *(DescribeGroupsResponse(groups=[row]) for row in (refused, stable, why))
         )
-        found = admin.list_groups(timeout=30)
+        found = admin.list_groups(timeout=60)
         [only] = admin.list_groups("b")
         where = BrokerMetadata(1, "127.0.0.1", broker.port)
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -601,7 +601,7 @@ def test_a_broker_without_a_connection_does_not_hide_the_groups_of_others() -> N
         ]
         broker.handlers[MetadataRequest] = lambda request, version: MetadataResponse(brokers=brokers)
         broker.script(ListGroupsRequest, ListGroupsResponse(groups=LISTED))
-        result = admin.list_consumer_groups().result(30)
+        result = admin.list_consumer_groups().result(60)
     assert result.valid == LISTINGS
     [error] = result.errors
     assert isinstance(error, KafkaException) and error.code == KafkaError._TRANSPORT

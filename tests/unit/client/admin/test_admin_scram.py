@@ -31,21 +31,21 @@ def test_users_are_set_described_and_deleted(broker: EmbeddedBroker, module: Any
     ]
     few = module.UserScramCredentialUpsertion("few", module.ScramCredentialInfo(sha_256, 4000), b"secret")
     futures = admin.alter_user_scram_credentials([*set_both, few])
-    assert futures["a"].result(20) is None
+    assert futures["a"].result(60) is None
     with pytest.raises(Exception, match="Too few iterations"):
-        futures["few"].result(20)
-    found = admin.describe_user_scram_credentials().result(20)["a"]
+        futures["few"].result(60)
+    found = admin.describe_user_scram_credentials().result(60)["a"]
     assert [(info.mechanism, info.iterations) for info in found.scram_credential_infos] == [
         (sha_256, 4096),
         (sha_512, 4097),
     ]
     described = admin.describe_user_scram_credentials(["a", "none"])
-    assert described["a"].result(20).user == "a"
+    assert described["a"].result(60).user == "a"
     with pytest.raises(Exception, match="does not exist"):
-        described["none"].result(20)
+        described["none"].result(60)
     deletions = [module.UserScramCredentialDeletion("a", one) for one in (sha_256, sha_512)]
-    assert admin.alter_user_scram_credentials(deletions)["a"].result(20) is None
-    assert admin.describe_user_scram_credentials().result(20) == {}
+    assert admin.alter_user_scram_credentials(deletions)["a"].result(60) is None
+    assert admin.describe_user_scram_credentials().result(60) == {}
 
 
 def test_alterations_are_checked_before_they_are_sent(broker: EmbeddedBroker) -> None:
@@ -74,7 +74,7 @@ def test_alterations_are_checked_before_they_are_sent(broker: EmbeddedBroker) ->
         with pytest.raises(ValueError, match="named twice"):
             admin.describe_user_scram_credentials(["a", "a"])
         with pytest.raises(KafkaException, match="does not exist"):
-            admin.describe_user_scram_credentials(["nobody"])["nobody"].result(20)
+            admin.describe_user_scram_credentials(["nobody"])["nobody"].result(60)
 
 
 def test_an_alteration_shows_no_password() -> None:

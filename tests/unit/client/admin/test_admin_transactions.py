@@ -337,7 +337,7 @@ def test_transactions(exchange: Exchange) -> None:
 def test_a_coordinator_that_moved_is_looked_up_again(call: Any, kind: type, moved: Any, settled: Any) -> None:
     with FakeBroker({"t": 1}) as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.script(kind, moved, settled)
-        call(admin)["x"].result(30)
+        call(admin)["x"].result(60)
         assert len(broker.asked(kind)) == 2
         asked = [(row.key_type, row.coordinator_keys) for row in broker.asked(FindCoordinatorRequest)]
         assert asked == [(TRANSACTION_KEY_TYPE, ["x"])] * 2

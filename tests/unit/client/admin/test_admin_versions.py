@@ -69,7 +69,7 @@ def test_no_filter_is_dropped_that_a_broker_does_not_know() -> None:
             assert error.code == KafkaError._UNSUPPORTED_FEATURE
         assert broker.asked(ListTransactionsRequest) == []
         broker.script(ListTransactionsRequest, ListTransactionsResponse(transaction_states=[row]))
-        [found] = admin.list_transactions(producer_ids=[7]).result(30)[1]
+        [found] = admin.list_transactions(producer_ids=[7]).result(60)[1]
         assert (found.transactional_id, found.state.value) == ("tx", "Ongoing")
         [asked] = broker.asked(ListTransactionsRequest)
         assert asked.producer_id_filters == [7]

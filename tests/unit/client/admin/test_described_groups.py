@@ -45,7 +45,7 @@ def test_members_are_told_with_their_partitions_and_foreign_assignments_are_empt
     answer = described(group_state="Stable", protocol_type="consumer", protocol_data="range", members=MEMBERS)
     with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.script(DescribeGroupsRequest, answer)
-        group = admin.describe_consumer_groups(["g"])["g"].result(20)
+        group = admin.describe_consumer_groups(["g"])["g"].result(60)
     assert (group.group_id, group.state, group.partition_assignor) == (
         "g",
         ConsumerGroupState.STABLE,
@@ -67,7 +67,7 @@ def test_a_group_that_does_not_exist_is_dead_and_a_refusal_is_an_error() -> None
             described(error_code=ErrorCode.GROUP_ID_NOT_FOUND),
             described(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED),
         )
-        assert admin.describe_consumer_groups(["g"])["g"].result(20).state is ConsumerGroupState.DEAD
+        assert admin.describe_consumer_groups(["g"])["g"].result(60).state is ConsumerGroupState.DEAD
         refused = admin.describe_consumer_groups(["g"])["g"].exception(20)
     assert isinstance(refused, KafkaException)
     assert refused.args[0].code() == ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -19,6 +19,7 @@ from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import ProduceRequest
 from felice.records.reader import read_records
 from unit.client.fake_broker import FakeBroker, Hang
+from waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ async def test_a_full_queue_makes_the_sender_wait_but_not_linger(broker: FakeBro
 
 async def test_a_flush_sends_what_would_linger(broker: FakeBroker) -> None:
     async with native(broker, linger_ms=60_000) as producer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S / 2):
             future = await producer.send("t", b"v")
             assert len(producer) == 1
             await producer.flush()

@@ -76,7 +76,7 @@ def consumer() -> Iterator[Consumer]:
 
 def test_lookup_by_time_returns_offsets_the_end_or_an_error_per_partition(consumer: Consumer) -> None:
     asked = [TopicPartition("t", 0, 1000), TopicPartition("t", 1, 1000), TopicPartition("t", 2, 2000)]
-    rows = consumer.offsets_for_times(asked, timeout=10)
+    rows = consumer.offsets_for_times(asked, timeout=60)
     assert [(row.topic, row.partition, row.offset) for row in rows] == [
         ("t", 0, 5),
         ("t", 1, OFFSET_INVALID),
@@ -91,16 +91,16 @@ def test_lookup_by_time_returns_offsets_the_end_or_an_error_per_partition(consum
 
 
 def test_the_ends_of_a_partition_are_its_first_offset_and_the_watermark(consumer: Consumer) -> None:
-    assert consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=10) == (3, 9)
+    assert consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=60) == (3, 9)
     with pytest.raises(KafkaException) as refused:
-        consumer.get_watermark_offsets(TopicPartition("t", 1), timeout=10)
+        consumer.get_watermark_offsets(TopicPartition("t", 1), timeout=60)
     assert refused.value.args[0].code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_committed_returns_metadata_and_epoch_or_an_error_per_partition(
     consumer: Consumer,
 ) -> None:
-    rows = consumer.committed([TopicPartition("t", number) for number in range(4)], timeout=10)
+    rows = consumer.committed([TopicPartition("t", number) for number in range(4)], timeout=60)
     assert [(row.partition, row.offset, row.metadata, row.leader_epoch) for row in rows] == [
         (0, 7, "note", 4),
         (1, OFFSET_INVALID, None, None),

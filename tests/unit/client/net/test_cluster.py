@@ -265,7 +265,7 @@ async def test_aged_metadata_is_refreshed_and_idle_connections_are_closed(broker
         busy = await cluster.connection(1, "busy")
         broker.script(ListGroupsRequest, Hang)
         waiting = asyncio.ensure_future(busy.call(ListGroupsRequest(), 60))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await until(lambda: idle.closed)
             await until(lambda: len(broker.asked(MetadataRequest)) >= 2)
         assert not busy.closed and cluster.open_connection(1, "other") is None

@@ -20,6 +20,7 @@ from felice.server.metrics.request_times import RECENT, RequestMetrics, RequestT
 from felice.server.turns import Turns
 from unit.server.test_session import KEY, Peer, large_question, question, run
 from unit.server.test_turns import Floor, HeldClock, questions
+from waiting import LIMIT_S
 
 
 def peer_on(clock: HeldClock, handle: Any) -> Peer:
@@ -76,7 +77,7 @@ def test_a_large_request_is_timed_too() -> None:
 
         peer = peer_on(clock, handle)
         peer.feed(large_question(7))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not peer.replies():
                 await asyncio.sleep(0)
         ((queued_s, local_s, _, _),) = peer.requests.times[KEY].parts
@@ -134,7 +135,7 @@ def test_error_codes_of_responses_are_counted(ask: Any) -> None:
         topic = DeleteRecordsTopicResult(name="t", partitions=partitions)
         peer = peer_on(HeldClock(), lambda request, context: DeleteRecordsResponse(topics=[topic]))
         peer.feed(ask(1))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             while not peer.requests.errors[KEY]:
                 await asyncio.sleep(0)
         assert peer.requests.errors[KEY] == {0: 2, 3: 1}
