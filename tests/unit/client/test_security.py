@@ -85,7 +85,7 @@ def test_a_client_reads_what_it_wrote_over_tls(broker: EmbeddedBroker, directory
     producer = Producer(settings)
     for number in range(200):
         producer.produce("t", b"%d" % number + bytes(10_000))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     found = 0
@@ -215,8 +215,8 @@ def test_a_client_goes_on_while_it_authenticates_again(broker: EmbeddedBroker, d
             one.produce("again", b"x", on_delivery=lambda error, _: error and errors.append(error))
             one.poll(0.005)
         sent += 2
-    assert producer.flush(30) == 0
-    assert unanswered.flush(30) == 0
+    assert producer.flush(60) == 0
+    assert unanswered.flush(60) == 0
     assert errors == []
     consumer = Consumer(settings | {"group.id": "again", "auto.offset.reset": "earliest"})
     consumer.subscribe(["again"])

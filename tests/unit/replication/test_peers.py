@@ -32,7 +32,7 @@ class Cluster:
         self.destination = Destination("127.0.0.1", port, 5) if port else None
         self.peers = Peers(network or SystemNetwork(), SystemClock(), 1, lambda broker: self.destination)
 
-    async def ask(self, timeout_s: float = 5) -> Any:
+    async def ask(self, timeout_s: float = LIMIT_S) -> Any:
         return await self.peers.call(2, API.LIST_OFFSETS, ListOffsetsRequest(replica_id=1), timeout_s)
 
 
@@ -55,13 +55,15 @@ def test_a_request_gets_its_reply_in_the_best_common_version() -> None:
 def test_a_request_without_a_reply_says_why_and_the_next_one_reconnects(fault: object, reason: str) -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
+        await cluster.ask()
+        broker.script(ListOffsetsRequest, fault)
         with pytest.raises(PeerUnavailable, match=reason):
-            await cluster.ask(0.1 if fault is Hang else 5)
+            await cluster.ask(0.1 if fault is Hang else LIMIT_S)
+        await until(lambda: len(broker.asked(ListOffsetsRequest)) == 2)
         assert (await cluster.ask()).topics == []
         await cluster.peers.close()
 
     with FakeBroker() as broker:
-        broker.script(ListOffsetsRequest, fault)
         run(scenario)
 
 
@@ -69,7 +71,7 @@ def test_a_request_that_the_other_broker_does_not_know_is_not_sent() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
         with pytest.raises(PeerUnavailable, match="does not know FindCoordinator"):
-            await cluster.peers.call(2, API.FIND_COORDINATOR, FindCoordinatorRequest(), 5)
+            await cluster.peers.call(2, API.FIND_COORDINATOR, FindCoordinatorRequest(), LIMIT_S)
         await cluster.peers.close()
 
     with FakeBroker(ranges={2: (1, 7)}) as broker:
@@ -185,7 +187,7 @@ def test_a_reply_to_an_abandoned_request_disturbs_no_other_request() -> None:
         link.connection_made(Transport())
         calls = [
             asyncio.create_task(
-                link.call_version(API.LIST_OFFSETS, 10, ListOffsetsRequest(replica_id=1), timeout_s=20)
+                link.call_version(API.LIST_OFFSETS, 10, ListOffsetsRequest(replica_id=1), timeout_s=LIMIT_S)
             )
             for _ in range(2)
         ]
@@ -232,10 +234,10 @@ def test_a_connection_to_a_broker_that_stays_is_kept() -> None:
 def test_lanes_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
-        slow = asyncio.ensure_future(cluster.ask(30))
+        slow = asyncio.ensure_future(cluster.ask(LIMIT_S))
         await until(lambda: broker.asked(ListOffsetsRequest))
         request = ListOffsetsRequest(replica_id=2)
-        assert (await cluster.peers.call(2, API.LIST_OFFSETS, request, 5, lane="other")).topics == []
+        assert (await cluster.peers.call(2, API.LIST_OFFSETS, request, LIMIT_S, lane="other")).topics == []
         assert not slow.done()
         await cluster.peers.close()
         with pytest.raises(PeerUnavailable, match="this broker stops"):
@@ -251,14 +253,15 @@ def test_lanes_do_not_wait_for_each_other() -> None:
 def test_a_request_at_its_deadline_closes_the_connection_for_all() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
-        late, other = cluster.ask(0.1), cluster.ask(30)
+        await cluster.ask()
+        broker.script(ListOffsetsRequest, Hang)
+        late, other = cluster.ask(0.1), cluster.ask(LIMIT_S)
         found = await asyncio.gather(late, other, return_exceptions=True)
         reason = f"127.0.0.1:{broker.port}: no answer to ListOffsets in 0.1 s"
         assert [str(error).endswith(reason) for error in found] == [True, True]
         await cluster.peers.close()
 
     with FakeBroker() as broker:
-        broker.script(ListOffsetsRequest, Hang)
         run(scenario)
 
 

@@ -136,9 +136,9 @@ async def test_an_iteration_raises_error_events(broker: Committing) -> None:
 async def test_consume_returns_what_there_is_at_once(broker: Committing) -> None:
     async with native(broker) as consumer:
         consumer.assign([at(1)])
-        messages = await consumer.consume(100, 30)
+        messages = await consumer.consume(100, 60)
         while len(messages) < 2:
-            messages += await consumer.consume(100, 30)
+            messages += await consumer.consume(100, 60)
         assert [message.value() for message in messages] == [b"1", b"2"]
         one = native(broker)
         async with one as second:
@@ -163,7 +163,7 @@ async def test_the_assignment_changes_in_steps(broker: Committing) -> None:
         await consumer.assign([at(1)])
         await consumer.incremental_assign([at(0, 1)])
         assert facts(await consumer.assignment()) == [(0, OFFSET_INVALID), (1, OFFSET_INVALID)]
-        messages = await consumer.consume(3, 30)
+        messages = await consumer.consume(3, 60)
         assert sorted(message.value() or b"" for message in messages) == [b"1", b"2", b"other"]
         await consumer.incremental_unassign([at(0, 1)])
         assert facts(await consumer.assignment()) == [(0, OFFSET_INVALID)]
@@ -174,12 +174,12 @@ async def test_the_assignment_changes_in_steps(broker: Committing) -> None:
 async def test_seek_pause_and_resume(broker: Committing) -> None:
     async with named(broker) as consumer:
         await consumer.assign([at(0)])
-        assert len(await consumer.consume(3, 30)) == 3
+        assert len(await consumer.consume(3, 60)) == 3
         await consumer.pause([at(0)])
         await consumer.seek(at(1))
         assert await consumer.poll(0.1) is None
         await consumer.resume([at(0)])
-        message = await consumer.poll(30)
+        message = await consumer.poll(60)
         assert message is not None and message.value() == b"1"
         assert facts(await consumer.position([at(0), at(0, 1)])) == [(0, 2), (1, OFFSET_INVALID)]
 
@@ -188,12 +188,12 @@ async def test_native_seek_pause_and_resume(broker: Committing) -> None:
     async with native(broker) as consumer:
         consumer.assign([at(0)])
         assert facts(consumer.assignment()) == [(0, OFFSET_INVALID)]
-        assert await consumer.poll(30) is not None
+        assert await consumer.poll(60) is not None
         consumer.pause([at(0)])
         consumer.seek(at(2))
         assert await consumer.poll(0.1) is None
         consumer.resume([at(0)])
-        message = await consumer.poll(30)
+        message = await consumer.poll(60)
         assert message is not None and message.value() == b"2"
 
 
@@ -204,12 +204,12 @@ async def test_commits_of_a_message_of_offsets_and_of_positions(broker: Committi
         if assigned is not None:
             await assigned
         options = {"asynchronous": False} if is_named else {}
-        message = await consumer.poll(30)
+        message = await consumer.poll(60)
         assert facts(await consumer.commit(message, **options)) == [(0, 1)]
         offsets = [TopicPartition("t", 1, 5, "note")]
         assert facts(await consumer.commit(offsets=offsets, **options)) == [(1, 5)]
         assert broker.committed == {0: (1, ""), 1: (5, "note")}
-        await consumer.poll(30)
+        await consumer.poll(60)
         assert facts(await consumer.commit(**options)) == [(0, 2)]
         found = await consumer.committed([at(0), at(0, 1)])
         assert [(row.partition, row.offset, row.metadata) for row in found] == [(0, 2, None), (1, 5, "note")]
@@ -231,7 +231,7 @@ async def test_a_commit_that_nobody_waits_for_is_told(broker: Committing) -> Non
 async def test_stored_offsets_are_committed(broker: Committing) -> None:
     async with named(broker, enable_auto_offset_store=False) as consumer:
         await consumer.assign([at(0), at(0, 1)])
-        message = next(row for row in await consumer.consume(4, 30) if row.partition() == 0)
+        message = next(row for row in await consumer.consume(4, 60) if row.partition() == 0)
         await consumer.store_offsets(message)
         await consumer.store_offsets(offsets=[TopicPartition("t", 1, 1, "note")])
         await consumer.store_offsets()
@@ -245,7 +245,7 @@ async def test_offsets_by_time_and_the_ends_of_a_partition(broker: Committing) -
         assert await other.watermarks(at(0)) == (0, 3)
         assert await consumer.get_watermark_offsets(at(0), cached=True) == (OFFSET_INVALID, OFFSET_INVALID)
         await consumer.assign([at(0)])
-        await consumer.consume(3, 30)
+        await consumer.consume(3, 60)
         assert await consumer.get_watermark_offsets(at(0), cached=True) == (0, 3)
         for ask in (consumer.offsets_for_times, other.offsets_for_times):
             rows = [
@@ -386,7 +386,7 @@ async def test_a_consumer_that_was_not_started_refuses_calls(broker: Committing)
     await consumer.start()
     assert consumer.core is core
     consumer.assign([at(0)])
-    assert await consumer.poll(30) is not None
+    assert await consumer.poll(60) is not None
     await consumer.close()
     with pytest.raises(RuntimeError, match="not started"):
         await consumer.poll(0)

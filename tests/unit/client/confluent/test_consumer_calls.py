@@ -88,7 +88,7 @@ def test_the_assignment_changes_in_steps(consumer: Callable[..., Consumer]) -> N
     with pytest.raises(KafkaException) as raised:
         one.incremental_assign([at(0, 1)])
     assert raised.value.code == KafkaError._CONFLICT
-    assert sorted(message.value() or b"" for message in one.consume(3, 30)) == [b"1", b"2", b"other"]
+    assert sorted(message.value() or b"" for message in one.consume(3, 60)) == [b"1", b"2", b"other"]
     one.incremental_unassign([at(0, 1)])
     assert facts(one.assignment()) == [(0, 1)]
     with pytest.raises(KafkaException):
@@ -100,7 +100,7 @@ def test_the_assignment_changes_in_steps(consumer: Callable[..., Consumer]) -> N
 def test_consume_takes_up_to_a_number_of_messages(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     one.assign([at(0)])
-    assert [message.value() for message in one.consume(2, 30)] == [b"0", b"1"]
+    assert [message.value() for message in one.consume(2, 60)] == [b"0", b"1"]
     assert [message.value() for message in one.consume()] == [b"2"]
     started = time.monotonic()
     assert one.consume(5, 0.1) == []
@@ -129,21 +129,21 @@ def test_a_pause_of_what_is_not_assigned_is_ignored(consumer: Callable[..., Cons
     one.pause([at(0), at(0, 1)])
     assert one.poll(0.1) is None
     one.resume([at(0), at(0, 1)])
-    message = one.poll(30)
+    message = one.poll(60)
     assert message is not None and message.value() == b"0"
 
 
 def test_a_seek_moves_the_position(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     one.assign([at(0)])
-    assert len(one.consume(3, 30)) == 3
+    assert len(one.consume(3, 60)) == 3
     one.seek(at(1))
     assert facts(one.position([at(0)])) == [(0, OFFSET_INVALID)]
-    message = one.poll(30)
+    message = one.poll(60)
     assert message is not None and message.value() == b"1"
     assert facts(one.position([at(0), at(0, 1)])) == [(0, 2), (1, OFFSET_INVALID)]
     one.seek(at(OFFSET_BEGINNING))
-    assert one.consume(1, 30)[0].value() == b"0"
+    assert one.consume(1, 60)[0].value() == b"0"
     with pytest.raises(KafkaException):
         one.seek(at(0, 1))
 
@@ -153,13 +153,13 @@ def test_commits_of_a_message_of_offsets_and_of_positions(
 ) -> None:
     one = consumer()
     one.assign([at(0)])
-    message = one.poll(30)
+    message = one.poll(60)
     assert facts(one.commit(message, asynchronous=False) or []) == [(0, 1)]
     assert facts(one.commit(offsets=[TopicPartition("t", 1, 5, "note")], asynchronous=False) or []) == [
         (1, 5)
     ]
     assert broker.committed == {0: (1, ""), 1: (5, "note")}
-    one.poll(30)
+    one.poll(60)
     assert facts(one.commit(asynchronous=False) or []) == [(0, 2)]
     with pytest.raises(KafkaException) as raised:
         one.commit(asynchronous=False)
@@ -185,7 +185,7 @@ def test_a_commit_that_nobody_waits_for_is_told_at_the_next_poll(
 def test_stored_offsets_are_committed(consumer: Callable[..., Consumer], broker: Committing) -> None:
     one = consumer(enable_auto_offset_store=False)
     one.assign([at(0), at(0, 1)])
-    message = next(row for row in one.consume(4, 30) if row.partition() == 0)
+    message = next(row for row in one.consume(4, 60) if row.partition() == 0)
     one.store_offsets(message)
     one.store_offsets(offsets=[TopicPartition("t", 1, 1, "note")])
     one.store_offsets()
@@ -254,7 +254,7 @@ def test_the_ends_of_a_partition(consumer: Callable[..., Consumer], broker: Comm
     assert one.get_watermark_offsets(at(0), 30) == (0, 3)
     assert one.get_watermark_offsets(at(0), cached=True) == (OFFSET_INVALID, OFFSET_INVALID)
     one.assign([at(0)])
-    one.consume(3, 30)
+    one.consume(3, 60)
     assert one.get_watermark_offsets(at(0), cached=True) == (0, 3)
     timestamps = [request.topics[0].partitions[0].timestamp for request in broker.asked(ListOffsetsRequest)]
     assert timestamps == [-2, -1, -2, -1]
@@ -356,7 +356,7 @@ def test_an_outage_is_an_error_of_poll_or_of_the_callback() -> None:
             options["error_cb"] = callback
         with Consumer(options) as one:
             one.assign([at(0)])
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             events = []
             while not events and not told and time.monotonic() < deadline:
                 message = one.poll(0.05)
@@ -387,7 +387,7 @@ def test_a_lost_connection_is_not_an_error_of_poll(
     broker.script(FetchRequest, Disconnect)
     one = consumer()
     one.assign([at(0)])
-    messages = one.consume(3, 30)
+    messages = one.consume(3, 60)
     assert [message.error() for message in messages] == [None] * 3
 
 
@@ -409,7 +409,7 @@ def test_positions_are_committed_by_time_only_if_that_is_asked_for(
 ) -> None:
     one = consumer(enable_auto_commit=automatic, auto_commit_interval_ms=10)
     one.assign([at(0)])
-    assert len(one.consume(3, 30)) == 3
+    assert len(one.consume(3, 60)) == 3
     if automatic:
         # The first commit may come between the first and the last of the messages.
         wait_until(lambda: one.poll(0.01) or broker.committed == {0: (3, "")})

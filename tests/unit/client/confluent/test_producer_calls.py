@@ -130,7 +130,7 @@ def test_a_purge_drops_what_waits_or_what_is_in_flight(broker: FakeBroker, in_qu
         wait(lambda: broker.asked(ProduceRequest))
         made.produce("t", b"2", partition=0, on_delivery=note)
         made.purge(in_queue=in_queue, in_flight=not in_queue)
-        made.poll(30)
+        made.poll(60)
         assert told == ({b"2": KafkaError._PURGE_QUEUE} if in_queue else {b"1": KafkaError._PURGE_INFLIGHT})
         made.purge(blocking=False)
         wait(lambda: made.poll(0.01) or len(told) == 2)

@@ -72,7 +72,7 @@ def one(value: bytes) -> bytes:
 
 
 def wait(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -128,7 +128,7 @@ def test_a_partition_that_was_assigned_later_does_not_wait_behind_a_long_poll(
     reader.assign([at(3)])
     wait(lambda: len(broker.asked(FetchRequest)) == 1)
     reader.incremental_assign([at(0, 1)])
-    assert values(reader.consume(1, 30)) == [b"other"]
+    assert values(reader.consume(1, 60)) == [b"other"]
     first, second = broker.asked(FetchRequest)[:2]
     assert asked(broker)[:2] == [{0: 3}, {1: 0}]
     # It is a long poll, too: no partition is full.
@@ -151,8 +151,8 @@ def test_a_full_partition_is_fetched_again_only_after_it_was_delivered(
     broker.append("t", 0, one(b"later"))
     time.sleep(0.1)
     assert len(broker.asked(FetchRequest)) == 1
-    assert len(reader.consume(count, 30)) == count
-    assert values(reader.consume(1, 30)) == [b"later"]
+    assert len(reader.consume(count, 60)) == count
+    assert values(reader.consume(1, 60)) == [b"later"]
     assert asked(broker)[1] == {0: count}
 
 
@@ -174,7 +174,7 @@ def test_the_second_request_is_short_while_a_partition_is_full(
 def test_a_missing_topic_is_reported_once(consumer: Callable[..., Consumer], broker: Committing) -> None:
     reader = consumer()
     reader.assign([TopicPartition("no", 0, 0), TopicPartition("no", 1, 0)])
-    [message] = reader.consume(1, 30)
+    [message] = reader.consume(1, 60)
     assert reader.consume(1, 0.1) == []
     error = message.error()
     assert error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and error.str().endswith(": no")
@@ -182,7 +182,7 @@ def test_a_missing_topic_is_reported_once(consumer: Callable[..., Consumer], bro
     broker.topics["no"] = (broker.topics["t"][0], 2)
     broker.topics.pop("t")
     broker.append("no", 0, one(b"now"))
-    assert values(reader.consume(1, 30)) == [b"now"]
+    assert values(reader.consume(1, 60)) == [b"now"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_error_of_a_partition_delays_it_and_only_it(
     broker.script(FetchRequest, lambda request, version: errors(broker, failed(0, code)))
     started = time.monotonic()
     reader.assign([at(0), at(0, 1)])
-    found = reader.consume(4 + is_reported, 30)
+    found = reader.consume(4 + is_reported, 60)
     assert time.monotonic() - started >= 0.39
     events = [message for message in found if message.error() is not None]
     assert [message.error() for message in events] == ([code] if is_reported else [])
@@ -224,7 +224,7 @@ def test_an_error_of_a_whole_fetch_delays_its_partitions(
     broker.script(FetchRequest, errors(broker, error_code=code))
     started = time.monotonic()
     reader.assign([at(0)])
-    found = reader.consume(3 + is_reported, 30)
+    found = reader.consume(3 + is_reported, 60)
     assert time.monotonic() - started >= 0.14
     events = [message.error() for message in found if message.error() is not None]
     assert events == ([code] if is_reported else [])
@@ -248,7 +248,7 @@ def test_a_hint_of_the_new_leader_is_followed() -> None:
         first.script(FetchRequest, lambda request, version: errors(first, moved))
         with Consumer(config(first, {"fetch_error_backoff_ms": 10})) as reader:
             reader.assign([at(0)])
-            assert values(reader.consume(1, 30)) == [b"there"]
+            assert values(reader.consume(1, 60)) == [b"there"]
         epochs = {
             row.current_leader_epoch
             for request in second.asked(FetchRequest)
@@ -262,14 +262,14 @@ def test_the_end_is_reported_once_for_each_end(consumer: Callable[..., Consumer]
     reader = consumer(enable_partition_eof=True)
     reader.assign([at(2)])
     end = KafkaError._PARTITION_EOF
-    messages = reader.consume(2, 30)
+    messages = reader.consume(2, 60)
     assert values(messages) == [b"2", "_PARTITION_EOF"]
     assert (messages[1].error(), messages[1].partition(), messages[1].offset()) == (end, 0, 3)
     assert reader.consume(1, 0.1) == []
     broker.append("t", 0, one(b"3"))
-    assert values(reader.consume(2, 30)) == [b"3", "_PARTITION_EOF"]
+    assert values(reader.consume(2, 60)) == [b"3", "_PARTITION_EOF"]
     reader.seek(at(4))
-    assert values(reader.consume(1, 30)) == ["_PARTITION_EOF"]
+    assert values(reader.consume(1, 60)) == ["_PARTITION_EOF"]
 
 
 def test_the_end_of_committed_records_is_an_end(
@@ -286,7 +286,7 @@ def test_the_end_of_committed_records_is_an_end(
     broker.handlers[FetchRequest] = open_transaction
     reader = consumer(enable_partition_eof=True, isolation_level="read_committed")
     reader.assign([at(0)])
-    assert values(reader.consume(2, 30)) == [b"0", "_PARTITION_EOF"]
+    assert values(reader.consume(2, 60)) == [b"0", "_PARTITION_EOF"]
 
 
 # Where reading starts
@@ -304,7 +304,7 @@ def test_an_offset_out_of_range_is_reset_by_the_policy(
     reader.assign([at(99)])
     wait(lambda: len(broker.asked(FetchRequest)) >= 2)
     broker.append("t", 0, one(b"new"))
-    assert values(reader.consume(1, 30)) == found
+    assert values(reader.consume(1, 60)) == found
 
 
 def test_an_offset_out_of_range_is_an_error_without_a_policy(
@@ -313,13 +313,13 @@ def test_an_offset_out_of_range_is_an_error_without_a_policy(
     reader = consumer(auto_offset_reset="error")
     broker.script(FetchRequest, lambda request, version: errors(broker, failed(0, OUT_OF_RANGE)))
     reader.assign([at(99)])
-    [message] = reader.consume(1, 30)
+    [message] = reader.consume(1, 60)
     error = message.error()
     assert error == KafkaError._AUTO_OFFSET_RESET
     assert error.str().endswith(": t-0: offset 99 is out of range") and message.offset() == 99
     assert reader.consume(1, 0.1) == [] and len(broker.asked(FetchRequest)) == 1, "it waits for a seek"
     reader.seek(at(2))
-    assert values(reader.consume(1, 30)) == [b"2"]
+    assert values(reader.consume(1, 60)) == [b"2"]
 
 
 def test_an_offset_out_of_range_is_reset_only_after_what_was_fetched_before(
@@ -332,12 +332,12 @@ def test_an_offset_out_of_range_is_reset_only_after_what_was_fetched_before(
     broker.handlers[FetchRequest], usual = gone, broker.handlers[FetchRequest]
     before = len(broker.asked(FetchRequest))
     wait(lambda: len(broker.asked(FetchRequest)) >= before + 2)
-    assert values(reader.consume(3, 30)) == [b"0", b"1", b"2"]
+    assert values(reader.consume(3, 60)) == [b"0", b"1", b"2"]
     assert broker.asked(ListOffsetsRequest) == []
     wait(lambda: reader.poll(0.01) or broker.asked(ListOffsetsRequest))
     broker.handlers[FetchRequest] = usual
     # After the reset to the beginning, all of them come again.
-    assert values(reader.consume(3, 30)) == [b"0", b"1", b"2"]
+    assert values(reader.consume(3, 60)) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize(
@@ -367,12 +367,12 @@ def test_without_a_committed_offset_the_policy_decides(
 ) -> None:
     reader = consumer(auto_offset_reset="error")
     reader.assign([at(OFFSET_STORED)])
-    [message] = reader.consume(1, 30)
+    [message] = reader.consume(1, 60)
     assert message.error() == KafkaError._AUTO_OFFSET_RESET
     assert message.error().str().endswith(": t-0 has no committed offset")
     assert reader.consume(1, 0.1) == [] and broker.asked(FetchRequest) == []
     reader.seek(at(1))
-    assert values(reader.consume(1, 30)) == [b"1"]
+    assert values(reader.consume(1, 60)) == [b"1"]
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_an_answer_for_a_partition_that_was_moved_meanwhile_is_dropped(
 
     broker.script(FetchRequest, late)
     reader.assign([at(0)])
-    assert values(reader.consume(1, 30)) == [b"2"]
+    assert values(reader.consume(1, 60)) == [b"2"]
 
 
 def test_an_answer_to_a_fetch_of_an_earlier_offset_is_dropped(
@@ -448,7 +448,7 @@ def test_an_answer_to_a_fetch_of_an_earlier_offset_is_dropped(
 
     broker.script(FetchRequest, overtaken)
     reader.assign([at(0)])
-    assert values(reader.consume(1, 30)) == [b"2"]
+    assert values(reader.consume(1, 60)) == [b"2"]
 
 
 def test_records_that_cannot_be_read_are_told_and_fetched_again(
@@ -467,6 +467,6 @@ def test_records_that_cannot_be_read_are_told_and_fetched_again(
     broker.script(FetchRequest, damaged)
     reader = consumer()
     reader.assign([at(0)])
-    messages = reader.consume(2, 30)
+    messages = reader.consume(2, 60)
     assert messages[0].error() is not None and messages[0].partition() == 0
     assert values(messages[1:]) == [b"0"]

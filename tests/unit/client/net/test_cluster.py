@@ -317,15 +317,15 @@ async def test_throttling_is_told_with_the_broker(broker: FakeBroker) -> None:
 
 async def test_a_topic_that_is_there_is_ready(broker: FakeBroker) -> None:
     async with opened(broker.bootstrap, retry_backoff_ms=5) as cluster:
-        await cluster.ready_topic("t", 30)
-        await cluster.ready_topic("t", 30)
+        await cluster.ready_topic("t", 60)
+        await cluster.ready_topic("t", 60)
         assert cluster.interesting == {"t"} and cluster.topology.partition_count("t") == 2
         assert len(broker.asked(MetadataRequest)) == 1
 
 
 async def test_a_topic_that_comes_later_is_waited_for(broker: FakeBroker) -> None:
     async with opened(broker.bootstrap, retry_backoff_ms=5) as cluster:
-        waiting = asyncio.ensure_future(cluster.ready_topic("later", 30))
+        waiting = asyncio.ensure_future(cluster.ready_topic("later", 60))
         await until(lambda: len(broker.asked(MetadataRequest)) >= 3)
         assert not waiting.done()
         broker.topics["later"] = broker.topics["t"]
@@ -372,12 +372,12 @@ async def test_a_coordinator_is_looked_up_once_until_it_is_forgotten(
 ) -> None:
     broker.script(FindCoordinatorRequest, found(node_id=5, host="h", port=99), found(node_id=1))
     async with opened(broker.bootstrap) as cluster:
-        assert [await cluster.coordinator("k", 30, key_type) for _ in range(2)] == [5, 5]
+        assert [await cluster.coordinator("k", 60, key_type) for _ in range(2)] == [5, 5]
         assert cluster.topology.brokers[5] == BrokerMetadata(5, "h", 99)
         cluster.forget_coordinator("other", key_type)
-        assert await cluster.coordinator("k", 30, key_type) == 5
+        assert await cluster.coordinator("k", 60, key_type) == 5
         cluster.forget_coordinator("k", key_type)
-        assert await cluster.coordinator("k", 30, key_type) == 1
+        assert await cluster.coordinator("k", 60, key_type) == 1
     asked = [(row.key_type, row.coordinator_keys) for row in broker.asked(FindCoordinatorRequest)]
     assert asked == [(key_type, ["k"])] * 2
 
@@ -393,7 +393,7 @@ async def test_a_coordinator_is_looked_up_once_until_it_is_forgotten(
 async def test_a_coordinator_that_is_not_there_yet_is_waited_for(broker: FakeBroker, code: int) -> None:
     async with opened(broker.bootstrap, retry_backoff_ms=5, retry_backoff_max_ms=10) as cluster:
         broker.script(FindCoordinatorRequest, found(error_code=code), found(error_code=code))
-        assert await cluster.coordinator("k", 30) == 1
+        assert await cluster.coordinator("k", 60) == 1
         assert len(broker.asked(FindCoordinatorRequest)) == 3
         cluster.forget_coordinator("k")
         broker.handlers[FindCoordinatorRequest] = lambda request, version: found(error_code=code)
@@ -432,8 +432,8 @@ async def test_older_brokers_are_asked_for_one_coordinator() -> None:
         here = FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=broker.port)
         broker.script(FindCoordinatorRequest, here, here)
         async with opened(broker.bootstrap) as cluster:
-            assert await cluster.coordinator("g", 30) == 1
-            assert await cluster.coordinator("x", 30, TRANSACTION_KEY_TYPE) == 1
+            assert await cluster.coordinator("g", 60) == 1
+            assert await cluster.coordinator("x", 60, TRANSACTION_KEY_TYPE) == 1
         asked = [(row.key_type, row.key) for row in broker.asked(FindCoordinatorRequest)]
         assert asked == [(GROUP_KEY_TYPE, "g"), (TRANSACTION_KEY_TYPE, "x")]
 
@@ -444,6 +444,6 @@ async def test_the_oldest_brokers_have_no_transactions() -> None:
             FindCoordinatorRequest, FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=broker.port)
         )
         async with opened(broker.bootstrap) as cluster:
-            assert await cluster.coordinator("g", 30) == 1
+            assert await cluster.coordinator("g", 60) == 1
             error = await failing(cluster.coordinator("x", 600, TRANSACTION_KEY_TYPE))
             assert error == KafkaError._UNSUPPORTED_FEATURE

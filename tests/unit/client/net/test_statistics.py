@@ -204,7 +204,7 @@ async def test_a_consumer_with_a_lag(broker: FakeBroker) -> None:
         await until(lambda: ("t", 0) in consumer.core.delivery.received)
         waiting = document(consumer)["topics"]["t"]["partitions"]["0"]
         assert (waiting["fetchq_cnt"], waiting["app_offset"], waiting["consumer_lag"]) == (4, 0, 4)
-        assert len(await consumer.consume(2, 30)) == 2
+        assert len(await consumer.consume(2, 60)) == 2
         consumer.pause([TopicPartition("t", 1)])
         found = document(consumer)
         partition = consumer.core.subscription.of("t", 0)

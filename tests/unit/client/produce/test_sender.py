@@ -33,7 +33,7 @@ def broker() -> Iterator[FakeBroker]:
 
 
 def wait(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -411,16 +411,16 @@ def test_a_batch_that_came_before_its_repeated_predecessor_is_sent_again() -> No
             wait_until(lambda: in_flight.get(1) == 2)
             return refuse(request, version)
 
-        producer.init_transactions(30)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("t", b"0", partition=1)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         broker.script(
             ProduceRequest, refuse_late, broker.produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         )
         for value in (b"1", b"2"):
             producer.produce("t", value, partition=1)
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
         assert broker.values("t", 1) == [b"0", b"1", b"2"]
         assert len(broker.asked(ProduceRequest)) == 5
 

@@ -164,10 +164,10 @@ async def consumed(broker: FakeBroker, is_async: bool, serdes: dict[str, Any], c
     if is_async:
         async with await AsyncDeserializingConsumer(config) as later:
             await later.assign(start)
-            return [await later.poll(30) for _ in range(count)]
+            return [await later.poll(60) for _ in range(count)]
     with DeserializingConsumer(config) as consumer:
         consumer.assign(start)
-        return [consumer.poll(30) for _ in range(count)]
+        return [consumer.poll(60) for _ in range(count)]
 
 
 @SYNC_OR_ASYNC
@@ -243,7 +243,7 @@ async def test_many_messages_are_deserialized_and_errors_are_among_them(broker: 
     }
     async with await AsyncDeserializingConsumer(config) as consumer:
         await consumer.assign([TopicPartition("t", 0, 0)])
-        messages = await consumer.consume(3, 30)
+        messages = await consumer.consume(3, 60)
         assert [message.value() for message in messages[:2]] == ["v", "w"]
         assert messages[2].error() == KafkaError._PARTITION_EOF
         assert await consumer.consume(timeout=0) == []
