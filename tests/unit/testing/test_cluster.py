@@ -12,7 +12,7 @@ def _produce(cluster: Cluster, topic: str, values: range) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "retry.backoff.ms": 20})
     for value in values:
         producer.produce(topic, b"%d" % value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def _consume(cluster: Cluster, topic: str, count: int, group: str) -> set[int]:

@@ -77,7 +77,7 @@ def plain(value: Any, port: int = 0) -> Any:
         return plain(part, port)
 
     if isinstance(value, Future):
-        return of(value.exception(30) or value.result())
+        return of(value.exception(60) or value.result())
     if isinstance(value, KafkaException):
         return "raised", type(value), of(value.error)
     if isinstance(value, KafkaError):

@@ -68,6 +68,6 @@ def test_a_group_that_does_not_exist_is_dead_and_a_refusal_is_an_error() -> None
             described(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED),
         )
         assert admin.describe_consumer_groups(["g"])["g"].result(60).state is ConsumerGroupState.DEAD
-        refused = admin.describe_consumer_groups(["g"])["g"].exception(20)
+        refused = admin.describe_consumer_groups(["g"])["g"].exception(60)
     assert isinstance(refused, KafkaException)
     assert refused.args[0].code() == ErrorCode.GROUP_AUTHORIZATION_FAILED

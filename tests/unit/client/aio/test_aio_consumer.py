@@ -273,7 +273,7 @@ async def test_offsets_by_time_and_the_ends_of_a_partition(broker: Committing) -
             ]
         )
         broker.script(ListOffsetsRequest, answer)
-        [none] = await consumer.offsets_for_times([at(99)], 30)
+        [none] = await consumer.offsets_for_times([at(99)], 60)
         assert none.offset == OFFSET_END
 
 
@@ -292,7 +292,7 @@ async def test_the_ends_of_a_refused_partition_are_an_error(broker: Committing) 
 async def test_topics_and_the_cluster(broker: Committing) -> None:
     async with named(broker) as consumer, native(broker) as other:
         assert sorted((await consumer.list_topics()).topics) == ["t"]
-        assert sorted((await consumer.list_topics("t", 30)).topics) == ["t"]
+        assert sorted((await consumer.list_topics("t", 60)).topics) == ["t"]
         assert await consumer.cluster_id() == "fake"
         assert sorted((await other.metadata()).topics) == ["t"]
         assert sorted((await other.metadata(["t"])).topics) == ["t"]
@@ -356,7 +356,7 @@ async def test_questions_about_offsets_end_after_their_timeout(
         started = time.monotonic()
         with contextlib.suppress(KafkaException):
             await call(consumer)
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 40
         assert len(broker.asked(handled)) > 1
 
 
@@ -396,9 +396,9 @@ async def test_a_columnar_read_takes_rows_up_to_its_limit(broker: Committing) ->
     pytest.importorskip("pyarrow")
     async with native(broker) as consumer:
         consumer.assign([at(0)])
-        table = await consumer.consume_arrow(2, 30)
+        table = await consumer.consume_arrow(2, 60)
         assert table["value"].to_pylist() == [b"0", b"1"]
         started = time.monotonic()
         rest = await consumer.consume_arrow(100, 0.1, with_headers=True)
         assert rest["value"].to_pylist() == [b"2"] and "headers" in rest.column_names
-        assert 0.1 <= time.monotonic() - started < 20
+        assert 0.1 <= time.monotonic() - started < 40

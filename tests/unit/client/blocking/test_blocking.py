@@ -36,7 +36,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture
 def client(broker: FakeBroker) -> Iterator[BlockingClient]:
-    with BlockingClient(broker.bootstrap, retry_timeout_ms=2000, fetch_max_wait_ms=10) as made:
+    with BlockingClient(broker.bootstrap, retry_timeout_ms=60_000, fetch_max_wait_ms=10) as made:
         yield made
 
 
@@ -118,7 +118,7 @@ def test_retries_end_with_the_last_reason(broker: FakeBroker) -> None:
     ):
         client.produce_raw("t", 0, batch(b"v"))
     assert caught.value.args[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40
 
 
 def test_permanent_error_names_topic_and_partition(broker: FakeBroker, client: BlockingClient) -> None:

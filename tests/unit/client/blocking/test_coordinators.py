@@ -95,7 +95,7 @@ def other() -> Iterator[FakeBroker]:
 
 @pytest.fixture
 def coordinators(broker: FakeBroker) -> Iterator[BlockingCoordinators]:
-    with BlockingClient(broker.bootstrap, retry_timeout_ms=30_000) as client:
+    with BlockingClient(broker.bootstrap, retry_timeout_ms=60_000) as client:
         yield BlockingCoordinators(client)
 
 
@@ -507,7 +507,7 @@ def test_a_transaction_whose_coordinator_refuses_the_lookup_is_an_error(
 def test_a_broker_without_transactions_is_an_error_at_once() -> None:
     with (
         FakeBroker(ranges={key: row for key, row in broker_ranges({}).items() if key != 26}) as broker,
-        BlockingClient(broker.bootstrap, retry_timeout_ms=30_000) as client,
+        BlockingClient(broker.bootstrap, retry_timeout_ms=60_000) as client,
         pytest.raises(KafkaException) as raised,
     ):
         BlockingCoordinators(client).end([X], committed=True)
@@ -533,7 +533,7 @@ def test_no_transactions_are_ended_without_a_request(
 def test_older_brokers_look_up_one_coordinator_at_a_time() -> None:
     with (
         FakeBroker(ranges=broker_ranges({10: (1, 3)})) as broker,
-        BlockingClient(broker.bootstrap, retry_timeout_ms=30_000) as client,
+        BlockingClient(broker.bootstrap, retry_timeout_ms=60_000) as client,
     ):
         broker.handlers[EndTxnRequest] = lambda request, version: EndTxnResponse()
         here = FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=broker.port)

@@ -245,13 +245,13 @@ def test_offsets_by_time(
         (1, 88),
     ]
     broker.script(ListOffsetsRequest, offsets(row(0, offset=-1)))
-    assert one.offsets_for_times([at(99)], 30)[0].offset == OFFSET_END
+    assert one.offsets_for_times([at(99)], 60)[0].offset == OFFSET_END
 
 
 def test_the_ends_of_a_partition(consumer: Callable[..., Consumer], broker: Committing) -> None:
     one = consumer()
     assert one.get_watermark_offsets(at(0)) == (0, 3)
-    assert one.get_watermark_offsets(at(0), 30) == (0, 3)
+    assert one.get_watermark_offsets(at(0), 60) == (0, 3)
     assert one.get_watermark_offsets(at(0), cached=True) == (OFFSET_INVALID, OFFSET_INVALID)
     one.assign([at(0)])
     one.consume(3, 60)
@@ -275,9 +275,9 @@ def test_ends_that_no_broker_tells_in_time_are_none(
 def test_topics_and_the_cluster(consumer: Callable[..., Consumer], broker: Committing) -> None:
     one = consumer()
     assert sorted(one.list_topics().topics) == ["t"]
-    assert sorted(one.list_topics("t", 30).topics) == ["t"]
-    assert not one.list_topics("", 30).topics
-    assert one.cluster_id() == one.cluster_id(30) == "fake"
+    assert sorted(one.list_topics("t", 60).topics) == ["t"]
+    assert not one.list_topics("", 60).topics
+    assert one.cluster_id() == one.cluster_id(60) == "fake"
     assert (one.memberid(), one.consumer_group_metadata().group_id) == (None, "g")
     asked = [
         None if request.topics is None else [each.name for each in request.topics]
@@ -368,7 +368,7 @@ def test_a_columnar_read_takes_rows_up_to_its_limits(consumer: Callable[..., Con
     pytest.importorskip("pyarrow")
     one = consumer()
     one.assign([at(0)])
-    table = one.consume_arrow(2, 30)
+    table = one.consume_arrow(2, 60)
     assert table["value"].to_pylist() == [b"0", b"1"] and "headers" not in table.column_names
     started = time.monotonic()
     rest = one.consume_arrow(timeout=0.1, with_headers=True)

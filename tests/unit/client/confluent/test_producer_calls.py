@@ -112,7 +112,7 @@ def test_a_flush_ends_lingering_and_its_timeout(broker: FakeBroker) -> None:
         broker.script(ProduceRequest, Hang)
         started = time.monotonic()
         assert made.flush(0.1) == 1
-        assert 0.1 <= time.monotonic() - started < 20
+        assert 0.1 <= time.monotonic() - started < 40
         made.purge()
         assert made.flush() == 0
 
@@ -139,8 +139,8 @@ def test_a_purge_drops_what_waits_or_what_is_in_flight(broker: FakeBroker, in_qu
 def test_topics_and_the_cluster(broker: FakeBroker) -> None:
     with producer(broker) as made:
         assert sorted(made.list_topics().topics) == ["t"]
-        assert sorted(made.list_topics("t", 30).topics) == ["t"]
-        assert made.cluster_id() == made.cluster_id(30) == "fake"
+        assert sorted(made.list_topics("t", 60).topics) == ["t"]
+        assert made.cluster_id() == made.cluster_id(60) == "fake"
         broker.script(MetadataRequest, Hang)
         with pytest.raises(KafkaException, match=r"no answer in 0.1 s") as late:
             made.list_topics(timeout=0.1)
@@ -189,14 +189,14 @@ def test_a_table_waits_for_room_as_long_as_its_timeout(broker: FakeBroker) -> No
     values = [b"%d" % number for number in range(30)]
     table = pa.table({"value": values, "partition": [0] * 30})
     with producer(broker, queue_buffering_max_messages=10, batch_size=100) as made:
-        assert made.produce_arrow("t", table, timeout=30) == 30
+        assert made.produce_arrow("t", table, timeout=60) == 30
         made.flush()
         assert broker.values("t", 0) == values
         broker.script(ProduceRequest, *[Hang] * 10)
         started = time.monotonic()
         with pytest.raises(BufferError):
             made.produce_arrow("t", table, timeout=0.3)
-        assert 0.3 <= time.monotonic() - started < 30
+        assert 0.3 <= time.monotonic() - started < 40
         made.purge()
 
 

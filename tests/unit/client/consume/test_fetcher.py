@@ -359,7 +359,7 @@ def test_logical_offsets_are_looked_up(
     reader.assign([at(start)])
     wait(lambda: broker.asked(FetchRequest))
     broker.append("t", 0, one(b"new"))
-    assert values(reader.consume(len(found), 30)) == found
+    assert values(reader.consume(len(found), 60)) == found
 
 
 def test_without_a_committed_offset_the_policy_decides(
@@ -388,7 +388,7 @@ def test_a_lookup_that_fails_is_repeated_and_a_lasting_error_is_told(
     reader = consumer()
     reader.assign([at(OFFSET_BEGINNING)])
     expected = [ErrorCode(code).name, b"0"] if is_reported else [b"0"]
-    messages = reader.consume(len(expected), 30)
+    messages = reader.consume(len(expected), 60)
     assert values(messages) == expected
     if is_reported:
         assert (messages[0].topic(), messages[0].partition()) == ("t", 0)
@@ -409,7 +409,7 @@ def test_committed_offsets_that_cannot_be_read_are_not_passed_over(
     reader = consumer()
     reader.assign([at(OFFSET_STORED)])
     expected = [ErrorCode(code).name, b"2"] if is_reported else [b"2"]
-    assert values(reader.consume(len(expected), 30)) == expected
+    assert values(reader.consume(len(expected), 60)) == expected
 
 
 def test_an_answer_for_a_partition_that_was_moved_meanwhile_is_dropped(

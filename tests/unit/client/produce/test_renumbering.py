@@ -5,6 +5,7 @@ With the next sequences of the old epoch, a broker that never got the record wou
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from felice.client import KafkaError, Producer
 from felice.protocol.messages.produce import ProduceRequest
-from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from unit.client.fake_broker import Disconnect, FakeBroker
 from waiting import LIMIT_S
 
 
@@ -49,13 +50,20 @@ def deliver(producer: Producer, value: bytes) -> KafkaError | None:
 
 
 def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker) -> None:
-    producer = producer_for(broker, delivery_timeout_ms=1000)
+    producer = producer_for(broker)
     assert deliver(producer, b"before") is None
     append = broker.handlers[ProduceRequest]
     broker.handlers[ProduceRequest] = lambda request, version: Disconnect
-    error = deliver(producer, b"expires")
-    assert error is not None and error.code() == KafkaError._MSG_TIMED_OUT
-    assert len(broker.asked(ProduceRequest)) > 1, "it was sent"
+    told: list[KafkaError | None] = []
+    producer.produce("t", b"expires", on_delivery=lambda error, _: told.append(error))
+    while len(broker.asked(ProduceRequest)) < 2:
+        producer.poll(0.01)
+    # Only what was sent expires: on a slow machine another record might, too.
+    given = producer._core.sender._settings
+    before_ms, given["delivery.timeout.ms"] = given["delivery.timeout.ms"], 1000
+    producer.flush(LIMIT_S)
+    assert [error and error.code() for error in told] == [KafkaError._MSG_TIMED_OUT]
+    given["delivery.timeout.ms"] = before_ms
     broker.handlers[ProduceRequest] = append
     for value in (b"after", b"that"):
         assert deliver(producer, value) is None
@@ -63,14 +71,20 @@ def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker)
 
 
 def test_records_after_one_that_was_purged_on_its_way_begin_in_a_new_epoch(broker: FakeBroker) -> None:
-    producer = producer_for(broker, socket_timeout_ms=1000)  # after it, the hanging connection is closed
+    producer, purged = producer_for(broker), threading.Event()
+
+    def close_then(request: ProduceRequest, version: int) -> type[Disconnect]:
+        purged.wait(LIMIT_S)
+        return Disconnect
+
     assert deliver(producer, b"before") is None
-    broker.script(ProduceRequest, Hang)
+    broker.script(ProduceRequest, close_then)
     told: list[KafkaError | None] = []
     producer.produce("t", b"purged", on_delivery=lambda error, _: told.append(error))
     while len(broker.asked(ProduceRequest)) < 2:
         producer.poll(0.01)
     producer.purge(in_queue=False, in_flight=True)
+    purged.set()
     producer.flush(LIMIT_S)
     assert [error and error.code() for error in told] == [KafkaError._PURGE_INFLIGHT]
     assert deliver(producer, b"after") is None

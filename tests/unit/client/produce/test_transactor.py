@@ -187,12 +187,12 @@ def ended(committed: bool, epoch: int = 0) -> EndTxnRequest:
 async def test_requests_of_a_transaction(kind: type[Any]) -> None:
     with Coordinating() as broker:
         async with made(kind, broker) as producer:
-            await producer.do("init_transactions", 30)
+            await producer.do("init_transactions", 60)
             await producer.do("begin_transaction")
             await producer.produce("t", b"v", 1)
             await producer.do("flush")
-            await producer.do("send_offsets_to_transaction", OFFSETS, GROUP, 30)
-            await producer.do("commit_transaction", 30)
+            await producer.do("send_offsets_to_transaction", OFFSETS, GROUP, 60)
+            await producer.do("commit_transaction", 60)
         assert broker.sent() == [
             (INIT, 5),
             (ADDED, 3),
@@ -253,7 +253,7 @@ async def test_an_aborted_transaction_is_ended_so(kind: type[Any]) -> None:
             await producer.do("begin_transaction")
             await producer.produce("t", b"v", 1)
             await producer.do("flush")
-            await producer.do("abort_transaction", 30)
+            await producer.do("abort_transaction", 60)
         assert broker.sent()[-1] == (ended(False), 4)
 
 
@@ -382,7 +382,7 @@ async def test_a_commit_whose_records_are_late_times_out_with_them(kind: type[An
             with pytest.raises(KafkaException, match=r"commit_transaction: not done in 0.1 s") as late:
                 await producer.do("commit_transaction", 0.1)
             assert late.value.code == KafkaError._TIMED_OUT
-            assert 0.1 <= time.monotonic() - started < 20
+            assert 0.1 <= time.monotonic() - started < 40
             await producer.do("purge")
             with suppress(KafkaException):
                 await producer.do("abort_transaction")
