@@ -165,11 +165,15 @@ async def test_a_question_that_cannot_be_asked_is_an_error_at_once() -> None:
 
 
 async def test_a_question_has_its_own_time_limit_or_the_cluster_s(broker: FakeBroker) -> None:
-    async with opened(broker.bootstrap, request_timeout_ms=1000) as cluster:
+    async with opened(broker.bootstrap, request_timeout_ms=70_000) as cluster:
         await cluster.refresh([])
         broker.script(MetadataRequest, Hang, Hang)
-        for limit, text in ((0.1, "in 100 ms"), (None, "in 1000 ms")):
+        limits = ((0.1, "in 100 ms"), (None, "in 1000 ms"))
+        for _, text in limits:
             await cluster.connection(1, text)
+        assert cluster.timeout_s == 70
+        cluster.timeout_s = 1.0  # only now: on a slow machine the connections may take longer
+        for limit, text in limits:
             error = await failing(cluster.call(1, MetadataRequest(topics=[]), purpose=text, timeout_s=limit))
             assert error == KafkaError._TIMED_OUT and error.str().endswith(f"no reply to Metadata {text}")
 
@@ -262,10 +266,17 @@ async def test_aged_metadata_is_refreshed_and_idle_connections_are_closed(broker
         cluster.interesting.add("t")
         await cluster.refresh_soon()
         idle = await cluster.connection(1, "other")
-        busy = await cluster.connection(1, "busy")
         broker.script(ListGroupsRequest, Hang)
-        waiting = asyncio.ensure_future(busy.call(ListGroupsRequest(), 60))
+
+        async def wait_in_vain() -> None:
+            connection = await cluster.connection(1, "busy")
+            await connection.call(ListGroupsRequest(), 600)  # at once, or it would be idle, too
+
+        waiting = asyncio.ensure_future(wait_in_vain())
         async with asyncio.timeout(LIMIT_S):
+            await until(lambda: broker.asked(ListGroupsRequest))
+            busy = cluster.open_connection(1, "busy")
+            assert busy is not None
             await until(lambda: idle.closed)
             await until(lambda: len(broker.asked(MetadataRequest)) >= 2)
         assert not busy.closed and cluster.open_connection(1, "other") is None
