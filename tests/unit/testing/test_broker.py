@@ -91,7 +91,7 @@ def test_a_kill_cuts_open_connections_at_once() -> None:
         began = time.monotonic()
         broker.kill()
         assert connection.recv(1) == b""
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 40
 
 
 def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:

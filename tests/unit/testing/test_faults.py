@@ -82,6 +82,7 @@ from felice.protocol.schema import schema_of
 from felice.records.builder import BatchBuilder
 from felice.server.handlers.table import OFFERED
 from felice.testing import Broker, ErrorCode, FaultKind, FaultNotFired, Injection, answers
+from waiting import wait_until
 
 REFUSAL = ErrorCode.POLICY_VIOLATION  # no request in these tests gets this error without a fault
 
@@ -381,14 +382,12 @@ def test_a_dropped_request_costs_its_connection_alone(broker: Broker, wire: Wire
 
 
 def test_a_delay_holds_the_response_and_not_the_execution(broker: Broker, wire: Wire) -> None:
-    with broker.faults.delay("Produce", 1000) as delay:
-        began = time.monotonic()
-        with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(wire.ask, producing("orders"), 9)
-            broker.wait_for_records("orders", 1)
-            assert not answer.done()
-            assert produced(answer.result()) == {"orders": 0}
-        assert time.monotonic() - began >= 1
+    with ThreadPoolExecutor(1) as pool, broker.faults.delay("Produce", 600_000) as delay:
+        answer = pool.submit(wire.ask, producing("orders"), 9)
+        broker.wait_for_records("orders", 1)
+        assert not answer.done()
+        delay.remove()
+        assert produced(answer.result()) == {"orders": 0}
     wire.ask(producing("orders"), 9)
     assert delay.fired == len(broker.faults.injected) == 1
 
@@ -424,12 +423,13 @@ def test_a_stop_does_not_wait_for_what_faults_hold(broker: Broker, wire: Wire, k
     fault.wait_fired()
     began = time.monotonic()
     broker.restart()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
 
 
 def test_connections_are_cut_by_client(broker: Broker, wire: Wire) -> None:
     wire.ask(MetadataRequest(topics=[]), 9)
     with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as silent:
+        wait_until(lambda: len(broker._server.sessions) == 2)
         assert broker.faults.drop_connections("wire") == 1
         with pytest.raises((ConnectionClosed, ConnectionResetError)):
             wire.ask(MetadataRequest(topics=[]), 9)

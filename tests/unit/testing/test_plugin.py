@@ -26,7 +26,7 @@ def run(folder: Path, test: str, ini: str = "") -> subprocess.CompletedProcess[s
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
