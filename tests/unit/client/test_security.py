@@ -16,10 +16,14 @@ from felice.cli.main import felice, run
 from felice.client import Consumer, KafkaError, KafkaException, Producer
 from felice.client.admin import AdminClient, NewTopic
 from felice.client.blocking import BlockingClient, BlockingConfig
+from felice.client.blocking import link as link_module
+from felice.client.blocking.link import BlockingLink
+from felice.client.net import connection as connection_module
 from felice.client.net.connection import Connection
 from felice.client.options import parse_settings
 from felice.client.security import Security
 from felice.protocol.messages.metadata import MetadataRequest
+from felice.security.sasl.login import REAUTHENTICATION_SHARE
 from felice.security.sasl.plain import PlainClient
 from felice.server.embedded import EmbeddedBroker
 from peers.authority import Authority, common_name
@@ -55,7 +59,7 @@ def broker(directory: Path) -> Iterator[EmbeddedBroker]:
         "ssl.truststore.location": str(directory / "ca.pem"),
         "listener.name.mutual.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "listener.name.sasl_ssl.connections.max.reauth.ms": "3000",
+        "listener.name.sasl_ssl.connections.max.reauth.ms": "60000",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{MODULE} required user_alice="alices-secret";',
     }
     with EmbeddedBroker(directory / "data", properties=properties) as found:
@@ -202,15 +206,45 @@ def test_a_wrong_password_fails_a_record_at_once(broker: EmbeddedBroker, directo
     assert [error.code() for error in errors] == [KafkaError._AUTHENTICATION]
 
 
-def test_a_client_goes_on_while_it_authenticates_again(broker: EmbeddedBroker, directory: Path) -> None:
-    """Sessions last 3 seconds; each client works for 7."""
+@pytest.fixture
+def renewals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses to which connections authenticated again.
+
+    They do so after 2.5 s, long before their session of a minute ends: on a slow machine a short session would end.
+    """
+    found: list[str] = []
+    renew, log_in = Connection._authenticate_again, BlockingLink._authenticate
+
+    async def note(connection: Connection, timeout_s: float) -> None:
+        await renew(connection, timeout_s)
+        found.append(connection.address)
+
+    def note_blocking(opened: BlockingLink) -> None:
+        log_in(opened)
+        found.append(opened.address)
+
+    monkeypatch.setattr(Connection, "_authenticate_again", note)
+    monkeypatch.setattr(BlockingLink, "_authenticate", note_blocking)
+    for module in (connection_module, link_module):
+        monkeypatch.setattr(module, "REAUTHENTICATION_SHARE", 2.5 / 60)
+    return found
+
+
+def test_clients_authenticate_again_before_their_session_ends() -> None:
+    assert REAUTHENTICATION_SHARE <= 0.9
+
+
+def test_a_client_goes_on_while_it_authenticates_again(
+    broker: EmbeddedBroker, directory: Path, renewals: list[str]
+) -> None:
+    """Each client works for 7 seconds."""
     settings = config(broker, "SASL_SSL", directory) | LOGIN
     failures_before = broker.broker.services.logins.failures
     producer = Producer(settings | {"acks": "1", "enable.idempotence": False})
     unanswered = Producer(settings | {"acks": "0", "enable.idempotence": False})
     errors: list[object] = []
     end, sent = time.monotonic() + 7, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or not renewals:
         for one in (producer, unanswered):
             one.produce("again", b"x", on_delivery=lambda error, _: error and errors.append(error))
             one.poll(0.005)
@@ -220,16 +254,18 @@ def test_a_client_goes_on_while_it_authenticates_again(broker: EmbeddedBroker, d
     assert errors == []
     consumer = Consumer(settings | {"group.id": "again", "auto.offset.reset": "earliest"})
     consumer.subscribe(["again"])
+    renewals.clear()
     found, began = 0, time.monotonic()
     while (found < sent or time.monotonic() - began < 7) and time.monotonic() - began < 60:
         found += len([message for message in consumer.consume(500, 0.2) if not message.error()])
     consumer.close()
     assert found == sent
+    assert renewals
     assert broker.broker.services.logins.failures == failures_before
 
 
 def test_the_blocking_client_goes_on_while_it_authenticates_again(
-    broker: EmbeddedBroker, directory: Path
+    broker: EmbeddedBroker, directory: Path, renewals: list[str]
 ) -> None:
     settings = parse_settings("c", config(broker, "SASL_SSL", directory) | LOGIN)
     security = tuple((name, settings[name]) for name in settings.explicit if name != "bootstrap.servers")
@@ -238,7 +274,7 @@ def test_the_blocking_client_goes_on_while_it_authenticates_again(
     with BlockingClient(pickle.loads(pickle.dumps(blocking))) as client:
         link = client._brokers.link(client._brokers._bootstrap[0])
         end = time.monotonic() + 5
-        while time.monotonic() < end:
+        while time.monotonic() < end or len(renewals) < 2:  # the first is its first login
             link.send(MetadataRequest(topics=[]))
             link.send(MetadataRequest(topics=[]))
             assert link.receive().brokers and link.receive().brokers
@@ -368,7 +404,7 @@ def test_requests_wait_in_their_order_while_the_connection_authenticates_again()
         assert connection._gate is not None
         async with connection._gate:
             calls = [
-                asyncio.create_task(connection.call_version(MetadataRequest(topics=[]), version, 20))
+                asyncio.create_task(connection.call_version(MetadataRequest(topics=[]), version, 60))
                 for version in (4, 5)
             ]
             await asyncio.sleep(0.01)
