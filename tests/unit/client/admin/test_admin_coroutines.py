@@ -183,13 +183,13 @@ CALLS: list[tuple[Callable[[Admin], Awaitable[Any]], Any, Any]] = [
         ListPartitionReassignmentsResponse(),
     ),
     (
-        lambda admin: admin.list_partition_reassignments([("t", 2), ("u", 0), ("t", 1)], 2.5),
+        lambda admin: admin.list_partition_reassignments([("t", 2), ("u", 0), ("t", 1)], 62.5),
         ListPartitionReassignmentsRequest(
             topics=[
                 ListPartitionReassignmentsTopics(name="t", partition_indexes=[2, 1]),
                 ListPartitionReassignmentsTopics(name="u", partition_indexes=[0]),
             ],
-            timeout_ms=2500,
+            timeout_ms=62_500,
         ),
         ListPartitionReassignmentsResponse(),
     ),

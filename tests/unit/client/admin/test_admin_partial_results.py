@@ -231,9 +231,11 @@ def silent(broker: FakeBroker) -> Iterator[FakeBroker]:
 async def test_groups_of_other_brokers_are_listed_if_one_does_not_answer(
     broker: FakeBroker, silent: FakeBroker
 ) -> None:
-    silent.script(ListGroupsRequest, Hang)
-    broker.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="g")]))
+    nothing = ListGroupsResponse()
+    silent.script(ListGroupsRequest, nothing, Hang)
+    broker.script(ListGroupsRequest, nothing, ListGroupsResponse(groups=[ListedGroup(group_id="g")]))
     async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        await admin.list_consumer_groups()  # connects, which may take long on a slow machine
         listed = await admin.list_consumer_groups(timeout_s=3)
     assert [row.group_id for row in listed.valid] == ["g"]
     assert [error.code for error in listed.errors] == [KafkaError._TIMED_OUT]
@@ -242,9 +244,11 @@ async def test_groups_of_other_brokers_are_listed_if_one_does_not_answer(
 async def test_listing_transactions_ends_if_a_broker_does_not_answer(
     broker: FakeBroker, silent: FakeBroker
 ) -> None:
-    silent.script(ListTransactionsRequest, Hang)
-    broker.script(ListTransactionsRequest, ListTransactionsResponse())
+    nothing = ListTransactionsResponse()
+    silent.script(ListTransactionsRequest, nothing, Hang)
+    broker.script(ListTransactionsRequest, nothing, nothing)
     async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        await admin.list_transactions()  # connects, which may take long on a slow machine
         with pytest.raises(KafkaException) as failed:
             await admin.list_transactions(timeout_s=3)
     assert "no answer from broker 2 within the time limit" in failed.value.error.str()

@@ -87,8 +87,8 @@ LEADERS = [
     ),
     Exchange(
         "leaders of all partitions are elected",
-        lambda admin: admin.elect_leaders(ElectionType.PREFERRED, operation_timeout=2.5),
-        [ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2500)],
+        lambda admin: admin.elect_leaders(ElectionType.PREFERRED, operation_timeout=62.5),
+        [ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=62_500)],
         [ElectLeadersResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
         failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "elections"),
     ),
@@ -147,10 +147,10 @@ LEADERS = [
     ),
     Exchange(
         "a refused reassignment fails for all partitions",
-        lambda admin: admin.alter_partition_reassignments({("t", 2): [1]}, request_timeout=2.5),
+        lambda admin: admin.alter_partition_reassignments({("t", 2): [1]}, request_timeout=62.5),
         [
             AlterPartitionReassignmentsRequest(
-                timeout_ms=2500,
+                timeout_ms=62_500,
                 topics=[
                     ReassignableTopic(
                         name="t", partitions=[ReassignablePartition(partition_index=2, replicas=[1])]

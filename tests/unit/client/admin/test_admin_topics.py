@@ -150,8 +150,8 @@ TOPICS = [
     ),
     Exchange(
         "brokers before version 6 of DeleteTopics get names",
-        lambda admin: admin.delete_topics(["t"], 2.5),
-        [DeleteTopicsRequest(topic_names=["t"], timeout_ms=2500)],
+        lambda admin: admin.delete_topics(["t"], 62.5),
+        [DeleteTopicsRequest(topic_names=["t"], timeout_ms=62_500)],
         [DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])],
         {"t": None},
         ranges=broker_ranges({20: (1, 5)}),
@@ -191,11 +191,11 @@ TOPICS = [
     ),
     Exchange(
         "new partitions are only validated",
-        lambda admin: admin.create_partitions([NewPartitions("t", 4)], 2.5, TIMEOUT_S, validate_only=True),
+        lambda admin: admin.create_partitions([NewPartitions("t", 4)], 62.5, TIMEOUT_S, validate_only=True),
         [
             CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)],
-                timeout_ms=2500,
+                timeout_ms=62_500,
                 validate_only=True,
             )
         ],
@@ -330,7 +330,7 @@ TOPICS = [
     ),
     Exchange(
         "the operation's timeout limits the deletion of records",
-        lambda admin: admin.delete_records([TopicPartition("u", 0, 4)], operation_timeout=2.5),
+        lambda admin: admin.delete_records([TopicPartition("u", 0, 4)], operation_timeout=62.5),
         [
             DeleteRecordsRequest(
                 topics=[
@@ -338,7 +338,7 @@ TOPICS = [
                         name="u", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)]
                     )
                 ],
-                timeout_ms=2500,
+                timeout_ms=62_500,
             )
         ],
         [

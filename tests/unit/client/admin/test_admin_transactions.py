@@ -191,8 +191,8 @@ TRANSACTIONS = [
     ),
     Exchange(
         "one transaction is terminated by force",
-        lambda admin: admin.force_terminate_transaction("x", request_timeout=2.5),
-        [InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=2500)],
+        lambda admin: admin.force_terminate_transaction("x", request_timeout=62.5),
+        [InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=62_500)],
         [InitProducerIdResponse(error_code=DENIED)],
         failure(DENIED, "x"),
     ),

@@ -356,8 +356,9 @@ async def test_questions_about_offsets_end_after_their_timeout(
         started = time.monotonic()
         with contextlib.suppress(KafkaException):
             await call(consumer)
-        assert time.monotonic() - started < 40
-        assert len(broker.asked(handled)) > 1
+        took_s = time.monotonic() - started
+        assert took_s < 40
+        assert took_s > 0.6 or len(broker.asked(handled)) > 1
 
 
 async def test_a_closed_consumer_refuses_calls(broker: Committing) -> None:

@@ -18,7 +18,7 @@ from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 
 def run(broker: FakeBroker, use: Any) -> Any:
@@ -300,7 +300,9 @@ def test_a_timeout_reads_what_waits_below_the_low_water_mark_before_it_closes(mo
             await call
         if more_comes:
             receive(connection, bytes(10))
-        await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)
+        else:
+            await until(lambda: connection.closed)
         return transport.socket.values, connection.closed
 
     values, closed = asyncio.run(main())

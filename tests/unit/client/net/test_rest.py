@@ -194,7 +194,7 @@ def test_a_small_rest_is_left_to_the_transport(
     exchange: Exchange, monkeypatch: pytest.MonkeyPatch, missing_bytes: int, is_received: bool
 ) -> None:
     sizes = calls_of_receive(monkeypatch)
-    exchange.call(timeout_s=0.01)
+    exchange.call(timeout_s=2)
     exchange.peer.sendall((missing_bytes + 10).to_bytes(4, "big") + bytes(10))
     wait_until(lambda: exchange.reads)
     exchange.thread.run(asyncio.sleep(0), LIMIT_S)
