@@ -156,13 +156,6 @@ def _interrupted() -> Iterator[bytes]:
     yield b""
 
 
-def _closed_port() -> int:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        port: int = nobody.getsockname()[1]
-        return port
-
-
 @pytest.mark.parametrize("words", [["--timeout-ms", "1"], []], ids=["timeout", "interrupt"])
 def test_a_consumer_that_reached_no_broker_prints_the_reason_once_and_fails(
     words: list[str],
@@ -180,8 +173,10 @@ def test_a_consumer_that_reached_no_broker_prints_the_reason_once_and_fails(
     timeouts = iter([-1.0])
     monkeypatch.setattr(Consumer, "poll", lambda consumer, timeout: poll(consumer, next(timeouts, timeout)))
     monkeypatch.setattr(consume, "tell_of_waiting", tell_and_interrupt)
-    port = _closed_port()
-    code = main.run(consume.consume, ["t", "-b", f"127.0.0.1:{port}", *words])
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        code = main.run(consume.consume, ["t", "-b", f"127.0.0.1:{port}", *words])
     waiting, error = capsys.readouterr().err.splitlines()
     assert code == 1
     assert waiting.startswith(f"waiting: no broker answers: 127.0.0.1:{port}: ")

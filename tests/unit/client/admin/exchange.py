@@ -14,9 +14,9 @@ from felice.protocol.api import API
 from felice.protocol.messages.metadata import MetadataRequest
 from unit.client.fake_broker import FakeBroker
 
-TIMEOUT_S = 21.5
+TIMEOUT_S = 61.5
 """Not a default of any call, so that a request shows whether the timeout was passed on."""
-TIMEOUT_MS = 21_500
+TIMEOUT_MS = 61_500
 
 
 def broker_ranges(older: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:

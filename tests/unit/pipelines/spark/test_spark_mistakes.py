@@ -16,10 +16,10 @@ from felice.pipelines.spark.source import FeliceDataSource
 
 
 @pytest.fixture
-def nowhere() -> str:
+def nowhere() -> Iterator[str]:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{nobody.getsockname()[1]}"
+        yield f"127.0.0.1:{nobody.getsockname()[1]}"
 
 
 def told(function: Callable[[], Any]) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ from felice.server.embedded import EmbeddedBroker
 from felice.server.quotas.accepting import AcceptRates
 from felice.server.quotas.rates import Window
 from unit.server.test_turns import HeldClock
-from waiting import LIMIT_S
+from waiting import LIMIT_S, wait_until
 
 RATE = "max.connection.creation.rate"
 TWO = {
@@ -130,9 +130,19 @@ def test_connections_over_a_rate_set_at_run_time_are_delayed_and_answered(
         outer = broker.broker.port("OUTER")
         assert alter(wire, resource, name, "1").error_code == 0
         assert not [found for found in caplog.records if "no effect" in found.message]
+        began_s = time.monotonic()
         with burst(outer):
+            is_slow, tries = time.monotonic() - began_s > 1, 0
+
+            def are_delayed() -> bool:
+                nonlocal tries
+                tries += 1
+                return answered_after_s(outer) + answered_after_s(outer) >= 0.9
+
             # Each of the two waits: the rate is still above the limit when the second one comes.
-            assert answered_after_s(outer) + answered_after_s(outer) >= 0.9
+            # On a slow machine the connections of the burst may be so old that some more are needed.
+            wait_until(are_delayed)
+            assert tries == 1 or is_slow
             wire.ask(MetadataRequest(topics=[]))
         assert alter(wire, resource, name, "0").error_code == ErrorCode.INVALID_REQUEST
 
@@ -140,9 +150,9 @@ def test_connections_over_a_rate_set_at_run_time_are_delayed_and_answered(
 def test_a_listener_over_its_rate_does_not_delay_another(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, properties={**TWO, f"listener.name.outer.{RATE}": "1"}) as broker:
         (plain, outer) = broker.broker.listeners
-        with burst(outer.port, BURST + 40):
+        with burst(outer.port, BURST + 200):
             assert all(answered_after_s(plain.port) < LIMIT_S for _ in range(2 * BURST))
-            assert outer.accepted < BURST + 40
+            assert outer.accepted < BURST + 200
             assert 0 < outer.accept_waits.average_s() <= 1 and plain.accept_waits.average_s() == 0
             assert plain.accepted == 2 * BURST
 

@@ -20,6 +20,7 @@ from felice.server.quotas.bounded import MAX_CLIENTS
 from felice.server.quotas.connection_rates import ConnectionRates, plain_address
 from felice.server.quotas.rates import Window
 from unit.server.test_turns import HeldClock
+from waiting import wait_until
 
 
 def limited(**limits: str) -> tuple[HeldClock, ConnectionRates]:
@@ -93,11 +94,22 @@ def test_a_connection_over_the_rate_is_silent_and_closed(tmp_path: Path) -> None
             wire.ask(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[change])]))
 
         alter(remove=False)
+        began_all_s = time.monotonic()
         answered = [asks(broker.bootstrap) for _ in range(10)]
         assert answered == [True] * 10
-        began_s = time.monotonic()
-        assert not asks(broker.bootstrap)
-        assert time.monotonic() - began_s > 0.05
+        is_slow = time.monotonic() - began_all_s > 1
+        took_s: list[float] = []
+
+        def is_refused() -> bool:
+            began_s = time.monotonic()
+            answered = asks(broker.bootstrap)
+            took_s.append(time.monotonic() - began_s)
+            return not answered
+
+        # At once, unless the machine is so slow that the first connections are too old to count.
+        wait_until(is_refused)
+        assert len(took_s) == 1 or is_slow
+        assert took_s[-1] > 0.05
         alter(remove=True)
         assert asks(broker.bootstrap)
 
