@@ -22,7 +22,6 @@ def test_a_recipe_with_streams_passes_its_test(name: str) -> None:
     run_block(DOCUMENT, f"test of {name}", TESTS[name], **defined)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if "TestDriver" not in TESTS[name]])
 def test_a_recipe_with_a_client_passes_its_test(name: str, tmp_path: Path) -> None:
     defined = run_block(DOCUMENT, name, PROGRAMS[name])

@@ -23,7 +23,7 @@ from waiting import LIMIT_S, until
 
 
 def group_of(tmp_path: Path, says: str) -> ProcessGroup:
-    program = f"print({says!r}, flush=True); import time; time.sleep(60)"
+    program = f"print({says!r}, flush=True); import time; time.sleep(600)"
     return ProcessGroup(tmp_path, [1], lambda number, descriptor: [PYTHON, "-c", program], "ready on ")
 
 
@@ -42,7 +42,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *attempts: int) -> None:
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), 2 * LIMIT_S))  # type: ignore[arg-type]
 
 
 def test_a_broker_is_started_again_even_if_the_machine_had_no_room_for_it_at_first(
