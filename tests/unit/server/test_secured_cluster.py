@@ -85,7 +85,7 @@ def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_pat
         consumer = Consumer(common | {"group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         found: list[int] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(found) < sent and time.monotonic() < deadline:
             found += [int(message.value()) for message in consumer.consume(1000, 1.0) if not message.error()]
         consumer.close()

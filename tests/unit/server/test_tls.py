@@ -122,7 +122,7 @@ def test_a_client_produces_and_consumes_over_tls(tmp_path: Path) -> None:
         consumer = Consumer(common | {"group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         found: list[bytes] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(found) < 300 and time.monotonic() < deadline:
             found += [message.value()[:3] for message in consumer.consume(300, 1.0) if not message.error()]
         consumer.close()
