@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
@@ -243,6 +244,27 @@ def test_a_topic_id_that_becomes_known_during_a_fetch_needs_permission(
         response = decode_response(API.FETCH, 13, bytes(line.transport.written[begin + 4 :]))
         codes = [row.error_code for row in response.responses[0].partitions]
         assert set(codes) == {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+    run(tmp_path, scenario)
+
+
+def test_a_fetch_of_many_forbidden_topics_writes_a_limited_number_of_lines(
+    tmp_path: Path, length: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(control, "MAX_LINES", 3)
+
+    async def scenario(line: Line) -> None:
+        await deny(line, Operation.READ, ResourceType.TOPIC, "*")
+        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+        topics = [FetchTopic(topic=f"t{number}", partitions=asked) for number in range(PARTITIONS)]
+        begin = len(line.transport.written)
+        with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
+            request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
+            line.feed(encode_request(1, 11, 1, "c", request))
+            response, _ = await answer(line, begin)
+        codes = [topic.partitions[0].error_code for topic in response.responses]
+        assert codes == PARTITIONS * [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert sum("is Denied" in record.getMessage() for record in caplog.records) == 3 + 1
 
     run(tmp_path, scenario)
 

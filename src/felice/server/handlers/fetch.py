@@ -38,6 +38,7 @@ from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, To
 from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, for_each
 
 if TYPE_CHECKING:
+    from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
@@ -95,7 +96,8 @@ class _Fetch:
         self._refused: dict[FetchedPartition, ApiError] = {}
         # Whether the client may read each topic; decided when its first partition is read.
         self._may_read: dict[TopicRef, bool] = {}
-        self._has_access = context.services.access.is_enabled
+        # What the client may do, if clients need permission. One object for the request: it bounds the logged refusals.
+        self._access = context.access if context.services.access.is_enabled else None
         self._size_bytes = 0
         # The response.
         self._topics: dict[TopicRef, FetchableTopicResponse] = {}
@@ -113,9 +115,9 @@ class _Fetch:
             self._max_bytes = min(self._max_bytes, allowed)
 
         self._is_denied_follower = (
-            self._has_access
+            self._access is not None
             and self.is_from_follower
-            and not context.access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            and not self._access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         )
         if self._is_denied_follower:
             self._wake_all()
@@ -151,7 +153,7 @@ class _Fetch:
     def _is_enough(self) -> bool:
         return self._is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
 
-    def _refuse_denied(self, topic: TopicRef) -> None:
+    def _refuse_denied(self, topic: TopicRef, access: Access) -> None:
         """Raises `ApiError` unless the client may read the topic. Checked at every request of a session.
 
         It is checked when a partition is read: while this request waits, another may add partitions to the session.
@@ -163,7 +165,7 @@ class _Fetch:
                 # An unknown id gets UNKNOWN_TOPIC_ID, which reveals nothing. Not stored: the id may become known later.
                 return
             may_read = not self._is_denied_follower and (
-                self.is_from_follower or self._context.access.allows(Operation.READ, ResourceType.TOPIC, name)
+                self.is_from_follower or access.allows(Operation.READ, ResourceType.TOPIC, name)
             )
             self._may_read[topic] = may_read
         if not may_read:
@@ -331,8 +333,8 @@ class _Fetch:
             session.reading.begin_idle(asked, progress, partition.on_advance)
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
-        if self._has_access:
-            self._refuse_denied(asked.topic)
+        if self._access is not None:
+            self._refuse_denied(asked.topic, self._access)
         if asked in self._refused:
             raise self._refused[asked]
         partition = self._find(asked)
