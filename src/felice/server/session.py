@@ -27,6 +27,7 @@ from felice.server.metrics.request_times import ReplyTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.quotas.throttling import Silence, throttled
 from felice.server.services import Services
+from felice.server.timed_handler import timed
 
 
 class Acceptor(Protocol):
@@ -366,6 +367,8 @@ class Session(asyncio.BufferedProtocol):
                 self._charge(request, answer)
             request.reply = []
             return
+        if self._quotas.are_set:
+            answer = timed(answer, request, self._clock.monotonic)
         future = asyncio.ensure_future(answer)
         self._answers[future] = None
         future.add_done_callback(lambda _: self._on_answered(request, future))
@@ -404,7 +407,7 @@ class Session(asyncio.BufferedProtocol):
         try:
             answer = await self._call_in_turn(request)
             if not (type(answer) is request.api.response or answer is NO_REPLY):
-                answer = await answer
+                answer = await timed(answer, request, self._clock.monotonic)
             if self._quotas.are_set:
                 answer = self._charge(request, answer)
             if answer is NO_REPLY:
