@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -251,6 +252,47 @@ def test_a_group_that_is_named_twice_has_its_refused_topics_in_both_rows(tmp_pat
         answer = await line.ask(encode_request(9, 8, 1, "c", OffsetFetchRequest(groups=groups)))
         found = decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
         assert [[topic.name for topic in group.topics] for group in found] == [["secret"], ["topic"]]
+
+    with_authorizer(tmp_path, scenario)
+
+
+def test_a_group_may_be_asked_for_some_topics_and_for_all(tmp_path: Path) -> None:
+    async def scenario(line: Line) -> None:
+        await fill(line)
+        groups = [every("g"), named("g", "secret"), every("h"), named("g", "topic"), every("g")]
+        answer = await line.ask(encode_request(9, 8, 1, "c", OffsetFetchRequest(groups=groups)))
+        found = decode_response(API.OFFSET_FETCH, 8, answer[4:]).groups
+        assert [(group.group_id, [topic.name for topic in group.topics]) for group in found] == [
+            ("g", ["topic"]),
+            ("g", ["secret"]),
+            ("h", ["topic"]),
+            ("g", ["topic"]),
+        ]
+
+    with_authorizer(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_paced", [False, True])
+def test_topics_may_be_named_by_their_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_paced: bool
+) -> None:
+    """Version 10 of OffsetFetch."""
+
+    async def scenario(line: Line) -> None:
+        await fill(line)
+        if is_paced:
+            pace_every_item(monkeypatch)
+        image = line.session._services.image
+        ids = [*(image.topics[topic].topic_id for topic in TOPICS), UUID(int=7)]
+        asked = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[0]) for one in ids]
+        groups = [OffsetFetchRequestGroup(group_id="g", topics=asked), every("h")]
+        answer = await line.ask(encode_request(9, 10, 1, "c", OffsetFetchRequest(groups=groups)))
+        of_some, of_all = decode_response(API.OFFSET_FETCH, 10, answer[4:]).groups
+        found = {topic.topic_id: topic.partitions[0] for topic in of_some.topics}
+        codes = (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+        assert [found[one].error_code for one in ids] == list(codes)
+        assert [found[one].committed_offset for one in ids] == [5, -1, -1]
+        assert [topic.topic_id for topic in of_all.topics] == ids[:1]
 
     with_authorizer(tmp_path, scenario)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +63,7 @@ from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.group_client import names_protocol
 from felice.server.large_answers import each_alone
 from felice.server.pace import then
+from felice.server.requested_groups import distinct
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -210,30 +210,32 @@ def _fetch_allowed(
     codes: Iterable[ErrorCode], request: OffsetFetchRequest, context: RequestContext, handle: Handle
 ) -> Any:
     """`codes` has an error code for each topic that the groups of the request name."""
-    # Every group has its row, in the order of the request, but a group that is requested twice for all topics has one.
-    asked_for_all = {group.group_id for group in request.groups if group.topics is None}
+    request.groups = distinct(request.groups)
     denied = _take_denied(request.groups, iter(codes))
 
     def complete(answer: OffsetFetchResponse) -> Any:
-        for row in answer.groups:
-            if row.group_id not in asked_for_all:
-                refused = denied[row.group_id].popleft()
-                row.topics = row.topics if row.error_code else [*row.topics, *refused]
-        return _without_hidden(answer, asked_for_all, context)
+        unfiltered = []
+        for row, refused in zip(answer.groups, denied, strict=True):
+            if refused is None:
+                unfiltered.append(row)
+            elif not row.error_code:
+                row.topics = [*row.topics, *refused]
+        return _without_hidden(answer, unfiltered, context)
 
     return then(handle(request, context), complete)
 
 
 def _take_denied(
     groups: Iterable[OffsetFetchRequestGroup], codes: Iterator[ErrorCode]
-) -> dict[str, deque[list[OffsetFetchResponseTopics]]]:
+) -> list[list[OffsetFetchResponseTopics] | None]:
     """Removes the topics without permission from the groups of a request.
 
-    Returns the rows of these topics, by group id, for each time that the request names the group.
+    Returns the rows of these topics for each group, or None for a group of which all topics are requested.
     """
-    denied: dict[str, deque[list[OffsetFetchResponseTopics]]] = defaultdict(deque)
+    denied: list[list[OffsetFetchResponseTopics] | None] = []
     for group in groups:
         if group.topics is None:
+            denied.append(None)
             continue
         allowed, refused = [], []
         for topic, code in zip(group.topics, islice(codes, len(group.topics)), strict=True):
@@ -242,7 +244,7 @@ def _take_denied(
             else:
                 refused.append(_denied_topic(topic))
         group.topics = allowed
-        denied[group.group_id].append(refused)
+        denied.append(refused)
     return denied
 
 
@@ -259,9 +261,11 @@ def _denied_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _without_hidden(answer: OffsetFetchResponse, group_ids: Collection[str], context: RequestContext) -> Any:
-    """The answer without the topics of these groups that the client may not see."""
-    access, rows = context.access, [row for row in answer.groups if row.group_id in group_ids]
+def _without_hidden(
+    answer: OffsetFetchResponse, rows: list[OffsetFetchResponseGroup], context: RequestContext
+) -> Any:
+    """The answer, whose `rows` have lost the topics that the client may not see."""
+    access = context.access
 
     def is_shown(topic: OffsetFetchResponseTopics) -> bool:
         name = topic_name(topic, context)

@@ -9,7 +9,7 @@ moves. A request for all partitions names none, and from version 8 on only the g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.coordinator.group.commits import NO_OFFSET
@@ -26,6 +26,7 @@ from felice.protocol.messages.offset_fetch import (
 )
 from felice.server.group_client import client_of
 from felice.server.pace import each
+from felice.server.requested_groups import distinct
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -51,7 +52,7 @@ def handle(
         return gather(answers, build)
 
     found = each(
-        _distinct(asked),
+        distinct(asked),
         lambda group: groups.fetch(group, request.require_stable, client),
         answer,
         context.services.env.clock,
@@ -64,11 +65,6 @@ async def _settled(
 ) -> OffsetFetchResponse:
     found = await answer
     return found if isinstance(found, OffsetFetchResponse) else await found
-
-
-def _distinct(asked: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    """Returns the requested groups without duplicates of groups for which all offsets are requested."""
-    return list({group.group_id if group.topics is None else id(group): group for group in asked}.values())
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
