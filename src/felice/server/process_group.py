@@ -29,7 +29,7 @@ from felice.server.store_sources import STORE_DIRECTORY, StoreFiles
 _log = logging.getLogger("felice.server")
 
 SESSION_TIMEOUT_S = 6.0
-_START_TIMEOUT_S = 60.0
+_REPORT_INTERVAL_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _FAILED_START_WAIT_S = 5.0
 _FIRST_PAUSE_S = 0.1
@@ -154,14 +154,7 @@ class BrokerProcess:
         """Starts the process, and returns when the broker serves. Raises `StartupError`."""
         self._process = await spawn(command, inherited)  # type: ignore[arg-type]
         assert self._process.stdout is not None
-        try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
-                line = (await self._process.stdout.readline()).decode()
-        except TimeoutError:
-            await self.end()
-            raise StartupError(
-                f"broker {self.broker_id} did not start within {_START_TIMEOUT_S:g} s"
-            ) from None
+        line = (await self._first_line(self._process.stdout)).decode()
         if not line.startswith(ready_word):
             code = await self._wait_after_failed_start()
             raise StartupError(
@@ -169,6 +162,25 @@ class BrokerProcess:
             )
         self.addresses = line.removeprefix(ready_word).strip()
         self._reading = asyncio.create_task(_drain(self._process.stdout))
+
+    async def _first_line(self, stdout: asyncio.StreamReader) -> bytes:
+        """Returns the line that the broker prints when it serves, or an empty one if the process has ended.
+
+        There is no limit: a broker that recovers large logs may take many minutes.
+        """
+        reading, waited_s = asyncio.create_task(stdout.readline()), 0.0
+        try:
+            while True:
+                await asyncio.wait((reading,), timeout=_REPORT_INTERVAL_S)
+                if reading.done():
+                    return reading.result()
+                waited_s += _REPORT_INTERVAL_S
+                _log.warning(
+                    "a broker process does not serve yet; it may be recovering its logs",
+                    extra={"broker": self.broker_id, "waited_s": waited_s},
+                )
+        finally:
+            reading.cancel()
 
     async def _wait_after_failed_start(self) -> int:
         """Returns the exit code of a process that does not serve. Stops the process if it does not end by itself."""

@@ -101,6 +101,58 @@ def test_a_broker_that_prints_another_first_line_fails_the_start(
     run(scenario)
 
 
+def slow_group(tmp_path: Path) -> tuple[ProcessGroup, Path]:
+    """A broker that serves as soon as a file exists."""
+    may_serve = tmp_path / "may serve"
+    program = (
+        "import pathlib, sys, time\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "print('ready on here:1', flush=True); time.sleep(600)"
+    )
+    command = [PYTHON, "-c", program, str(may_serve)]
+    return ProcessGroup(tmp_path / "data", [1], lambda *_: command, "ready on "), may_serve
+
+
+def waits_reported(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("does not serve yet" in row.message for row in caplog.records)
+
+
+def test_a_broker_that_recovers_its_logs_for_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_group, "_REPORT_INTERVAL_S", 0.1)
+
+    async def scenario() -> None:
+        group, may_serve = slow_group(tmp_path)
+        starting = asyncio.create_task(group.start())
+        await until(lambda: waits_reported(caplog) >= 2)
+        assert not starting.done()
+        may_serve.touch()
+        await starting
+        assert group.processes[1].addresses == "here:1"
+        await group.stop()
+
+    run(scenario)
+    assert caplog.records[0].broker == 1  # type: ignore[attr-defined]
+
+
+def test_a_group_can_be_stopped_before_its_brokers_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_group, "_REPORT_INTERVAL_S", 0.1)
+
+    async def scenario() -> None:
+        group, _ = slow_group(tmp_path)
+        starting = asyncio.create_task(group.start())
+        await until(lambda: waits_reported(caplog))
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert await group.processes[1].wait() == -signal.SIGTERM
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("number", "level"), [(signal.SIGTERM, "INFO"), (signal.SIGKILL, "ERROR")])
 def test_only_an_unrequested_end_of_a_broker_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, level: str
