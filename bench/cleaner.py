@@ -7,6 +7,7 @@ worst case of a pass. MB/s of input counts each byte of the log once, although a
 from __future__ import annotations
 
 import random
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -68,7 +69,9 @@ def _fill(log: Log, keys: int, record_bytes: int, codec: Codec) -> None:
 def _clean(log: Log) -> CleaningPass:
     found = cleanable(log_facts(log, log.log_end_offset, None), _NOW_MS)
     settings = CleanerSettings(134_217_728, 0.9, 524_288, random.Random(7).randbytes(16))
-    work = CleaningPass(log, found, settings, Throttle(SystemClock(), float("inf")), now_ms=_NOW_MS)
+    work = CleaningPass(
+        log, found, settings, Throttle(SystemClock(), lambda: sys.float_info.max), now_ms=_NOW_MS
+    )
     work.index()
     for group in work.groups():
         segment = work.clean(group)

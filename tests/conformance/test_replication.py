@@ -360,24 +360,42 @@ def test_a_throttled_replica_catches_up_slowly_and_delays_no_client(tmp_path: Pa
     with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
         topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
         cluster.run(cluster.cluster.kill_broker(3))
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "acks": "all",
-                "batch.num.messages": 1,
-            }
-        )
-        for _ in range(size // 10_000):
-            producer.produce(topic, bytes(10_000), partition=0)
-            producer.poll(0)
         # A replica that is in sync is not throttled: at this rate it would need 450 s.
-        assert producer.flush(WAIT_S) == 0
+        produce_slices(cluster, topic, size)
         set_broker_default(cluster, limit, "200000")
         began = time.monotonic()
         cluster.run(cluster.cluster.start_broker(3))
         wait_until(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
         assert time.monotonic() - began > 0.7
         assert_alike(cluster, topic)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_rate_that_was_far_too_low_can_be_raised(tmp_path: Path, side: str) -> None:
+    limit = f"{side}.replication.throttled.rate"
+    settings = {**SETTINGS, limit: "1", "replica.fetch.max.bytes": "50000"}
+    with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
+        topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
+        cluster.run(cluster.cluster.kill_broker(3))
+        produce_slices(cluster, topic, 500_000)
+        cluster.run(cluster.cluster.start_broker(3))
+        # After the first answer, the replica would wait for 50,000 seconds.
+        wait_until(lambda: replica(cluster, 3, topic).log.log_end_offset > 0)
+        assert replica(cluster, 1, topic).isr == (1, 2)
+        set_broker_default(cluster, limit, "100000000")
+        wait_until(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
+        assert_alike(cluster, topic)
+
+
+def produce_slices(cluster: EmbeddedCluster, topic: str, size_bytes: int) -> None:
+    """Produces records of 10,000 bytes in a batch each."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1}
+    )
+    for _ in range(size_bytes // 10_000):
+        producer.produce(topic, bytes(10_000), partition=0)
+        producer.poll(0)
+    assert producer.flush(WAIT_S) == 0
 
 
 def set_broker_default(cluster: EmbeddedCluster, name: str, value: str) -> None:

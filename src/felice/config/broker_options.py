@@ -290,6 +290,7 @@ class BrokerOptions(CoordinatorOptions):
         Kind.DOUBLE,
         sys.float_info.max,
         "The most bytes per second read to move replicas between log directories.",
+        scope=Scope.CLUSTER_WIDE,
         minimum=1,
     )
     log_flush_scheduler_interval_ms: int = option(

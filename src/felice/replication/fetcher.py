@@ -24,6 +24,7 @@ from felice.config import BrokerConfig
 from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.env.clock import set_within
+from felice.log.throttle import RATE_CHECK_INTERVAL_S, RateLimit
 from felice.metadata import ClusterImage
 from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
@@ -47,7 +48,7 @@ from felice.replication.fetch_session import FollowersSession, SessionPlan
 from felice.replication.follower import FetchPosition
 from felice.replication.partition import Partition
 from felice.replication.peers import Peers, PeerUnavailable
-from felice.replication.throttle import ReplicationThrottle, is_throttled
+from felice.replication.throttle import is_throttled
 
 _log = logging.getLogger("felice.replication")
 
@@ -95,7 +96,7 @@ class Fetchers:
         self.broker_id = broker_id
         self.peers = peers
         self.clock = clock
-        self.throttle = ReplicationThrottle()
+        self.throttle = RateLimit()
         self._config_of = config_of
         self._broker_epoch = broker_epoch
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
@@ -231,12 +232,15 @@ class Fetcher:
         """Time in seconds until the next partition is due; a change ends the wait."""
         waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
         if self._was_throttled:
-            waits.append(max(0.001, self._owner.throttle.wait_s(now_s)))
+            owner = self._owner
+            wait_s = owner.throttle.wait_s(owner.config.follower_replication_throttled_rate, now_s)
+            waits.append(max(0.001, min(wait_s, RATE_CHECK_INTERVAL_S)))
         return min(waits, default=_LONGEST_WAIT_S)
 
     def _look(self, now_s: float) -> dict[_Key, None]:
         """Updates `_positions` of the partitions that something happened to, and returns their keys."""
-        exceeded = self._owner.throttle.is_exceeded(now_s)
+        owner = self._owner
+        exceeded = owner.throttle.is_exceeded(owner.config.follower_replication_throttled_rate, now_s)
         if exceeded or self._was_throttled:
             self._touched.update(dict.fromkeys(self._followed))
         self._was_throttled = exceeded

@@ -83,7 +83,7 @@ class Cleaner:
         # Whether a replica is moving to another log directory.
         self._is_moving = is_moving
         self.status = CleanerStatus()
-        self._throttle = Throttle(env.clock, settings.config.log_cleaner_io_max_bytes_per_second)
+        self._throttle = Throttle(env.clock, lambda: settings.config.log_cleaner_io_max_bytes_per_second)
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._uncleanable: dict[str, Log] = {}
         self._is_running = False
@@ -105,7 +105,6 @@ class Cleaner:
         """Adapts the number of workers to log.cleaner.threads. A surplus worker ends after its pass."""
         if not self._is_running:
             return
-        self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         for number in range(config.log_cleaner_threads):
             if number not in self._workers:
                 self._workers[number] = asyncio.create_task(self._work(number))

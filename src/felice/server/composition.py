@@ -19,11 +19,11 @@ from felice.controller.token_changes import TokenChanges
 from felice.controller.topic_plans import new_topic_id
 from felice.dataclass import dataclass
 from felice.env import Environment
+from felice.log.throttle import RateLimit
 from felice.metadata.store import MetadataStore
 from felice.metadata.watcher import Watcher
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
-from felice.replication.throttle import ReplicationThrottle
 from felice.server.access.control import AccessControl
 from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
@@ -158,7 +158,7 @@ def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher
         frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
         directories=directories,
         partitions=partitions,
-        replication_throttle=ReplicationThrottle(),
+        replication_throttle=RateLimit(),
         cluster_admin=admin,
         acl_changes=AclChanges(store, watcher),
         leaderships=Leaderships(store, watcher),

@@ -75,8 +75,9 @@ class ReplicaMoves:
         self._partitions = partitions
         self._is_cleaning = is_cleaning
         self._moves: dict[tuple[str, int], _Move] = {}
-        rate = settings.config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._throttle = Throttle(clock, rate)
+        self._throttle = Throttle(
+            clock, lambda: settings.config.replica_alter_log_dirs_io_max_bytes_per_second
+        )
         self._disk_turns = asyncio.Semaphore(len(directories))
         self._is_running = False
 
@@ -190,7 +191,7 @@ class ReplicaMoves:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{source.name} has no batch to copy before its end"
             )
-        await asyncio.sleep(self._throttle.reserve(piece.size_bytes))
+        await self._throttle.take_async(piece.size_bytes)
         async with self._disk_turns:
             records = await loop.run_in_executor(None, piece.read)
             self._check_wanted(move)

@@ -10,12 +10,12 @@ from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.leaderships import Leaderships
 from felice.dataclass import dataclass
 from felice.env import Environment
+from felice.log.throttle import RateLimit
 from felice.metadata import ClusterImage
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
-from felice.replication.throttle import ReplicationThrottle
 from felice.server.access.control import AccessControl
 from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
@@ -66,7 +66,7 @@ class Services:
     frame_memory: FrameMemory
     directories: LogDirectories
     partitions: Partitions
-    replication_throttle: ReplicationThrottle
+    replication_throttle: RateLimit
     cluster_admin: ClusterAdmin
     acl_changes: AclChanges
     leaderships: Leaderships

@@ -51,7 +51,7 @@ def found_in(log: Log, clean_offset: int | None = None, now_ms: int = NOW) -> Cl
 def make_pass(
     log: Log, clean_offset: int | None = None, *, now_ms: int = NOW, settings: CleanerSettings = SETTINGS
 ) -> CleaningPass:
-    throttle = Throttle(ManualClock(), 1e300)
+    throttle = Throttle(ManualClock(), lambda: 1e300)
     return CleaningPass(log, found_in(log, clean_offset, now_ms), settings, throttle, now_ms=now_ms)
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.log.cleaner_plan import Cleanable, LogFacts, SegmentFacts, cleanable, groups, is_due
-from felice.log.throttle import Throttle
-from unit.log.logs import ManualClock
 
 NOW = 1_000_000
 COMPACT = TopicConfig(cleanup_policy=("compact",))
@@ -98,26 +96,3 @@ def test_groups_hold_no_more_than_one_segment_may() -> None:
 def test_groups_span_no_more_offsets_than_an_index_can_hold() -> None:
     wide = [segment(0, 10), segment(10, 2**31), segment(2**31, 2**31 + 1)]
     assert bases(groups(wide, segment_bytes=1000, index_bytes=1000)) == [[0, 10], [2**31]]
-
-
-class CountingEvent:
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self.waited_s = 0.0
-
-    def wait(self, timeout_s: float) -> None:
-        self.waited_s += timeout_s
-        self.clock.ms += int(timeout_s * 1000)
-
-
-def test_the_throttle_holds_to_its_rate() -> None:
-    clock = ManualClock()
-    throttle = Throttle(clock, 1000)
-    event = throttle.stopping = CountingEvent(clock)  # type: ignore[assignment]
-    for _ in range(10):
-        throttle.take(1000)
-    assert 8 <= event.waited_s <= 10
-    clock.ms += 3_600_000
-    event.waited_s = 0
-    throttle.take(3000)
-    assert event.waited_s == 2  # an idle hour allows one second's burst only

@@ -1,4 +1,4 @@
-"""Small decisions: throttling, the replica for a consumer's rack, resigning."""
+"""Small decisions: which replicas are throttled, the replica for a consumer's rack, resigning."""
 
 from __future__ import annotations
 
@@ -8,23 +8,7 @@ from felice.metadata.image import PartitionImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.replication.leader import Leader, without
 from felice.replication.selector import NO_PREFERENCE, same_rack_replica
-from felice.replication.throttle import ReplicationThrottle, is_throttled
-
-
-def test_a_throttle_allows_the_configured_rate() -> None:
-    throttle = ReplicationThrottle()
-    passed, now_s = 0, 100.0
-    while now_s < 110:
-        if not throttle.is_exceeded(now_s):
-            throttle.record(300, 1000, now_s)
-            passed += 300
-        now_s += 0.01
-    # The rate for ten seconds, the unused second before them, and one answer.
-    assert 10_000 <= passed <= 11_300
-    throttle.record(5000, 1000, now_s)
-    assert throttle.is_exceeded(now_s)
-    assert throttle.wait_s(now_s) == pytest.approx(5, abs=1)
-    assert not throttle.is_exceeded(now_s + 6)
+from felice.replication.throttle import is_throttled
 
 
 def test_replicas_are_throttled_by_partition_and_broker() -> None:

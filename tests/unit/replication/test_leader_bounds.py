@@ -8,7 +8,6 @@ from felice.metadata.image import PartitionImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.leader import FollowerProgress, IsrProposal, Leader, SessionLiveness, without
-from felice.replication.throttle import ReplicationThrottle
 
 from .test_leader import LAG_MS, REGISTERED, fetch, image, leader, shrunk, watermark
 
@@ -222,13 +221,3 @@ def test_only_an_idle_member_at_the_watermark_begins_to_be_idle() -> None:
 )
 def test_a_resignation(state: StateNode, fallbacks: tuple[int, ...], after: StateNode | None) -> None:
     assert without(1, state, (1, 2, 3), fallbacks) == after
-
-
-def test_a_throttle_gives_credit_for_one_second() -> None:
-    throttle = ReplicationThrottle()
-    throttle.record(1000, 1000, 100.0)
-    assert not throttle.is_exceeded(100.0) and throttle.wait_s(100.0) == 0
-    throttle.record(1500, 1000, 100.0)
-    assert throttle.wait_s(100.0) == pytest.approx(1.5) and throttle.wait_s(101.0) == pytest.approx(0.5)
-    assert throttle.is_exceeded(101.4) and not throttle.is_exceeded(101.5)
-    assert throttle.wait_s(102.0) == 0

@@ -388,7 +388,7 @@ class _Fetch:
     def _is_held_back(self, partition: Partition) -> bool:
         services = self._context.services
         return self._is_throttled(partition) and services.replication_throttle.is_exceeded(
-            services.env.clock.monotonic()
+            services.config.leader_replication_throttled_rate, services.env.clock.monotonic()
         )
 
     def _count_bytes(self, partition: Partition, size_bytes: int) -> None:
