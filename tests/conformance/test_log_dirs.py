@@ -9,6 +9,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from conformance.batches import batch_headers_of
 from conformance.live_process import LiveProcess
@@ -244,6 +245,24 @@ def test_a_directory_move_interrupted_by_kill_9_starts_again(tmp_path: Path) -> 
     with LiveProcess(tmp_path / "data", options=two_dirs(tmp_path)) as running, running.wire() as wire:
         wait_until_moved(wire, topic, target)
         assert list_offset(wire, topic, -1).offset == 8
+
+
+@pytest.mark.felice_only
+def test_the_rate_of_a_move_can_be_raised_while_it_waits(tmp_path: Path) -> None:
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    slow = {**two_dirs(tmp_path), rate: "1"}
+    with LiveProcess(tmp_path / "data", options=slow) as running, running.wire() as wire:
+        topic = new_topic(wire)
+        produce_values(wire, topic, [b"x" * 900_000])
+        target = other_dir(wire, topic)
+        assert move(wire, topic, target) == [0]
+        wait_until(lambda: (target, True) in places(wire, topic))
+        entry = ConfigEntry(rate, "100000000", incremental_operation=AlterConfigOpType.SET)
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        [broker_id] = admin.list_topics(timeout=60).brokers
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(60)
+        wait_until_moved(wire, topic, target)
 
 
 @pytest.mark.felice_only
