@@ -75,10 +75,12 @@ class ProcessGroup:
         self._store = self._files.open()
         self._server = StoreServer(self._store, SESSION_TIMEOUT_S)
         try:
-            first = [self._start_one(broker) for broker in self.processes.values()]
-            for failure in await asyncio.gather(*first, return_exceptions=True):
-                if isinstance(failure, BaseException):
-                    raise failure
+            async with asyncio.TaskGroup() as starting:
+                for broker in self.processes.values():
+                    starting.create_task(self._start_one(broker))
+        except BaseExceptionGroup as failed:
+            await self.stop()
+            raise failed.exceptions[0] from None
         except BaseException:
             await self.stop()
             raise

@@ -136,6 +136,18 @@ def test_a_broker_that_recovers_its_logs_for_long_is_waited_for(
     assert caplog.records[0].broker == 1  # type: ignore[attr-defined]
 
 
+def test_a_broker_that_fails_ends_the_start_of_the_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        slow, _ = slow_group(tmp_path)
+        commands = {1: slow._command_of(1, 0), 2: [PYTHON, "-c", "raise SystemExit(7)"]}
+        group = ProcessGroup(tmp_path / "data", [1, 2], lambda number, _: commands[number], "ready on ")
+        with pytest.raises(StartupError, match=r"broker 2 did not start \(exit code 7\)"):
+            await group.start()
+        assert await group.processes[1].wait() == -signal.SIGTERM
+
+    run(scenario)
+
+
 def test_a_group_can_be_stopped_before_its_brokers_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
