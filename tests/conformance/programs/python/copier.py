@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT_S = 150
+# How long one call may take on a machine under heavy load. Afterwards the copier gives up, and is started again:
+# librdkafka throws away its handle of a broker that is not in the metadata, and may use it for transactions ever after.
+TIMEOUT_S = 90
 GIVEN_UP = 3
 # When every broker is down librdkafka 2.16 begins again from the bootstrap servers, but keeps asking the broker handle
 # that it has thrown away for the group: send_offsets_to_transaction then times out for ever.
@@ -109,7 +111,8 @@ class Copier:
                 return call()
             except self.module.KafkaException as error:
                 reason = error.args[0]
-                if reason.fatal() or reason.txn_requires_abort() or not reason.retriable():
+                is_stuck = reason.code() == self.module.KafkaError._TIMED_OUT
+                if is_stuck or reason.fatal() or reason.txn_requires_abort() or not reason.retriable():
                     raise
 
     def is_done(self) -> bool:
