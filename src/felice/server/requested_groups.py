@@ -1,4 +1,4 @@
-"""The groups of an OffsetFetch from version 8 on. The response has a row for each, in this order."""
+"""The groups of one OffsetFetch request, which may name several from version 8 on."""
 
 from __future__ import annotations
 
@@ -8,5 +8,9 @@ from felice.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
 def distinct(asked: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    """Returns the requested groups without duplicates of groups for which all offsets are requested."""
+    """Returns the groups for which the response has rows, in the order of the request.
+
+    A group that is requested twice for all its offsets has one row, so that a small request cannot have them read
+    thousands of times.
+    """
     return list({group.group_id if group.topics is None else id(group): group for group in asked}.values())

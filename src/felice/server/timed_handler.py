@@ -19,7 +19,10 @@ class TimedHandler(Coroutine[Any, Any, Any]):
     def __init__(
         self, handler: Coroutine[Any, Any, Any], request: Request, monotonic: Callable[[], float]
     ) -> None:
-        """`monotonic` returns seconds. `request.timing` has the time until the handler returned the coroutine."""
+        """`monotonic` returns seconds.
+
+        `request.timing` must already contain the time of the call that returned the coroutine.
+        """
         self._handler = handler
         self._request = request
         self._monotonic = monotonic
@@ -52,10 +55,10 @@ class TimedHandler(Coroutine[Any, Any, Any]):
         finally:
             step_s = self._monotonic() - begun_s
             queued_s, local_s, handled_s = self._request.timing
-            # What follows `handled_s` counts as waiting, so this step must not.
+            # Waiting is counted from `handled_s` on, and this step is not waiting.
             self._request.timing = queued_s, local_s + step_s, handled_s + step_s
 
 
 def timed(answer: Any, request: Request, monotonic: Callable[[], float]) -> Any:
-    """What a handler returned; if it goes on later, with its steps timed."""
+    """Returns an answer unchanged, and a coroutine wrapped so that its steps are timed."""
     return TimedHandler(answer, request, monotonic) if isinstance(answer, Coroutine) else answer

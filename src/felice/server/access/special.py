@@ -264,7 +264,7 @@ def _denied_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
 def _without_hidden(
     answer: OffsetFetchResponse, rows: list[OffsetFetchResponseGroup], context: RequestContext
 ) -> Any:
-    """The answer, whose `rows` have lost the topics that the client may not see."""
+    """Removes the topics that the client may not see from `rows`, and returns the answer."""
     access = context.access
 
     def is_shown(topic: OffsetFetchResponseTopics) -> bool:

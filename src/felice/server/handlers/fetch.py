@@ -157,6 +157,7 @@ class _Fetch:
         """Raises `ApiError` unless the client may read the topic. Checked at every request of a session.
 
         It is checked when a partition is read: while this request waits, another may add partitions to the session.
+        The ACLs are at least as new as the request.
         """
         may_read = self._may_read.get(topic)
         if may_read is None:
