@@ -22,7 +22,7 @@ from conformance.wire import unique_name
 from felice.coordinator.runtime import partition_for
 from felice.testing import Cluster
 
-pytestmark = pytest.mark.felice_only
+pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(1800)]
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SETTINGS = {

@@ -27,6 +27,8 @@ from felice.protocol.messages.describe_log_dirs import DescribableLogDirTopic, D
 from peers import java
 from waiting import wait_until
 
+pytestmark = pytest.mark.timeout(1800)
+
 Place = tuple[str, bool]
 """The directory's path, and whether the replica there is only on its way."""
 

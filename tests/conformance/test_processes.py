@@ -28,6 +28,8 @@ OPTIONS = ("-o", "offsets.topic.num.partitions=3", "-o", "replica.lag.time.max.m
 # Long enough for several processes to start on a machine under heavy load.
 WAIT_S = 120.0
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 class Group:
     def __init__(self, data_dir: Path, *words: str) -> None:
@@ -203,10 +205,11 @@ def test_a_port_in_use_is_noticed_before_any_broker_starts(tmp_path: Path) -> No
                 done = _start_two(tmp_path, port - 1)
         except OSError:  # another process took the port meanwhile
             continue
-        if (
-            f"127.0.0.1:{port - 1}: address already in use" not in done.stderr
-        ):  # another process has the port before
+        # The port before may belong to another process, and then the command names that one.
+        if f"127.0.0.1:{port - 1}: address already in use" not in done.stderr:
             break
+    else:
+        pytest.fail("no two free ports")
     assert done.returncode == 1
     assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}: address already in use" in done.stderr
     assert "Traceback" not in done.stderr
@@ -221,6 +224,8 @@ def test_a_broker_that_cannot_start_stops_all_brokers_of_the_command(tmp_path: P
         done = _start_two(tmp_path, port)
         if "address already in use" not in done.stderr:  # another process took one of the two ports meanwhile
             break
+    else:
+        pytest.fail("no two free ports")
     assert done.returncode == 1
     assert "broker 2 did not start" in done.stderr
     assert "Traceback" not in done.stderr

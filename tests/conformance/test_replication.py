@@ -27,6 +27,8 @@ SETTINGS = {
 # Long enough for a machine under heavy load.
 WAIT_S = 120.0
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:

@@ -19,6 +19,8 @@ from conformance.copying import (
 )
 from conformance.targets import IS_APACHE, Target
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_copiers_and_brokers_that_are_killed_leave_one_copy(

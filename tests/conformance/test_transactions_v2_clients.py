@@ -25,7 +25,7 @@ from felice.server.handlers.table import OFFERED, Handle, Handlers
 from peers.golang import require_go_peer
 from peers.pipe import PipePeer
 
-pytestmark = pytest.mark.felice_only
+pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(1800)]
 
 
 class Witness(Handlers):

@@ -25,7 +25,11 @@ TOUR = README.partition("## A tour")[2].partition("\n## ")[0]
 SHELL = re.findall(r"```sh\n(.*?)```", TOUR, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL)
 
-pytestmark = pytest.mark.skipif(DIST is None, reason="needs distributions and PyPI: run make dist-test")
+# The first test of each distribution also installs it.
+pytestmark = [
+    pytest.mark.skipif(DIST is None, reason="needs distributions and PyPI: run make dist-test"),
+    pytest.mark.timeout(1800),
+]
 
 
 def is_reachable(address: str) -> bool:
@@ -45,7 +49,7 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, str(distribution)], check=True, timeout=6000)
+    subprocess.run([*pip, str(distribution)], check=True, timeout=1500)
     return home / "bin"
 
 
