@@ -58,8 +58,7 @@ def test_the_producer_test_prints_kafkas_lines_and_keeps_the_pace(run: Run) -> N
     *windows, last = run(kafka_producer_perf_test, words + " --reporting-interval 300").splitlines()
     found = re.fullmatch(SUMMARY, last)
     assert found and found[1] == "600", last
-    # 600 records at 500 a second take 1.2 s, so at least one interval of 0.3 s ends. Only one, if all records were sent
-    # at once after a pause on a machine under heavy load.
+    # 600 records at 500 a second take 1.2 s. Usually four intervals end; after a pause of the machine, one.
     assert len(windows) >= 1, windows
     for line in windows:
         assert re.fullmatch(

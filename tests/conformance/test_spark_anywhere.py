@@ -108,12 +108,14 @@ def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
 ) -> None:
     with cluster(tmp_path) as (master, workers):
         log = tmp_path / "master.log"
-        has_killed = False
+        has_killed, attempts = False, 0
 
         def kill_one(copy: Copy) -> None:
-            nonlocal has_killed
+            nonlocal has_killed, attempts
+            attempts += 1
             wait_until(lambda: copy.written() > ROWS // 5, START_S)
-            wait_for(log, r"Launching executor", 2)
+            # Each attempt starts one executor on each worker.
+            wait_for(log, r"Launching executor", 2 * attempts)
             if copy.written() < ROWS:
                 # As if a machine stopped: the worker, its executors and their Python processes end.
                 send_to_all(tree_of(workers[1].pid), signal.SIGKILL)

@@ -27,6 +27,8 @@ from peers.certificates import make_certificates
 from peers.zookeeper import require_ensemble, secure_port
 from waiting import wait_until
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 @pytest.fixture(scope="module")
 def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -220,7 +222,6 @@ def test_a_broker_that_loses_its_ensemble_stops_leading_in_time_and_leads_again_
         produce(broker, "orders", ["one"])
         wait_until(lambda: 7 in broker.broker.image.brokers)
         epoch = epoch_of(broker)
-        paused_at = time.monotonic()
         ensemble.nodes[0].pause()
         producer = Producer(
             {
@@ -229,9 +230,8 @@ def test_a_broker_that_loses_its_ensemble_stops_leading_in_time_and_leads_again_
                 "delivery.timeout.ms": "300000",
             }
         )
-        wait_until(lambda: refuses(broker, "orders"))
-        # The session timeout and half a minute, because the machine may be busy.
-        assert time.monotonic() - paused_at < 2.0 + 30
+        # Far longer than the session timeout, for a busy machine: a broker with this fault leads for ever.
+        wait_until(lambda: refuses(broker, "orders"), 60)
         outcomes: list[object] = []
         producer.produce("orders", b"two", on_delivery=lambda error, message: outcomes.append(error))
         producer.flush(1.0)
@@ -261,7 +261,8 @@ def test_two_brokers_of_one_number_and_a_directory_of_another_cluster_are_refuse
     connect: str, tmp_path: Path
 ) -> None:
     with start(tmp_path / "one", f"{connect}/mine", zookeeper_session_timeout_ms="60000"):
-        # It waits so long for the other's end. On a machine under heavy load its own short session may end before.
+        # The second broker waits this long for the first one's session to end. On a machine under heavy load its own
+        # short session may end before.
         for session_timeout_ms in ("1000", "20000"):
             with pytest.raises(StartupError) as refused:
                 start(tmp_path / "two", f"{connect}/mine", zookeeper_session_timeout_ms=session_timeout_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -118,12 +117,10 @@ def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
         store.watch("/", events.append)
         await store.create("/me", b"old", ephemeral=True)
         first = store.session_id
-        paused_at = time.monotonic()
         ensemble.nodes[0].pause()
         writing = asyncio.create_task(store.create("/b"))
         reading = asyncio.create_task(store.get("/me"))
         await until(lambda: store.session_state is SessionState.EXPIRED)
-        assert time.monotonic() - paused_at < session_ms / 1000 + 30
         assert told[-1] is SessionState.EXPIRED
         for task in (writing, reading):
             with pytest.raises((SessionExpired, StoreUnavailable)):
@@ -140,7 +137,7 @@ def test_an_expired_session_is_renewed_without_its_ephemeral_nodes(
         await store.create("/me", b"new", ephemeral=True)
         await until(lambda: told[-1] is SessionState.CONNECTED)
         missed, created = Event(EventKind.MISSED, "/"), Event(EventKind.CREATED, "/me")
-        # A connection that was lost for a moment is one `missed` more.
+        # Each lost connection adds one MISSED event.
         assert missed in events
         others = [event for event in events if event != missed]
         assert others[0] == others[-1] == created
@@ -219,7 +216,7 @@ def test_a_session_goes_on_when_the_leader_of_three_is_killed(
                 # Whether it happened is read, not guessed.
                 unknown += 1
                 version = (await store.get("/counter")).version
-        # Of each connection that was lost, only the write under way.
+        # At most one write is in doubt for each lost connection.
         assert unknown <= states.count(SessionState.SUSPENDED)
         assert SessionState.EXPIRED not in states
         assert (await store.get("/me")).ephemeral_owner == store.session_id

@@ -56,6 +56,19 @@ SETTINGS = {
 }
 # Long enough for a machine under heavy load.
 _PATIENCE_S = 300.0
+# Errors of a request that may succeed later: a broker is missing, does not answer, or cannot reach ZooKeeper.
+_PASSING = {
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+}
 PATIENT = {"message.timeout.ms": 600_000, "request.timeout.ms": 5_000, "socket.timeout.ms": 10_000}
 
 
@@ -146,20 +159,23 @@ def bootstrap_of(targets: Targets) -> str:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
-    """Create a topic on three brokers; try again while one of them is missing."""
+    """Create a topic on three brokers; try again while one of them is missing or does not answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
     deadline = time.monotonic() + _PATIENCE_S
+    has_failed = False
     while True:
         try:
             admin.create_topics([topic])[name].result(_PATIENCE_S)
             return
         except KafkaException as error:
-            if (
-                error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-            ):  # by a request whose answer did not come
+            code = error.args[0].code()
+            # An earlier request, whose answer did not come, may have created the topic.
+            if has_failed and code == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            assert time.monotonic() < deadline, error
+            if code not in _PASSING or time.monotonic() >= deadline:
+                raise
+        has_failed = True
         time.sleep(0.5)
 
 

@@ -124,7 +124,7 @@ def test_every_slice_counts_for_the_request_quota(
         monkeypatch.setattr(pace, "MAX_ITEMS_WITHOUT_PAUSE", 1)
         monkeypatch.setattr(pace, "_WORK_S", 1e-9)
         monkeypatch.setattr(session, "throttled", record)
-        # A clock that a second passes on whenever it is read: each step takes a second.
+        # A clock that advances by a second at each reading, so that each step takes a second.
         clock = type("Clock", (), {"monotonic": staticmethod(count(0.0, 1.0).__next__)})
         monkeypatch.setattr(line.session, "_clock", clock)
         begin = len(line.transport.written)
