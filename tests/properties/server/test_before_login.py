@@ -121,9 +121,10 @@ class SecuredProcess:
         while True:
             try:
                 return context.wrap_socket(self.connect("TLS"))
-            except OSError:
+            except (ssl.SSLError, ConnectionError):
                 if time.monotonic() >= deadline:
                     raise
+            time.sleep(0.1)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
