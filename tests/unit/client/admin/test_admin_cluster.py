@@ -228,25 +228,33 @@ def test_only_items_with_a_passing_error_are_asked_again() -> None:
         assert len(broker.asked(MetadataRequest)) == 3
 
 
-def has_ended_late(call: Callable[[], Any], expected: KafkaException) -> bool:
-    """Whether a call with a limit of 3 s took much longer, as on a slow machine; otherwise it ends with the error."""
-    began = time.monotonic()
-    outcome = plain(call())
-    took_s = time.monotonic() - began
-    assert took_s < 40, "the usual limit is a minute"
-    assert took_s > 4 or outcome == plain(expected)
-    return took_s > 4
+def check_end_at_the_limit(
+    broker: FakeBroker, asked: type, call: Callable[[], Any], expected: KafkaException
+) -> None:
+    """A call with a limit of 3 s ends with the error after a few requests: on a slow machine one run of five does."""
+    for _ in range(5):
+        before, began = len(broker.asked(asked)), time.monotonic()
+        outcome = plain(call())
+        took_s = time.monotonic() - began
+        count = len(broker.asked(asked)) - before
+        assert took_s < 40, "the usual limit is a minute"
+        assert count <= 9, "the wait grows from 100 ms"
+        if took_s < 4 and count >= 2:
+            assert outcome == plain(expected)
+            return
+        assert outcome == plain(expected) or outcome[2][0] == KafkaError._TIMED_OUT
+    pytest.fail("no run of five took less than 4 s and sent more than one request")
 
 
 def test_a_passing_error_of_an_item_is_its_result_after_the_time_limit() -> None:
     with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.handlers[CreateTopicsRequest] = lambda request, version: created(a=MOVING)
-        is_slow = has_ended_late(
-            lambda: admin.create_topics([NewTopic("a")], request_timeout=3.0)["a"], failure(MOVING, "a")
+        check_end_at_the_limit(
+            broker,
+            CreateTopicsRequest,
+            lambda: admin.create_topics([NewTopic("a")], request_timeout=3.0)["a"],
+            failure(MOVING, "a"),
         )
-        count = len(broker.asked(CreateTopicsRequest))
-        assert count <= 9, "the wait grows from 100 ms"
-        assert is_slow or count >= 2
 
 
 def test_a_passing_error_of_a_whole_call_is_retried() -> None:
@@ -267,13 +275,12 @@ def test_a_passing_error_of_a_whole_call_ends_it_after_the_time_limit() -> None:
         broker.handlers[ElectLeadersRequest] = lambda request, version: ElectLeadersResponse(
             error_code=MOVING
         )
-        is_slow = has_ended_late(
+        check_end_at_the_limit(
+            broker,
+            ElectLeadersRequest,
             lambda: admin.elect_leaders(ElectionType.PREFERRED, operation_timeout=3.0),
             failure(MOVING, "elections"),
         )
-        count = len(broker.asked(ElectLeadersRequest))
-        assert count <= 9
-        assert is_slow or count >= 2
 
 
 def test_a_lost_connection_is_retried() -> None:
