@@ -150,8 +150,9 @@ def test_a_client_that_does_not_read_keeps_little_memory_and_ends(monkeypatch: p
         deadline, loop = connection._deadline, asyncio.get_running_loop()
         assert deadline is not None and not deadline.cancelled()
         assert deadline.when() <= loop.time() + 600
-        deadline.cancel()
-        connection._deadline = loop.call_later(0, connection.abort)
+        assert deadline._callback is not None and deadline._args is not None  # type: ignore[attr-defined]
+        connection._deadline = loop.call_later(0, deadline._callback, *deadline._args)  # type: ignore[attr-defined]
+        deadline.cancel()  # which forgets its callback
         await serving.until_gone()
         writer.close()
 
