@@ -76,14 +76,20 @@ def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_pat
         wait_until(lambda: in_sync(cluster) == [1, 2, 3])
         producer = Producer(common | {"acks": "all", "enable.idempotence": True, "linger.ms": 5})
         errors: list[object] = []
-        failures_before = failed_logins(cluster)
-        began, sent, pauses = time.monotonic(), 0, [0.0]
-        while (passed := time.monotonic() - began) < 9:
-            producer.produce("t", b"%d" % sent, on_delivery=lambda error, _: error and errors.append(error))
-            sent += 1
-            producer.poll(0.01)
-            pauses.append(time.monotonic() - began - passed)
-        failures = failed_logins(cluster) - failures_before
+        sent = 0
+        for _ in range(3):
+            failures_before, pauses = failed_logins(cluster), [0.0]
+            began = time.monotonic()
+            while (passed := time.monotonic() - began) < 9:
+                producer.produce(
+                    "t", b"%d" % sent, on_delivery=lambda error, _: error and errors.append(error)
+                )
+                sent += 1
+                producer.poll(0.01)
+                pauses.append(time.monotonic() - began - passed)
+            failures = failed_logins(cluster) - failures_before
+            if max(pauses) <= 0.4:
+                break
         assert producer.flush(60) == 0
         assert errors == []
         assert in_sync(cluster) == [1, 2, 3]
@@ -95,8 +101,9 @@ def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_pat
             found += [int(message.value()) for message in consumer.consume(1000, 1.0) if not message.error()]
         consumer.close()
         assert found == list(range(sent))
-        # On a slow machine a session may end before its connection has authenticated again.
-        assert failures == 0 or max(pauses) > 0.2
+        # On a slow machine a session may end before its connection has authenticated again: then a later round counts.
+        assert max(pauses) <= 0.4, "the machine was too slow in every round"
+        assert failures == 0
 
 
 @pytest.mark.parametrize(
