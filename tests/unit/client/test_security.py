@@ -27,6 +27,7 @@ from felice.security.sasl.login import REAUTHENTICATION_SHARE
 from felice.security.sasl.plain import PlainClient
 from felice.server.embedded import EmbeddedBroker
 from peers.authority import Authority, common_name
+from waiting import LIMIT_S
 
 AUTHORITY = Authority()
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -208,7 +209,7 @@ def test_a_wrong_password_fails_a_record_at_once(broker: EmbeddedBroker, directo
 
 @pytest.fixture
 def renewals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses to which connections authenticated again.
+    """The client ids of the connections that authenticated again; for blocking clients also the first time.
 
     They do so after 2.5 s, long before their session of a minute ends: on a slow machine a short session would end.
     """
@@ -217,11 +218,11 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def note(connection: Connection, timeout_s: float) -> None:
         await renew(connection, timeout_s)
-        found.append(connection.address)
+        found.append(connection._frames._client_id or "")
 
     def note_blocking(opened: BlockingLink) -> None:
         log_in(opened)
-        found.append(opened.address)
+        found.append(opened._frames._client_id or "")
 
     monkeypatch.setattr(Connection, "_authenticate_again", note)
     monkeypatch.setattr(BlockingLink, "_authenticate", note_blocking)
@@ -240,11 +241,11 @@ def test_a_client_goes_on_while_it_authenticates_again(
     """Each client works for 7 seconds."""
     settings = config(broker, "SASL_SSL", directory) | LOGIN
     failures_before = broker.broker.services.logins.failures
-    producer = Producer(settings | {"acks": "1", "enable.idempotence": False})
-    unanswered = Producer(settings | {"acks": "0", "enable.idempotence": False})
+    producer = Producer(settings | {"client.id": "one", "acks": "1", "enable.idempotence": False})
+    unanswered = Producer(settings | {"client.id": "none", "acks": "0", "enable.idempotence": False})
     errors: list[object] = []
     end, sent = time.monotonic() + 7, 0
-    while time.monotonic() < end or not renewals:
+    while (now := time.monotonic()) < end or (now < end + LIMIT_S and not {"one", "none"} <= set(renewals)):
         for one in (producer, unanswered):
             one.produce("again", b"x", on_delivery=lambda error, _: error and errors.append(error))
             one.poll(0.005)
@@ -252,15 +253,20 @@ def test_a_client_goes_on_while_it_authenticates_again(
     assert producer.flush(60) == 0
     assert unanswered.flush(60) == 0
     assert errors == []
-    consumer = Consumer(settings | {"group.id": "again", "auto.offset.reset": "earliest"})
+    assert {"one", "none"} <= set(renewals)
+    producer.close()
+    unanswered.close()
+    reading = {"client.id": "reader", "group.id": "again", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings | reading)
     consumer.subscribe(["again"])
-    renewals.clear()
     found, began = 0, time.monotonic()
-    while (found < sent or time.monotonic() - began < 7) and time.monotonic() - began < 120:
+    while (passed := time.monotonic() - began) < 7 or (
+        passed < 120 and (found < sent or "reader" not in renewals)
+    ):
         found += len([message for message in consumer.consume(500, 0.2) if not message.error()])
     consumer.close()
     assert found == sent
-    assert renewals
+    assert "reader" in renewals
     assert broker.broker.services.logins.failures == failures_before
 
 
@@ -274,11 +280,12 @@ def test_the_blocking_client_goes_on_while_it_authenticates_again(
     with BlockingClient(pickle.loads(pickle.dumps(blocking))) as client:
         link = client._brokers.link(client._brokers._bootstrap[0])
         end = time.monotonic() + 5
-        while time.monotonic() < end or len(renewals) < 2:  # the first is its first login
+        while (now := time.monotonic()) < end or (now < end + LIMIT_S and len(renewals) < 2):
             link.send(MetadataRequest(topics=[]))
             link.send(MetadataRequest(topics=[]))
             assert link.receive().brokers and link.receive().brokers
             time.sleep(0.05)
+        assert len(renewals) >= 2, "the first is its first login"
         assert not link.closed
     wrong = replace(blocking, security=(*security, ("sasl.password", "wrong-secret")))
     with BlockingClient(wrong) as client, pytest.raises(KafkaException, match="Invalid username or password"):
