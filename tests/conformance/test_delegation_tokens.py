@@ -281,11 +281,13 @@ def test_every_version_is_answered(alice: Wire) -> None:
 
 def test_without_a_key_there_are_no_tokens(tmp_path_factory: pytest.TempPathFactory) -> None:
     with secured(tmp_path_factory.mktemp("no-tokens") / "data") as broker, broker.user("alice") as alice:
-        assert create(alice).error_code == DISABLED
-        assert renew(alice, b"x").error_code == DISABLED
-        assert expire(alice, b"x").error_code == DISABLED
+        created, *others = create(alice), renew(alice, b"x"), expire(alice, b"x")
+        assert (created.error_code, created.issue_timestamp_ms, created.max_timestamp_ms) == (DISABLED, 0, 0)
+        for answer in (created, *others):
+            assert (answer.error_code, answer.expiry_timestamp_ms) == (DISABLED, 0)
         assert describe(alice).error_code == DISABLED
-        assert create(broker.client).error_code == NOT_ALLOWED
+        refused = create(broker.client)
+        assert (refused.error_code, refused.issue_timestamp_ms) == (NOT_ALLOWED, -1)
 
 
 @pytest.mark.felice_only
