@@ -75,12 +75,7 @@ class ProcessGroup:
         self._store = self._files.open()
         self._server = StoreServer(self._store, SESSION_TIMEOUT_S)
         try:
-            async with asyncio.TaskGroup() as starting:
-                for broker in self.processes.values():
-                    starting.create_task(self._start_one(broker))
-        except BaseExceptionGroup as failed:
-            await self.stop()
-            raise failed.exceptions[0] from None
+            await self._start_all()
         except BaseException:
             await self.stop()
             raise
@@ -99,6 +94,15 @@ class ProcessGroup:
         if self._store is not None:
             await self._store.close()
         self._files.release()
+
+    async def _start_all(self) -> None:
+        """Starts the brokers side by side. The first failure ends the wait for the others."""
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for broker in self.processes.values():
+                    starting.create_task(self._start_one(broker))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def _start_one(self, broker: BrokerProcess) -> None:
         try:

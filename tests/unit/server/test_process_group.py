@@ -101,65 +101,70 @@ def test_a_broker_that_prints_another_first_line_fails_the_start(
     run(scenario)
 
 
-def slow_group(tmp_path: Path) -> tuple[ProcessGroup, Path]:
-    """A broker that serves as soon as a file exists."""
-    may_serve = tmp_path / "may serve"
+def slow_command(may_serve: Path) -> list[str]:
+    """A broker that serves as soon as the file exists."""
     program = (
         "import pathlib, sys, time\n"
         "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
         "print('ready on here:1', flush=True); time.sleep(600)"
     )
-    command = [PYTHON, "-c", program, str(may_serve)]
-    return ProcessGroup(tmp_path / "data", [1], lambda *_: command, "ready on "), may_serve
+    return [PYTHON, "-c", program, str(may_serve)]
 
 
-def waits_reported(caplog: pytest.LogCaptureFixture) -> int:
-    return sum("does not serve yet" in row.message for row in caplog.records)
+def start_slowly(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    proceed: Callable[[ProcessGroup, asyncio.Task[None]], Awaitable[None]],
+) -> None:
+    """Starts a group with one slow broker, and calls `proceed` once the group has said twice that it still waits."""
+    monkeypatch.setattr(process_group, "_REPORT_INTERVAL_S", 0.1)
+
+    def reports() -> list[int]:
+        return [row.broker for row in caplog.records if "does not serve yet" in row.message]  # type: ignore[attr-defined]
+
+    async def scenario() -> None:
+        group = ProcessGroup(
+            tmp_path / "data", [1], lambda *_: slow_command(tmp_path / "may serve"), "ready on "
+        )
+        starting = asyncio.create_task(group.start())
+        await until(lambda: len(reports()) >= 2)
+        assert set(reports()) == {1} and not starting.done()
+        await proceed(group, starting)
+
+    run(scenario)
 
 
 def test_a_broker_that_recovers_its_logs_for_long_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_group, "_REPORT_INTERVAL_S", 0.1)
-
-    async def scenario() -> None:
-        group, may_serve = slow_group(tmp_path)
-        starting = asyncio.create_task(group.start())
-        await until(lambda: waits_reported(caplog) >= 2)
-        assert not starting.done()
-        may_serve.touch()
+    async def proceed(group: ProcessGroup, starting: asyncio.Task[None]) -> None:
+        (tmp_path / "may serve").touch()
         await starting
         assert group.processes[1].addresses == "here:1"
         await group.stop()
 
-    run(scenario)
-    assert caplog.records[0].broker == 1  # type: ignore[attr-defined]
-
-
-def test_a_broker_that_fails_ends_the_start_of_the_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        slow, _ = slow_group(tmp_path)
-        commands = {1: slow._command_of(1, 0), 2: [PYTHON, "-c", "raise SystemExit(7)"]}
-        group = ProcessGroup(tmp_path / "data", [1, 2], lambda number, _: commands[number], "ready on ")
-        with pytest.raises(StartupError, match=r"broker 2 did not start \(exit code 7\)"):
-            await group.start()
-        assert await group.processes[1].wait() == -signal.SIGTERM
-
-    run(scenario)
+    start_slowly(tmp_path, monkeypatch, caplog, proceed)
 
 
 def test_a_group_can_be_stopped_before_its_brokers_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_group, "_REPORT_INTERVAL_S", 0.1)
-
-    async def scenario() -> None:
-        group, _ = slow_group(tmp_path)
-        starting = asyncio.create_task(group.start())
-        await until(lambda: waits_reported(caplog))
+    async def proceed(group: ProcessGroup, starting: asyncio.Task[None]) -> None:
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
+        assert await group.processes[1].wait() == -signal.SIGTERM
+
+    start_slowly(tmp_path, monkeypatch, caplog, proceed)
+
+
+def test_a_broker_that_fails_ends_the_start_of_the_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        commands = {1: slow_command(tmp_path / "never"), 2: [PYTHON, "-c", "raise SystemExit(7)"]}
+        group = ProcessGroup(tmp_path / "data", [1, 2], lambda number, _: commands[number], "ready on ")
+        with pytest.raises(StartupError, match=r"broker 2 did not start \(exit code 7\)"):
+            await group.start()
         assert await group.processes[1].wait() == -signal.SIGTERM
 
     run(scenario)
