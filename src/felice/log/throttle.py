@@ -21,44 +21,48 @@ _IDLE_S = 1.0
 
 
 class RateLimit:
-    """Counts bytes against a rate in bytes per second. Pure: times are arguments, in seconds."""
+    """Counts bytes against a rate. Times are arguments, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: Callable[[], float]) -> None:
+        """`rate` returns the bytes per second, more than 0. It may change at any time."""
+        self._rate = rate
         # Bytes since the beginning: those that came, and those that the rates have allowed until `_at_s`.
         self._recorded = self._allowed = 0.0
         self._at_s = 0.0
 
-    def record(self, size_bytes: int, rate: float, now_s: float) -> float:
+    def record(self, size_bytes: int, now_s: float) -> float:
         """Counts bytes that pass, or wait. Returns their place among all bytes, for `wait_s`."""
-        self._advance(rate, now_s)
+        self._advance(now_s)
         self._recorded += size_bytes
         return self._recorded
 
-    def wait_s(self, rate: float, now_s: float, place: float | None = None) -> float:
+    def wait_s(self, now_s: float, place: float | None = None) -> float:
         """Seconds until the rate allows the bytes up to a place, or all that were counted; 0 if it does now."""
-        self._advance(rate, now_s)
+        rate = self._advance(now_s)
         return max(0.0, ((self._recorded if place is None else place) - self._allowed) / rate)
 
-    def is_exceeded(self, rate: float, now_s: float) -> bool:
+    def is_exceeded(self, now_s: float) -> bool:
         """Whether more bytes were counted than the rate allows."""
-        return self.wait_s(rate, now_s) > 0
+        return self.wait_s(now_s) > 0
 
-    def _advance(self, rate: float, now_s: float) -> None:
+    def _advance(self, now_s: float) -> float:
+        """Counts what the rate has allowed since the last call. Returns the rate."""
+        rate = self._rate()
         allowed = self._allowed + (now_s - self._at_s) * rate
         self._allowed = min(allowed, self._recorded + _IDLE_S * rate)
         self._at_s = now_s
+        return rate
 
 
 class Throttle:
     """A limit that threads and tasks share. Threads wait in `take`, tasks in `take_async`."""
 
     def __init__(self, clock: Clock, rate: Callable[[], float]) -> None:
-        """`rate` returns the bytes per second, more than 0. It may change at any time."""
+        """`rate` is that of a `RateLimit`."""
         self.stopping = Event()
-        self._rate = rate
         self._clock = clock
         self._lock = Lock()
-        self._limit = RateLimit()
+        self._limit = RateLimit(rate)
 
     def take(self, size_bytes: int) -> None:
         """Returns when `size_bytes` more may be read or written. Blocks the thread."""
@@ -75,8 +79,8 @@ class Throttle:
 
     def _record(self, size_bytes: int) -> float:
         with self._lock:
-            return self._limit.record(size_bytes, self._rate(), self._clock.monotonic())
+            return self._limit.record(size_bytes, self._clock.monotonic())
 
     def _wait_s(self, place: float) -> float:
         with self._lock:
-            return self._limit.wait_s(self._rate(), self._clock.monotonic(), place)
+            return self._limit.wait_s(self._clock.monotonic(), place)

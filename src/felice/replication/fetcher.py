@@ -96,7 +96,7 @@ class Fetchers:
         self.broker_id = broker_id
         self.peers = peers
         self.clock = clock
-        self.throttle = RateLimit()
+        self.throttle = RateLimit(lambda: self.config.follower_replication_throttled_rate)
         self._config_of = config_of
         self._broker_epoch = broker_epoch
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
@@ -232,15 +232,13 @@ class Fetcher:
         """Time in seconds until the next partition is due; a change ends the wait."""
         waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
         if self._was_throttled:
-            owner = self._owner
-            wait_s = owner.throttle.wait_s(owner.config.follower_replication_throttled_rate, now_s)
-            waits.append(max(0.001, min(wait_s, RATE_CHECK_INTERVAL_S)))
+            wait_s = min(self._owner.throttle.wait_s(now_s), RATE_CHECK_INTERVAL_S)
+            waits.append(max(0.001, wait_s))
         return min(waits, default=_LONGEST_WAIT_S)
 
     def _look(self, now_s: float) -> dict[_Key, None]:
         """Updates `_positions` of the partitions that something happened to, and returns their keys."""
-        owner = self._owner
-        exceeded = owner.throttle.is_exceeded(owner.config.follower_replication_throttled_rate, now_s)
+        exceeded = self._owner.throttle.is_exceeded(now_s)
         if exceeded or self._was_throttled:
             self._touched.update(dict.fromkeys(self._followed))
         self._was_throttled = exceeded
@@ -339,8 +337,7 @@ class Fetcher:
             return
         owner, records = self._owner, row.records or b""
         if records and self._is_throttled_at_all(partition):
-            rate = owner.config.follower_replication_throttled_rate
-            owner.throttle.record(len(records), rate, owner.clock.monotonic())
+            owner.throttle.record(len(records), owner.clock.monotonic())
         partition.append_as_follower(
             records,
             high_watermark=row.high_watermark,

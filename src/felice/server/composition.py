@@ -158,7 +158,7 @@ def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher
         frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
         directories=directories,
         partitions=partitions,
-        replication_throttle=RateLimit(),
+        replication_throttle=RateLimit(lambda: settings.config.leader_replication_throttled_rate),
         cluster_admin=admin,
         acl_changes=AclChanges(store, watcher),
         leaderships=Leaderships(store, watcher),

@@ -22,6 +22,6 @@ def check_connection(context: RequestContext) -> None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-def timestamp_ms(error: ApiError) -> int:
+def refused_timestamp_ms(error: ApiError) -> int:
     """The times in the response to a refused request, as in Kafka: 0 if tokens are not enabled, otherwise -1."""
     return 0 if error.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else -1

@@ -12,12 +12,22 @@ from felice.log.throttle import RateLimit, Throttle
 from unit.log.logs import ManualClock
 
 
+class Rate:
+    """A rate of 1000 bytes per second, which a test may change."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_the_rate_holds() -> None:
-    limit = RateLimit()
+    limit = RateLimit(Rate())
     passed, now_s = 0, 100.0
     while now_s < 110:
-        if not limit.is_exceeded(1000, now_s):
-            limit.record(300, 1000, now_s)
+        if not limit.is_exceeded(now_s):
+            limit.record(300, now_s)
             passed += 300
         now_s += 0.01
     # The rate for ten seconds, the unused second before them, and one call.
@@ -25,40 +35,46 @@ def test_the_rate_holds() -> None:
 
 
 def test_a_time_without_bytes_gives_credit_for_one_second() -> None:
-    limit = RateLimit()
-    limit.record(1000, 1000, 100.0)
-    assert not limit.is_exceeded(1000, 100.0) and limit.wait_s(1000, 100.0) == 0
-    limit.record(1500, 1000, 100.0)
-    assert limit.wait_s(1000, 100.0) == pytest.approx(1.5) and limit.wait_s(1000, 101.0) == pytest.approx(0.5)
-    assert limit.is_exceeded(1000, 101.4) and not limit.is_exceeded(1000, 101.5)
-    assert limit.wait_s(1000, 102.0) == 0
+    limit = RateLimit(Rate())
+    limit.record(1000, 100.0)
+    assert not limit.is_exceeded(100.0) and limit.wait_s(100.0) == 0
+    limit.record(1500, 100.0)
+    assert limit.wait_s(100.0) == pytest.approx(1.5) and limit.wait_s(101.0) == pytest.approx(0.5)
+    assert limit.is_exceeded(101.4) and not limit.is_exceeded(101.5)
+    assert limit.wait_s(102.0) == 0
 
 
 def test_a_higher_rate_shortens_the_wait_at_once() -> None:
-    limit = RateLimit()
-    limit.record(1_000_000, 1000, 100.0)
-    assert limit.wait_s(1000, 100.0) == pytest.approx(999)
-    assert limit.wait_s(100_000, 100.0) == pytest.approx(9.99)
-    assert limit.wait_s(100_000, 105.0) == pytest.approx(4.99)
+    rate = Rate()
+    limit = RateLimit(rate)
+    limit.record(1_000_000, 100.0)
+    assert limit.wait_s(100.0) == pytest.approx(999)
+    rate.now = 100_000
+    assert limit.wait_s(100.0) == pytest.approx(9.99)
+    assert limit.wait_s(105.0) == pytest.approx(4.99)
 
 
 def test_a_lower_rate_lengthens_the_wait_and_the_credit_of_the_old_one_expires() -> None:
-    limit = RateLimit()
-    limit.record(2_000, 1000, 100.0)
-    assert limit.wait_s(10, 100.0) == pytest.approx(100)
-    unlimited = RateLimit()
-    unlimited.record(5_000, sys.float_info.max, 100.0)
-    assert unlimited.wait_s(sys.float_info.max, 100.0) == 0
-    unlimited.record(3_000, 1000, 100.0)
-    assert unlimited.wait_s(1000, 100.0) == pytest.approx(2)
+    rate = Rate()
+    limit = RateLimit(rate)
+    limit.record(2_000, 100.0)
+    rate.now = 10
+    assert limit.wait_s(100.0) == pytest.approx(100)
+    rate.now = sys.float_info.max
+    unlimited = RateLimit(rate)
+    unlimited.record(5_000, 100.0)
+    assert unlimited.wait_s(100.0) == 0
+    rate.now = 1000
+    unlimited.record(3_000, 100.0)
+    assert unlimited.wait_s(100.0) == pytest.approx(2)
 
 
 def test_each_call_waits_for_the_bytes_before_it_and_its_own() -> None:
-    limit = RateLimit()
-    limit.record(1000, 1000, 100.0)
-    first, second = limit.record(500, 1000, 100.0), limit.record(2000, 1000, 100.0)
-    assert limit.wait_s(1000, 100.0, first) == pytest.approx(0.5)
-    assert limit.wait_s(1000, 100.0, second) == limit.wait_s(1000, 100.0) == pytest.approx(2.5)
+    limit = RateLimit(Rate())
+    limit.record(1000, 100.0)
+    first, second = limit.record(500, 100.0), limit.record(2000, 100.0)
+    assert limit.wait_s(100.0, first) == pytest.approx(0.5)
+    assert limit.wait_s(100.0, second) == limit.wait_s(100.0) == pytest.approx(2.5)
 
 
 class CountingEvent:

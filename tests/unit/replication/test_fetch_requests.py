@@ -464,7 +464,7 @@ def test_what_in_sync_replicas_fetch_counts_against_the_rate(tmp_path: Path) -> 
         world.show(LEADER)
         (await world.leader.next()).reply(records(0, 0))
         await world.leader.next()
-        assert world.fetchers.throttle.is_exceeded(1, world.clock.now_s)
+        assert world.fetchers.throttle.is_exceeded(world.clock.now_s)
 
     run(tmp_path, scenario, throttled("*"), follower_replication_throttled_rate=1)
 

@@ -11,7 +11,7 @@ from felice.protocol.messages.create_delegation_token import (
 )
 from felice.security.acl import Operation, ResourceType
 from felice.security.principal import USER, Principal
-from felice.server.token_requests import check_connection, timestamp_ms
+from felice.server.token_requests import check_connection, refused_timestamp_ms
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -36,7 +36,7 @@ async def handle(
         token = await tokens.create(owner, requester, renewers, request.max_lifetime_ms)
     except ApiError as error:
         response.error_code = error.code
-        response.issue_timestamp_ms = response.expiry_timestamp_ms = timestamp_ms(error)
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = refused_timestamp_ms(error)
         response.max_timestamp_ms = response.issue_timestamp_ms
         return response
     response.issue_timestamp_ms = token.issued_ms

@@ -9,7 +9,7 @@ from felice.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from felice.server.token_requests import check_connection, timestamp_ms
+from felice.server.token_requests import check_connection, refused_timestamp_ms
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -25,5 +25,7 @@ async def handle(
             bytes(request.hmac), context.principal, request.expiry_time_period_ms
         )
     except ApiError as error:
-        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=timestamp_ms(error))
+        return ExpireDelegationTokenResponse(
+            error_code=error.code, expiry_timestamp_ms=refused_timestamp_ms(error)
+        )
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

@@ -311,11 +311,7 @@ class _Fetch:
     def _concluded(self) -> FetchResponse:
         services = self._context.services
         if self._throttled_bytes:
-            services.replication_throttle.record(
-                self._throttled_bytes,
-                services.config.leader_replication_throttled_rate,
-                services.env.clock.monotonic(),
-            )
+            services.replication_throttle.record(self._throttled_bytes, services.env.clock.monotonic())
         response = FetchResponse(session_id=self._plan.session_id, responses=list(self._topics.values()))
         if self._context.version >= _ENDPOINTS_FROM:
             response.node_endpoints = self._endpoints()
@@ -389,7 +385,7 @@ class _Fetch:
     def _is_held_back(self, partition: Partition) -> bool:
         services = self._context.services
         return self._is_throttled(partition) and services.replication_throttle.is_exceeded(
-            services.config.leader_replication_throttled_rate, services.env.clock.monotonic()
+            services.env.clock.monotonic()
         )
 
     def _count_bytes(self, partition: Partition, size_bytes: int) -> None:
