@@ -1,0 +1,93 @@
+"""Avro's Java library as an oracle for texts and comparisons of schemas."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from peers import maven, versions
+from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
+from peers.java import JVM_OPTIONS, compile_programs
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>felice</groupId><artifactId>avro-oracle</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.avro</groupId><artifactId>avro</artifactId><version>{versions.AVRO}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def jars_dir() -> Path:
+    return cache_dir() / f"avro-{versions.AVRO}"
+
+
+def programs_dir() -> Path:
+    return cache_dir() / "java-avro"
+
+
+def _class_path() -> str:
+    return os.pathsep.join([str(programs_dir()), f"{jars_dir()}/*"])
+
+
+def prepare_jars() -> None:
+    maven.prepare_jars(jars_dir(), POM)
+
+
+def prepare_programs() -> None:
+    compile_programs(PROGRAMS / "java-avro", programs_dir(), _class_path(), POM)
+
+
+def require_avro_java() -> str:
+    def find() -> str:
+        found = shutil.which("java")
+        if not found:
+            raise PeerMissing("Java (`java`) is not on the PATH")
+        for directory in (jars_dir(), programs_dir()):
+            if not (directory / ".stamp").exists():
+                raise PeerMissing(f"Avro's Java library is not in {directory}; {PREPARE_HINT}")
+        return found
+
+    return require("Java, javac and Maven", find)
+
+
+class AvroOracle:
+    """One JVM that answers questions one after the other. `AvroOracle.java` says what an answer holds."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def ask(self, reader: str, writer: str, references: Sequence[str] = ()) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        question = {"reader": reader, "writer": writer, "references": list(references)}
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the oracle ended at {question}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def running_avro_oracle() -> Iterator[AvroOracle]:
+    command = [require_avro_java(), *JVM_OPTIONS, "-Xmx256m", "-cp", _class_path(), "AvroOracle"]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+    )
+    try:
+        yield AvroOracle(process)
+    finally:
+        process.kill()
+        process.communicate()
