@@ -14,7 +14,7 @@
 #   make attacks measures the waits of healthy clients while other clients attack a broker
 #   make crash-proof  power failures at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 runs, or SEED=k with its trace, or BUGS=1
-#                  for the injected faults; KIND=broker or KIND=cluster for one kind of simulation
+#                  for the injected faults; KIND=broker, cluster or producer for one kind
 #   make differential  sends random requests to Apache Kafka and Felice and compares the responses: SEED=1 OPERATIONS=3000,
 #                      ARGS=--rights with an authorizer on both and several users
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories checked; files go to OUT

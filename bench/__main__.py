@@ -35,7 +35,9 @@ STEADY: dict[str, Callable[..., Any]] = {
     "synchronous-16": lambda scale: workloads.synchronous(16, 4 * scale),
     "synchronous-64": lambda scale: workloads.synchronous(64, 4 * scale),
 }
-SINGLE = [*STEADY, "start", "spark", "cleaner"]
+# The registry, which finds so many schemas in its topic.
+REGISTRIES = {f"registry-{count}": count for count in (1, 10_000, 100_000)}
+SINGLE = [*STEADY, "start", "spark", "cleaner", *REGISTRIES]
 ALL = [*SINGLE, *CLUSTER_WORKLOADS, *ATTACKS, "attacks"]
 
 Results = dict[str, dict[str, list[Figures]]]
@@ -76,6 +78,13 @@ def run_cleaner(scale: float, turns: int) -> Results:
     from bench.cleaner import clean_keys
 
     return {"cleaner": {"felice": [clean_keys(int(1_000_000 * scale), 100) for _ in range(turns)]}}
+
+
+def run_registry(name: str, scale: float, turns: int) -> Results:
+    """Measures `felice registry`, beside a broker of Felice."""
+    from bench.registry import stored_schemas
+
+    return {name: {"felice": [stored_schemas(REGISTRIES[name], 4 * scale) for _ in range(turns)]}}
 
 
 def run_attacks(names: list[str], turns: int) -> Results:
@@ -161,6 +170,9 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
         results |= run_spark(scale)
     if "cleaner" in wanted:
         results |= run_cleaner(scale, turns)
+    for name in wanted:
+        if name in REGISTRIES:
+            results |= run_registry(name, scale, turns)
     attacks = list(ATTACKS) if "attacks" in wanted else [name for name in wanted if name in ATTACKS]
     if attacks:
         results |= run_attacks(attacks, turns)

@@ -61,7 +61,8 @@ class Felice:
         self._directory = Path(tempfile.mkdtemp(prefix="felice-bench-"))
         self._process: subprocess.Popen[str] | None = None
         self.log_dir = self._directory / "data"
-        self.bootstrap = ""
+        # Known before the start, so that a client can be started together with the command.
+        self.bootstrap = f"127.0.0.1:{free_ports(1)[0]}"
 
     @property
     def pid(self) -> int:
@@ -73,9 +74,9 @@ class Felice:
         return self
 
     def start(self) -> None:
-        """Starts the broker; after `kill` on the data and the port that it had."""
+        """Starts the broker; after `kill` on the data that it had."""
         command = [str(Path(sys.executable).parent / "felice"), "start"]
-        command += ["--port", self.bootstrap.rpartition(":")[2] or "0", "--data-dir", str(self.log_dir)]
+        command += ["--port", self.bootstrap.rpartition(":")[2], "--data-dir", str(self.log_dir)]
         command += [word for option in self._options for word in ("-o", option)]
         # Compiles the modules first, because every start but a user's first finds them compiled.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(PYCACHE)}
@@ -83,10 +84,8 @@ class Felice:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = re.search(r"([\w.\[\]:]+:\d+)", line.replace("PLAINTEXT://", ""))
-        if not found:
+        if self.bootstrap not in line:
             raise RuntimeError(f"felice did not start: {line!r}")
-        self.bootstrap = found[1]
 
     def kill(self) -> None:
         """Kills the broker (SIGKILL)."""

@@ -3,9 +3,10 @@
 docs/streams.md explains it.
 """
 
+from felice.pipelines.errors import FormatError
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.driver import TestDriver
-from felice.pipelines.streams.formats import FormatError
 from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import (
     GroupedStream,
@@ -14,7 +15,6 @@ from felice.pipelines.streams.grouped import (
     WindowedStream,
     cogroup,
 )
-from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed

@@ -2,13 +2,15 @@
 
 A writer numbers its records per partition. An acknowledged record must be read exactly once, at its acknowledged
 offset, in the writer's order. A record that was never acknowledged may be there once, or not at all. The checker sees
-histories only: it knows nothing of the broker under test.
+histories only: it knows nothing of the broker under test. If several threads share a producer, each thread is a
+writer: its records must be in each partition in the order of its calls. A record that `produce` accepted has exactly
+one report.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +31,24 @@ class Read(NamedTuple):
     number: int
     partition: int
     offset: int
+
+
+class Called(NamedTuple):
+    """A call of `produce` by one thread, which ended; it raised unless it is accepted."""
+
+    thread: str
+    number: int
+    is_accepted: bool
+
+
+class Reported(NamedTuple):
+    """A delivery report; `offset` is None if the record failed. `is_its_own`: its message is that of the record."""
+
+    thread: str
+    number: int
+    partition: int
+    offset: int | None
+    is_its_own: bool = True
 
 
 @dataclass(slots=True)
@@ -58,6 +78,28 @@ def anomalies(history: History, may_be_late: Collection[tuple[str, int, int]] = 
         *_invented(history),
         *_out_of_order(history, may_be_late),
         *_offsets_not_rising(history),
+    ]
+
+
+def report_anomalies(called: Sequence[Called], reports: Sequence[Reported]) -> list[str]:
+    """Every accepted record without exactly one report, and every report without an accepted record."""
+    counts = Counter((report.thread, report.number) for report in reports)
+    accepted = {(call.thread, call.number) for call in called if call.is_accepted}
+    return [
+        *(
+            f"reported {counts[key]} times: record {key[1]} of {key[0]}"
+            for key in sorted(accepted)
+            if counts[key] != 1
+        ),
+        *(
+            f"reported without being accepted: record {key[1]} of {key[0]}"
+            for key in sorted(counts.keys() - accepted)
+        ),
+        *(
+            f"report with another record's message: record {report.number} of {report.thread}"
+            for report in reports
+            if not report.is_its_own
+        ),
     ]
 
 

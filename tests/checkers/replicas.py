@@ -8,6 +8,8 @@ For clusters without unclean elections:
 - In the store, leader epochs and controller epochs do not go back. A new leader has a new epoch and was in the ISR
   before. Only a leader adds a replica to its ISR.
 - A broker whose session has ended leads nothing.
+- A replica serves its log start: with the batch around it. Replicas are compared from the largest log start on: what
+  is below was deleted.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Seen(NamedTuple):
     log_end: int
     high_watermark: int
     batches: tuple[Batch, ...]
+    log_start: int = 0
 
 
 class State(NamedTuple):
@@ -63,6 +66,8 @@ class _PartitionHistory:
     """What was committed in a partition, and the leader of each epoch."""
 
     committed: dict[int, Batch] = field(default_factory=dict)
+    start: int = 0  # the largest log start that was observed
+    known_to: int = 0  # the end of the last committed batch; a high watermark may lie inside the next one
     end: int = 0
     end_epoch: int = -1  # the epoch in which `end` was observed
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -131,15 +136,19 @@ class Replicas:
         history.high_watermarks[seen.broker, seen.incarnation] = seen.high_watermark
 
     def _check_batches(self, history: _PartitionHistory, seen: Seen, who: str) -> None:
+        history.start = max(history.start, seen.log_start)
         for batch in seen.batches:
             known = history.committed.get(batch.base_offset)
-            if batch.last_offset >= seen.high_watermark:
+            if batch.last_offset >= seen.high_watermark or (
+                known is None and batch.last_offset < history.start
+            ):
                 continue
             if known is None:
-                if batch.base_offset < history.end and history.committed:
+                if batch.base_offset < history.known_to:
                     self._fault(f"changed: {who} has {batch} where other batches were committed")
                     continue
                 history.committed[batch.base_offset] = batch
+                history.known_to = batch.last_offset + 1
             elif known != batch:
                 self._fault(f"changed: {who} has {batch}, and {known} was committed")
         if seen.high_watermark > history.end:
@@ -178,4 +187,14 @@ def copies_anomalies(ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> list[
         f"replicas of {partition} differ at rest: {dict(found)}"
         for partition, found in ends.items()
         if len({offset for both in found.values() for offset in both}) > 1
+    ]
+
+
+def starts_anomalies(starts: Mapping[str, Mapping[int, tuple[int, Batch | None]]]) -> list[str]:
+    """Replicas whose first batch, where they have any, does not hold their log start or a later offset."""
+    return [
+        f"broker {broker} serves {first} of {partition} at its log start {start}"
+        for partition, found in starts.items()
+        for broker, (start, first) in found.items()
+        if first is not None and first.last_offset < start
     ]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.history import History, Read, Written, anomalies, forgive_lost_tails
+from checkers.history import (
+    Called,
+    History,
+    Read,
+    Reported,
+    Written,
+    anomalies,
+    forgive_lost_tails,
+    report_anomalies,
+)
 
 
 def good() -> History:
@@ -73,3 +82,39 @@ def test_only_a_record_that_may_be_late_may_follow_later_records() -> None:
     assert anomalies(History(written, read), {("w", 2, 0)}) == []
     assert anomalies(History(written, read), {("w", 3, 0)}) == []
     assert anomalies(History(written, read), {("w", 1, 0)}) == late
+
+
+CALLED = [Called("a", 0, True), Called("a", 1, False), Called("b", 0, True)]
+
+
+def test_one_report_for_each_accepted_record_passes() -> None:
+    assert report_anomalies(CALLED, [Reported("b", 0, 0, 7), Reported("a", 0, 1, None)]) == []
+
+
+@pytest.mark.parametrize(
+    ("reports", "said"),
+    [
+        ([Reported("a", 0, 0, 0)], "reported 0 times: record 0 of b"),
+        ([Reported("a", 0, 0, 0), *[Reported("b", 0, 0, 1)] * 2], "reported 2 times: record 0 of b"),
+        (
+            [Reported("a", number, 0, None) for number in (0, 1)] + [Reported("b", 0, 0, 1)],
+            "reported without being accepted: record 1 of a",
+        ),
+        (
+            [Reported("a", 0, 0, 0, is_its_own=False), Reported("b", 0, 0, 1)],
+            "report with another record's message: record 0 of a",
+        ),
+    ],
+)
+def test_a_missing_or_further_report_is_found(reports: list[Reported], said: str) -> None:
+    assert report_anomalies(CALLED, reports) == [said]
+
+
+def test_threads_that_share_a_producer_are_ordered_each_by_itself() -> None:
+    written = [Written(thread, n, 0, None) for thread in ("a", "b") for n in range(2)]
+    mixed = [Read("b", 0, 0, 0), Read("a", 0, 0, 1), Read("b", 1, 0, 2), Read("a", 1, 0, 3)]
+    assert anomalies(History(written, mixed)) == []
+    swapped = [Read("b", 1, 0, 0), Read("a", 0, 0, 1), Read("b", 0, 0, 2)]
+    assert anomalies(History(written, swapped)) == [
+        "out of order: record 0 of b in partition 0 stands after number 1"
+    ]

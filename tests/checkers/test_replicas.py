@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.replicas import Batch, Replicas, Seen, State, copies_anomalies, state_anomalies
+from checkers.replicas import (
+    Batch,
+    Replicas,
+    Seen,
+    State,
+    copies_anomalies,
+    starts_anomalies,
+    state_anomalies,
+)
 
 A, B, B2 = Batch(0, 1, 0, 7), Batch(2, 2, 0, 8), Batch(2, 2, 1, 9)
 
@@ -18,8 +26,9 @@ def seen(
     end: int = 3,
     mark: int = 3,
     batches: tuple[Batch, ...] = (),
+    start: int = 0,
 ) -> Seen:
-    return Seen(1.0, "t-0", broker, incarnation, epoch, leads, end, mark, batches)
+    return Seen(1.0, "t-0", broker, incarnation, epoch, leads, end, mark, batches, start)
 
 
 def anomalies_of(*looks: Seen) -> list[str]:
@@ -60,6 +69,27 @@ def test_a_leader_of_an_old_epoch_may_have_a_shorter_log() -> None:
 )
 def test_an_anomaly_is_named(look: Seen, fault: str) -> None:
     assert fault in anomalies_of(GOOD, look)[0]
+
+
+def test_deleted_records_may_differ_or_be_unknown() -> None:
+    """A replica that begins later never showed them."""
+    late = seen(batches=(B,), start=2)
+    assert anomalies_of(late, seen(2, leads=False, batches=(A, B))) == []
+    inside = seen(batches=(A, B), start=1)
+    assert anomalies_of(inside, seen(2, leads=False, batches=(Batch(0, 1, 0, 3), B)))[0] == "changed"
+
+
+def test_the_watermark_of_an_empty_replica_may_lie_inside_a_batch() -> None:
+    first = seen(end=1, mark=1, batches=(Batch(0, 0, 0, 7),))
+    begun = seen(2, leads=False, end=2, mark=2, start=2)
+    assert anomalies_of(first, begun, seen(end=4, mark=4, batches=(Batch(1, 3, 0, 7),))) == []
+
+
+def test_a_replica_serves_the_batch_around_its_log_start() -> None:
+    served = {"t-0": {1: (1, A), 2: (0, A), 3: (1, B), 4: (3, None)}}
+    assert starts_anomalies(served) == []
+    served["t-0"][2] = 2, A
+    assert len(starts_anomalies(served)) == 1
 
 
 def test_a_watermark_is_checked_when_it_moves() -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from conformance.targets import Target
+from conformance.targets import IS_APACHE, Target
 from conformance.test_behaviours_admin import (
+    APPEND,
     BROKER,
     DELETE,
     SET,
+    SUBTRACT,
     alter,
     config_of,
     creatable,
@@ -20,8 +22,11 @@ from conformance.test_behaviours_admin import (
 )
 from conformance.topics import new_topic
 from conformance.wire import Wire, unique_name
+from felice.config import Kind
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages import alter_configs
 from felice.protocol.messages.create_topics import CreatableTopicConfig
+from felice.protocol.messages.describe_configs import ResourceType
 from waiting import wait_until
 
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = 2, 3, 4, 5
@@ -245,3 +250,162 @@ def test_an_unknown_option_with_a_long_name_is_refused(own_wire: Wire) -> None:
     row = alter(own_wire, node_id(own_wire), ("x" * 32_000, SET, "1"), kind=BROKER)
     assert row.error_code == ErrorCode.INVALID_REQUEST
     assert len(row.error_message) < 1000
+
+
+TYPED = [
+    ("cleanup.policy", " compact , delete ", "compact,delete"),
+    ("cleanup.policy", "", ""),
+    ("retention.ms", " +0100000 ", "100000"),
+    ("retention.bytes", "\t-1\n", "-1"),
+    ("segment.bytes", "1048577 ", "1048577"),
+    ("min.cleanable.dirty.ratio", "1", "1.0"),
+    ("min.cleanable.dirty.ratio", " .25f", "0.25"),
+    ("unclean.leader.election.enable", "True", "true"),
+    ("unclean.leader.election.enable", " FALSE ", "false"),
+    ("compression.type", " gzip", "gzip"),
+    ("message.timestamp.type", "LogAppendTime ", "LogAppendTime"),
+    ("leader.replication.throttled.replicas", " 0:1 , 0:2", "0:1,0:2"),
+]
+
+
+@pytest.mark.parametrize(("name", "typed", "shown"), TYPED)
+def test_values_of_topics_are_shown_in_kafkas_spelling(wire: Wire, name: str, typed: str, shown: str) -> None:
+    """76, 78: from a creation and from an alteration."""
+    created = create_with(wire, (name, typed))
+    assert created.error_code == 0
+    if not IS_APACHE:  # there as it was typed
+        assert [found.value for found in created.configs if found.name == name] == [shown]
+    topic = new_topic(wire)
+    assert alter(wire, topic, (name, SET, typed)).error_code == 0
+    for described in (created.name, topic):
+        wait_until(lambda described=described: config_of(wire, described, name).config_source == 1)
+        row = config_of(wire, described, name)
+        assert (row.value, row.synonyms[0].value) == (shown, shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "shown"),
+    [
+        ("log.cleanup.policy", " compact , delete ", "compact,delete"),
+        ("log.retention.ms", " +5000 ", "5000"),
+        ("unclean.leader.election.enable", "TRUE", "true"),
+        ("log.cleaner.min.cleanable.ratio", " 1", "1.0"),
+        ("num.io.threads", "+8 ", "8"),
+        pytest.param(
+            "listener.name.plaintext.max.connections", " 0900", "900", marks=pytest.mark.felice_only
+        ),
+    ],
+)
+def test_dynamic_values_of_brokers_are_shown_in_kafkas_spelling(
+    own_wire: Wire, name: str, typed: str, shown: str
+) -> None:
+    """81: a broker's own values, and those of all brokers."""
+    for resource in (node_id(own_wire), ALL_BROKERS):
+        assert alter(own_wire, resource, (name, SET, typed), kind=BROKER).error_code == 0
+        wait_until(
+            lambda resource=resource: (
+                (row := broker_row(own_wire, resource, name)) is not None
+                and row.config_source in (DYNAMIC_BROKER, DYNAMIC_DEFAULT)
+            )
+        )
+        if not IS_APACHE:  # there as it was typed
+            assert broker_row(own_wire, resource, name).value == shown
+        assert broker_row(own_wire, node_id(own_wire), name).value == shown
+        assert alter(own_wire, resource, (name, DELETE, None), kind=BROKER).error_code == 0
+        wait_until(lambda: broker_row(own_wire, ALL_BROKERS, name) is None)
+
+
+def test_values_of_the_file_are_shown_in_kafkas_spelling() -> None:
+    """78: of the broker, and of its topics."""
+    typed = {
+        "log.cleanup.policy": "delete, compact",
+        "log.retention.ms": " 100000 ",
+        "unclean.leader.election.enable": "True",
+        "log.cleaner.min.cleanable.ratio": "1",
+        "auto.create.topics.enable": "FALSE",
+    }
+    with Target(typed) as target, target.wire() as wire:
+        rows = {name: broker_row(wire, node_id(wire), name) for name in typed}
+        assert {name: row.value for name, row in rows.items()} == {
+            "log.cleanup.policy": "delete,compact",
+            "log.retention.ms": "100000",
+            "unclean.leader.election.enable": "true",
+            "log.cleaner.min.cleanable.ratio": "1.0",
+            "auto.create.topics.enable": "false",
+        }
+        assert [(found.name, found.source) for found in rows["log.retention.ms"].synonyms] == [
+            ("log.retention.ms", STATIC_BROKER),
+            ("log.retention.hours", DEFAULT),
+        ]
+        topic = new_topic(wire)
+        for name, shown in (
+            ("cleanup.policy", "delete,compact"),
+            ("retention.ms", "100000"),
+            ("min.cleanable.dirty.ratio", "1.0"),
+        ):
+            assert config_of(wire, topic, name).value == shown
+        hours = [row for row in config_of(wire, topic, "retention.ms").synonyms if row.name.endswith("hours")]
+        assert [(row.value, row.source) for row in hours] == [("168", DEFAULT)]
+
+
+def test_client_metrics_are_shown_in_kafkas_spelling(wire: Wire) -> None:
+    """78: lists and numbers."""
+    name, kind = unique_name("metrics"), int(ResourceType.CLIENT_METRICS)
+    typed = (("metrics", SET, " a. , b."), ("interval.ms", SET, " +500 "), ("match", SET, " client_id=x "))
+    assert alter(wire, name, *typed, kind=kind).error_code == 0
+    wait_until(lambda: any(row.value == "500" for row in describe(wire, kind, name).configs))
+    shown = {row.name: row.value for row in describe(wire, kind, name).configs}
+    assert shown == {"metrics": "a.,b.", "interval.ms": "500", "match": "client_id=x"}
+    assert alter(wire, name, *((key, DELETE, None) for key, _, _ in typed), kind=kind).error_code == 0
+
+
+def test_defaults_and_types_are_kafkas(wire: Wire) -> None:
+    """78: tools choose their fields by them."""
+    for name, value, kind in (
+        ("max.connections.per.ip.overrides", "", Kind.STRING),
+        ("sasl.oauthbearer.expected.audience", "", Kind.LIST),
+        ("security.inter.broker.protocol", "PLAINTEXT", Kind.STRING),
+        ("listener.security.protocol.map", None, Kind.STRING),
+    ):
+        row = broker_row(wire, node_id(wire), name)
+        assert row.config_type == kind, name
+        if value is not None:
+            assert (row.value, row.config_source) == (value, DEFAULT), name
+
+
+def test_what_is_appended_has_no_empty_item(own_wire: Wire) -> None:
+    """79: nothing is taken away by an empty text, and nothing that is no list can be appended to."""
+    topic, broker = new_topic(own_wire), node_id(own_wire)
+    assert alter(own_wire, topic, ("cleanup.policy", APPEND, "")).error_code == ErrorCode.INVALID_CONFIG
+    assert alter(own_wire, topic, ("cleanup.policy", SUBTRACT, "")).error_code == 0
+    assert alter(own_wire, topic, ("cleanup.policy", APPEND, "delete,delete")).error_code == 0
+    assert config_of(own_wire, topic, "cleanup.policy").value == "delete"
+    for name in ("log.cleanup.policy", "metric.reporters"):
+        refused = alter(own_wire, broker, (name, SET, "delete"), (name, DELETE, None), kind=BROKER)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        if name == "log.cleanup.policy":
+            assert alter(own_wire, broker, (name, APPEND, ""), kind=BROKER).error_code == (
+                ErrorCode.INVALID_REQUEST
+            )
+        assert alter(own_wire, broker, (name, SUBTRACT, ""), kind=BROKER).error_code == 0
+        assert alter(own_wire, broker, (name, DELETE, None), kind=BROKER).error_code == 0
+    row = alter(own_wire, broker, ("max.connections.per.ip.overrides", APPEND, "10.0.0.1:3"), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_CONFIG
+    row = alter(own_wire, broker, ("log.retention.ms", SET, "0"), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.felice_only
+def test_a_configuration_can_be_sent_back_as_it_was_typed(own_wire: Wire) -> None:
+    """80: AlterConfigs ignores what cannot change if it is the value in force, however it is spelled."""
+    typed = (("num.partitions", " +1 "), ("log.retention.ms", " 7000 "))
+    rows = [alter_configs.AlterableConfig(name=name, value=value) for name, value in typed]
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=BROKER, resource_name=node_id(own_wire), configs=rows
+    )
+    asked = alter_configs.AlterConfigsRequest(resources=[resource])
+    (row,) = own_wire.ask(asked).responses
+    assert row.error_code == 0
+    wait_until(lambda: broker_row(own_wire, node_id(own_wire), "log.retention.ms").value == "7000")
+    resource.configs = []
+    assert own_wire.ask(asked).responses[0].error_code == 0

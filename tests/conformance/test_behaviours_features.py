@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -124,17 +125,27 @@ def test_all_or_none(wire: Wire) -> None:
     assert level(wire) == 2
 
 
-# Kafka 4.3 does not heed version 0's allow_downgrade.
-@pytest.mark.parametrize("version", [pytest.param(0, marks=pytest.mark.felice_only), 1])
-def test_older_versions_list_the_features(wire: Wire, version: int) -> None:
-    change = FeatureUpdateKey(feature=NAME, max_version_level=1)
-    if version == 0:
-        change.allow_downgrade = True
-    else:
-        change.upgrade_type = SAFE
-    answer = wire.ask(UpdateFeaturesRequest(feature_updates=[change]), version)
+def test_version_1_lists_the_features(wire: Wire) -> None:
+    change = FeatureUpdateKey(feature=NAME, max_version_level=1, upgrade_type=SAFE)
+    answer = wire.ask(UpdateFeaturesRequest(feature_updates=[change]), 1)
     assert (answer.error_code, [(row.feature, row.error_code) for row in answer.results]) == (0, [(NAME, 0)])
     wait_until(lambda: level(wire) == 1)
+
+
+def test_version_0_only_raises_levels(wire: Wire) -> None:
+    """Kafka 4.3 does not heed its allow_downgrade, neither for a lower level nor for the same or a higher one."""
+
+    def asked(wanted: int) -> Any:
+        change = FeatureUpdateKey(feature=NAME, max_version_level=wanted, allow_downgrade=True)
+        return wire.ask(UpdateFeaturesRequest(feature_updates=[change]), 0)
+
+    assert asked(1).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    answer = asked(2)
+    assert (answer.error_code, [(row.feature, row.error_code) for row in answer.results]) == (0, [(NAME, 0)])
+    assert update(wire, 1, SAFE) == ErrorCode.NONE
+    wait_until(lambda: level(wire) == 1)
+    assert asked(2).error_code == ErrorCode.NONE
+    wait_until(lambda: level(wire) == 2)
 
 
 def test_levels_outlive_a_restart() -> None:

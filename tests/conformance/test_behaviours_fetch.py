@@ -365,3 +365,24 @@ def test_segments_are_crossed_without_a_gap(wire: Wire) -> None:
         produce_values(wire, topic, [b"x" * 300_000])
     assert [header.base_offset for header in batch_headers_of(wire, topic)] == list(range(5))
     assert list_offset(wire, topic, -1).offset == 5
+
+
+def delete_before(wire: Wire, topic: str, offset: int) -> None:
+    asked = DeleteRecordsTopic(
+        name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+    )
+    answer = wire.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=REQUEST_TIMEOUT_MS), 2)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("offset", "min_bytes"), [(2, 1 << 20), (3, 1 << 20), (4, 1), (4, 1 << 20)])
+def test_a_fetch_that_waited_says_where_the_log_starts_when_it_is_answered(
+    wire: Wire, connect: Any, offset: int, min_bytes: int
+) -> None:
+    topic = new_topic(wire)
+    produce_values(wire, topic, [b"v%d" % number for number in range(4)])
+    wire.send(fetch_request(topic, offset=offset, max_wait_ms=2000, min_bytes=min_bytes), FETCH_BY_NAME)
+    delete_before(connect(), topic, 4)
+    row = wire.receive(fetch_request(topic), FETCH_BY_NAME).responses[0].partitions[0]
+    expected = ErrorCode.NONE if offset == 4 else ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (row.error_code, row.log_start_offset) == (expected, 4 if offset == 4 else -1)

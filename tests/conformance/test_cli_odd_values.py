@@ -152,7 +152,7 @@ def test_the_defaults_of_all_brokers_are_set_and_shown_by_kafkas_tool(
     assert capsys.readouterr().out.splitlines() == [
         "Default configs for brokers in the cluster are:",
         "  log.retention.ms=7000 sensitive=false "
-        "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7000}",
+        "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7000, DEFAULT_CONFIG:log.retention.hours=168}",
     ]
 
 

@@ -90,7 +90,7 @@ def test_configs_are_described_changed_and_refused(admin: AdminClient, topic: st
         entry: ConfigEntry = admin.describe_configs([resource])[resource].result(LIMIT_S)["retention.ms"]
         return entry
 
-    assert (retention().value, retention().source) == ("3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert (retention().value, retention().source) == ("3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
     def change(value: str | None, operation: AlterConfigOpType) -> "Future[Any]":
         entry = ConfigEntry("retention.ms", value, incremental_operation=operation)

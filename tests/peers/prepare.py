@@ -10,7 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import applications, golang, java, kcat, node, prometheus, spark_connector, streams_oracle
+from peers import (
+    applications,
+    avro_java,
+    golang,
+    java,
+    kcat,
+    node,
+    prometheus,
+    spark_connector,
+    streams_oracle,
+)
 from peers.cache import PeerMissing, cache_locked, peers_are_required
 
 STEPS = {
@@ -20,6 +30,8 @@ STEPS = {
     "Streams programs (javac)": applications.prepare_programs,
     "Streams' test driver (Maven)": streams_oracle.prepare_jars,
     "Streams topologies (javac)": streams_oracle.prepare_programs,
+    "Avro's Java library (Maven)": avro_java.prepare_jars,
+    "Avro programs (javac)": avro_java.prepare_programs,
     "Spark's Kafka connector (Maven)": spark_connector.prepare,
     "franz-go (Go)": golang.prepare,
     "franz-go's login (Go)": golang.prepare_login,

@@ -1,15 +1,19 @@
 """Brokers that each have a replica of one partition, their shared store and its controller, driven by commands.
 
     brokers 1 2 3 [min_isr=2] [lag=30000] [leader=1]   all replicas are in sync
-    produce N VALUE ... [acks=all]           one batch for each value, to broker N; the response appears later
+    produce N VALUE ... [acks=all]           one batch for each value, to broker N; the response appears later. The
+                                             batch of the value a+b has two records
     fetch F [from=L]                         one Fetch of follower F to the leader that it knows
     ask F [from=L] | take F                  the request, then the response; `post F` delays the request until `ask F`
     catchup F                                fetches until nothing changes
     elect N [isr=1,2]                        the controller: N leads under the next epoch
     isr 1 2                                  the controller: another ISR, same epoch
     crash N [lost=K]                         its process dies; the last K batches were not on its disk
-    restart N                                starts and registers again, with the high watermark of the checkpoint
-    save N                                   writes the checkpoint of N's high watermark
+    wipe N                                   while it is down: its disk is replaced by an empty one
+    restart N                                starts and registers again, with the offsets of the checkpoints
+    save N                                   writes the checkpoints of N's high watermark and log start
+    roll N                                   N begins a segment, and deletes those below its log start
+    full N | room N                          N's disk has no room for records, or has it again
     deaf N | hear N                          N sees no changes of the store, or sees all of them now
     stall N | flow N                         N's writes to the store wait
     tick N                                   N removes ISR members that lag
@@ -22,8 +26,10 @@ provides disk, network and time.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import shlex
+import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -63,6 +69,30 @@ class ScenarioClock:
         return self.elapsed_ms / 1000
 
 
+class FullDisk(SystemDisk):
+    """The machine's disk. While `is_full`, no record can be written."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> Any:
+        return FullFile(super().open(path, create=create, read_only=read_only), self)
+
+
+class FullFile:
+    def __init__(self, file: Any, disk: FullDisk) -> None:
+        self._file = file
+        self._disk = disk
+
+    def pwrite(self, data: Any, position: int) -> Any:
+        if self._disk.is_full and self._file.path.suffix == ".log":
+            raise OSError(errno.ENOSPC, "no room")
+        return self._file.pwrite(data, position)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class StallingStore:
     """A session whose writes wait while the scenario stalls them."""
 
@@ -86,7 +116,8 @@ class Replica:
         self.world = world
         self.broker_id = broker_id
         self.epoch = -1
-        self.saved_watermark = 0
+        self.saved_watermark = self.saved_start = 0
+        self.disk = FullDisk()
         self.is_deaf = False
         self.image = ClusterImage()
         self.posted: tuple[FetchPosition, int] | None = None
@@ -98,13 +129,23 @@ class Replica:
 
     def _open_log(self) -> Log:
         return Log.open(
-            SystemDisk(),
+            self.disk,
             self.world.clock,
             self.directory,
             (TOPIC, 0),
             self.world.config,
+            log_start_offset=self.saved_start,
             clean_shutdown=False,
         )
+
+    def wipe(self) -> None:
+        """Replaces the disk by an empty one."""
+        assert self.partition is None, f"broker {self.broker_id} runs"
+        self.log.close(clean=False)
+        shutil.rmtree(self.directory)
+        self.directory.mkdir()
+        self.saved_watermark = self.saved_start = 0
+        self.log = self._open_log()
 
     async def start(self) -> None:
         world = self.world
@@ -228,7 +269,8 @@ class ReplicationWorld:
         acks = ACKS_ALL if options.get("acks", "all") == "all" else int(options["acks"])
         for value in names[1:]:
             builder = BatchBuilder()
-            builder.append(self.clock.now_ms(), None, value.encode())
+            for record in value.split("+"):
+                builder.append(self.clock.now_ms(), None, record.encode())
             try:
                 info = partition.append(
                     bytearray(builder.build()), required_acks=acks, now_ms=self.clock.now_ms()
@@ -350,7 +392,22 @@ class ReplicationWorld:
         await self.replicas[int(names[0])].start()
 
     async def do_save(self, names: list[str], options: dict[str, str]) -> None:
-        self.replicas[int(names[0])].saved_watermark = self._partition(names[0]).high_watermark
+        replica, partition = self.replicas[int(names[0])], self._partition(names[0])
+        replica.saved_watermark, replica.saved_start = partition.high_watermark, partition.log_start_offset
+
+    async def do_wipe(self, names: list[str], options: dict[str, str]) -> None:
+        self.replicas[int(names[0])].wipe()
+
+    async def do_roll(self, names: list[str], options: dict[str, str]) -> None:
+        partition = self._partition(names[0])
+        partition.log.roll()
+        partition.log.apply_retention(self.clock.now_ms(), partition.high_watermark)
+
+    async def do_full(self, names: list[str], options: dict[str, str]) -> None:
+        self.replicas[int(names[0])].disk.is_full = True
+
+    async def do_room(self, names: list[str], options: dict[str, str]) -> None:
+        self.replicas[int(names[0])].disk.is_full = False
 
     async def do_deaf(self, names: list[str], options: dict[str, str]) -> None:
         self.replicas[int(names[0])].is_deaf = True
@@ -435,11 +492,14 @@ async def settle() -> None:
 
 
 def batches_of(log: Log) -> list[tuple[Any, str]]:
-    data = log.read_bytes(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
-    return [
-        (header, "+".join((record.value or b"").decode() for record in read_batch(data, header)))
-        for header in iter_batches(data)
-    ]
+    found = []
+    offset = log.log_start_offset
+    while data := log.read_bytes(offset, 1 << 20, end_offset=log.log_end_offset):
+        for header in iter_batches(data):
+            values = [(record.value or b"").decode() for record in read_batch(data, header)]
+            found.append((header, "+".join(values)))
+            offset = header.next_offset
+    return found
 
 
 def contents(log: Log) -> str:

@@ -1,4 +1,4 @@
-"""`make simulate SEEDS=n [KIND=cluster] [SEED=k]`: runs simulations and prints how to repeat those that fail.
+"""`make simulate SEEDS=n [KIND=cluster|producer] [SEED=k]`: runs simulations and prints how to repeat those that fail.
 
 python -m simulation --seeds 1000         seeds 0 to 999
 python -m simulation --seed 421           this seed, with its whole trace
@@ -29,10 +29,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run only this seed and print its trace")
     parser.add_argument("--bugs", action="store_true", help="search for the injected faults instead")
-    parser.add_argument("--kind", choices=[*SIMULATION_KINDS, "both"], help="one broker, a cluster, or both")
+    parser.add_argument(
+        "--kind", choices=[*SIMULATION_KINDS, "all"], help="one broker, a cluster, a producer, or all"
+    )
     options = parser.parse_args()
-    only = options.kind or ("both" if options.seed is None else BROKER.name)
-    kinds = [kind for kind in SIMULATION_KINDS.values() if only in (kind.name, "both")]
+    only = options.kind or ("all" if options.seed is None else BROKER.name)
+    kinds = [kind for kind in SIMULATION_KINDS.values() if only in (kind.name, "all")]
     if options.bugs:
         return max(_search_all(kind) for kind in kinds)
     if options.seed is not None:

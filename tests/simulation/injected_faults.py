@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from felice.client.error import KafkaError
+from felice.client.error import KafkaError, KafkaException
+from felice.client.net.cluster import Cluster
+from felice.client.net.connection import Connection
 from felice.client.produce import sender
 from felice.controller import producer_id_blocks
 from felice.coordinator.group import commits, rebalance
@@ -91,6 +93,27 @@ def _wrap(target: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], Ab
 
 
 # Producers
+
+
+@contextlib.contextmanager
+def _impatient_connections() -> Iterator[None]:
+    """Several requests wait for a connection; all but the first try again when the attempt that they share fails."""
+    original = Cluster._open
+
+    async def open_again(cluster: Cluster, node: Any) -> Connection:
+        waited = node.connecting is not None
+        try:
+            return await original(cluster, node)
+        except KafkaException:
+            if not waited:
+                raise
+            return await original(cluster, node)
+
+    with (
+        patch.object(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5),
+        patch.object(Cluster, "_open", open_again),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -451,7 +474,7 @@ INJECTED_FAULTS = (
     InjectedFault(
         "overtaking",
         "client requests overtake a request whose connection attempt failed",
-        _replace(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5),
+        _impatient_connections,
         _tears,
         seed=436,
     ),

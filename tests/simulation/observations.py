@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkers import history, offsets, reads, transactions
-from checkers.history import History, Read, Written
+from checkers.history import Called, History, Read, Reported, Written
 from checkers.offsets import Commit, CommittedOffset, Owned
 from checkers.reads import Keyed, ObservedOffsets
 from checkers.transactions import Attempt, TransactionalRead
 
-PLAIN, LEDGER, COPY, KEYED = "plain", "ledger", "copy", "keyed"
+PLAIN, LEDGER, COPY, KEYED, DELETED = "plain", "ledger", "copy", "keyed", "deleted"
 
 
 @dataclass(slots=True)
@@ -37,6 +37,9 @@ class Observations:
     is_lossy: bool
     power_failures: int = 0
     sent: list[Sent] = field(default_factory=list)
+    # What threads that share a producer did: in runs of a producer.
+    called: list[Called] = field(default_factory=list)
+    reports: list[Reported] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     transactional_reads: list[TransactionalRead] = field(default_factory=list)
     views: dict[str, list[Read]] = field(default_factory=dict)
@@ -57,7 +60,14 @@ class Observations:
         """Every anomaly: those reported during the run, and those that the checkers find in the recorded
         history.
         """
-        return [*self.reported, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]
+        return [
+            *self.reported,
+            *history.report_anomalies(self.called, self.reports),
+            *self._plain(),
+            *self._transactions(),
+            *self._groups(),
+            *self._keyed(),
+        ]
 
     def _plain(self) -> list[str]:
         final = self.final.get(PLAIN)

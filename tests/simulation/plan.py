@@ -45,6 +45,7 @@ class Plan:
     brokers: int = 1
     replicas: int = 1
     min_isr: int = 1
+    deletes_records: bool = False
 
     def describe(self) -> str:
         """The plan as text for a person."""

@@ -381,7 +381,8 @@ class SimulationRun:
     async def _all_clients_finish(self, running: list[asyncio.Task[None]]) -> bool:
         deadline = self._world.loop.time() + LIVENESS_S
         writing = [t for t, client in zip(running, self._clients, strict=True) if isinstance(client, Writer)]
-        await asyncio.wait(writing, timeout=LIVENESS_S)
+        if writing:
+            await asyncio.wait(writing, timeout=LIVENESS_S)
         self._shared.writers_done.set()
         await asyncio.wait(running, timeout=max(deadline - self._world.loop.time(), 0.1))
         late = [client.name for client, task in zip(self._clients, running, strict=True) if not task.done()]

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from simulation.cluster.injected_faults import INJECTED_FAULTS as CLUSTER_FAULTS
 from simulation.injected_faults import INJECTED_FAULTS as BROKER_FAULTS
 from simulation.injected_faults import InjectedFault
-from simulation.simulation_kind import BROKER, CLUSTER, SimulationKind
+from simulation.producer.injected_faults import INJECTED_FAULTS as PRODUCER_FAULTS
+from simulation.simulation_kind import BROKER, CLUSTER, PRODUCER, SimulationKind
 
-INJECTED_FAULTS = {BROKER.name: BROKER_FAULTS, CLUSTER.name: CLUSTER_FAULTS}
+INJECTED_FAULTS = {
+    BROKER.name: BROKER_FAULTS,
+    CLUSTER.name: CLUSTER_FAULTS,
+    PRODUCER.name: PRODUCER_FAULTS,
+}
 
 # An injected fault counts as not found after this many runs.
 MAX_RUNS = 80

@@ -1,4 +1,4 @@
-"""The two kinds of simulation: of one broker, and of a cluster."""
+"""The kinds of simulation: of one broker, of a cluster, and of a producer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from simulation import run as broker
 from simulation.cluster import run as cluster
 from simulation.cluster.plan import cluster_plan_of
 from simulation.plan import Plan, plan_of
+from simulation.producer import run as producer
+from simulation.producer.plan import producer_plan_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +24,5 @@ class SimulationKind:
 
 BROKER = SimulationKind("broker", plan_of, broker.simulate)
 CLUSTER = SimulationKind("cluster", cluster_plan_of, cluster.simulate)
-SIMULATION_KINDS = {kind.name: kind for kind in (BROKER, CLUSTER)}
+PRODUCER = SimulationKind("producer", producer_plan_of, producer.simulate)
+SIMULATION_KINDS = {kind.name: kind for kind in (BROKER, CLUSTER, PRODUCER)}

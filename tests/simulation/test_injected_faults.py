@@ -6,14 +6,16 @@ import pytest
 
 from simulation.injected_faults import InjectedFault
 from simulation.search import INJECTED_FAULTS, MAX_RUNS, search
-from simulation.simulation_kind import BROKER, CLUSTER, SIMULATION_KINDS, SimulationKind
+from simulation.simulation_kind import BROKER, CLUSTER, PRODUCER, SIMULATION_KINDS, SimulationKind
 
 _ALL = [(SIMULATION_KINDS[name], fault) for name, faults in INJECTED_FAULTS.items() for fault in faults]
 _SEEDS = sorted({(kind.name, fault.seed) for kind, fault in _ALL})
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [(BROKER, 20), (CLUSTER, 20)], ids=lambda given: getattr(given, "name", "")
+    ("kind", "least"),
+    [(BROKER, 20), (CLUSTER, 20), (PRODUCER, 6)],
+    ids=lambda given: getattr(given, "name", ""),
 )
 def test_there_are_enough_injected_faults(kind: SimulationKind, least: int) -> None:
     faults = INJECTED_FAULTS[kind.name]

@@ -1,5 +1,5 @@
-"""Two hundred runs of one broker with real clients: after all faults are healed, no checker finds an
-anomaly.
+"""Two hundred runs of one broker with real clients, and sixty of a producer whose application has threads: after all
+faults are healed, no checker finds an anomaly.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ import gc
 
 import pytest
 
+from simulation.producer.run import simulate as simulate_producer
 from simulation.run import simulate
 
 SEEDS = 200
+PRODUCER_SEEDS = 60
 _A_TEST = 20
 
 
@@ -23,6 +25,17 @@ def test_no_run_has_an_anomaly(first: int) -> None:
             failed.append(result.describe())
     gc.collect()
     assert not failed, "repeat one with `make simulate SEED=...`\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("first", range(0, PRODUCER_SEEDS, _A_TEST))
+def test_no_run_of_a_producer_has_an_anomaly(first: int) -> None:
+    failed = []
+    for seed in range(first, first + _A_TEST):
+        result = simulate_producer(seed)
+        if result.anomalies:
+            failed.append(result.describe())
+    gc.collect()
+    assert not failed, "repeat one with `make simulate KIND=producer SEED=...`\n" + "\n".join(failed)
 
 
 def test_runs_write_records_and_meet_power_failures() -> None:

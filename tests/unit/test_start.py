@@ -35,11 +35,18 @@ def test_a_start_imports_few_modules(tmp_path: Path) -> None:
     assert "felice.client" not in names
 
 
+def test_a_start_listens_before_it_imports_configuration_and_broker() -> None:
+    """Most of the time until the broker is ready is the import of these modules."""
+    code = "import sys, felice.cli.main, felice.cli.start; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {"asyncio", "felice.config", "felice.env", "felice.server"}.isdisjoint(done.stdout.split())
+
+
 def test_an_error_of_the_client_can_be_imported_without_the_client() -> None:
     code = "import sys, felice.client.error; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     ours = {name for name in done.stdout.split() if name.partition(".")[0] == "felice"}
     assert ours == {
-        *("felice", "felice.client", "felice.client.error", "felice.late_names"),
+        *("felice", "felice.client", "felice.client.arguments", "felice.client.error", "felice.late_names"),
         *("felice.protocol", "felice.protocol.errors"),
     }

@@ -99,6 +99,8 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> ClusterStatus:
         in_sync.update(found.isrs)
     unreached = unreached_brokers(brief)
     silent = {row["broker"] for row in unreached}
+    strays, without_logs = stray_logs(brief, [node.id for node in nodes.nodes if node.id not in silent])
+    unreached += without_logs
     controller = nodes.controller.id if nodes.controller else None
     brokers: list[BrokerRow] = [
         {
@@ -119,7 +121,7 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> ClusterStatus:
         "topics": len(topics),
         "partitions": len(partitions),
         "brokers": brokers,
-        "unreached_brokers": unreached,
+        "unreached_brokers": sorted(unreached, key=lambda row: row["broker"]),
         "missing_brokers": sorted(replicas.keys() - {node.id for node in nodes.nodes}),
         "offline_partitions": [name for name, found in partitions if found.leader < 0],
         "under_replicated_partitions": [
@@ -128,26 +130,32 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> ClusterStatus:
         "not_led_by_preferred": [
             name for name, found in partitions if found.replicas and found.leader != found.replicas[0]
         ],
-        "stray_logs": stray_logs(brief, [node.id for node in nodes.nodes if node.id not in silent]),
+        "stray_logs": strays,
     }
 
 
-def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[StrayLog]:
-    """Logs with records that brokers have set aside. `unreached_brokers` reports brokers that do not answer."""
+def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> tuple[list[StrayLog], list[UnreachedBroker]]:
+    """Logs with records that brokers have set aside, and the brokers that did not answer this question in time.
+
+    All brokers are asked at once. A broker that refuses the answer is left out.
+    """
     from felice.client import KafkaException
 
     found: list[StrayLog] = []
-    for broker in brokers:
+    unreached: list[UnreachedBroker] = []
+    for broker, future in admin.describe_log_dirs(brokers, [], request_timeout=_TIMEOUT_S).items():
         try:
-            directories = admin.describe_log_dirs([broker], [], request_timeout=_TIMEOUT_S)[broker].result()
-        except KafkaException:
+            directories = future.result()
+        except KafkaException as error:
+            if error.code < 0:  # not a broker's own answer
+                unreached.append({"broker": broker, "reason": error.error.str()})
             continue
         found += [
             StrayLog(broker=broker, path=f"{directory.path}/{name}")
             for directory in directories
             for name in directory.stray_logs
         ]
-    return found
+    return found, unreached
 
 
 def unreached_brokers(admin: AdminClient) -> list[UnreachedBroker]:

@@ -64,7 +64,7 @@ def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[Opt
             "sensitive": entry.is_sensitive,
             "synonyms": [
                 f"{ConfigSource(synonym.source).name}:{synonym.name}={synonym.value}"
-                for synonym in entry.synonyms.values()
+                for synonym in entry.all_synonyms
             ],
         }
         for entry in sorted(entries.values(), key=lambda entry: str(entry.name))

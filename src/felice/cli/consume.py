@@ -7,11 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
+from felice.cli.deserializers import Deserializer, deserializer_of
 from felice.cli.faults import Fault
 from felice.cli.options import (
     client_config,
@@ -23,6 +25,7 @@ from felice.cli.options import (
     tell_of_waiting,
 )
 from felice.cli.output import as_json_text
+from felice.cli.standard_streams import standard_output
 from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _REACH_TIMEOUT_S = 2.0
+# A broker that was busy must not be reported as one that does not answer.
+_CHECK_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,28 @@ class RecordFormat:
     line_separator: str = "\n"
     headers_separator: str = ","
     null_literal: str = "null"
+    key_deserializer: str = ""
+    value_deserializer: str = ""
+    headers_deserializer: str = ""
+    printers: tuple[Deserializer | None, Deserializer | None, Deserializer | None] = (None, None, None)
+    """Of keys, values and values of headers; made of the names above."""
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> RecordFormat:
         """Reads properties such as `print.key=true`; raises `Fault` for an unknown name."""
-        return form_of(cls, properties)
+        # The help of Kafka's tool has the first name, its program the second.
+        given = {
+            "headers.deserializer" if name == "header.deserializer" else name: text
+            for name, text in properties.items()
+        }
+        form = form_of(cls, given, but=("printers",))
+        names = (form.key_deserializer, form.value_deserializer, form.headers_deserializer)
+        key, value, header = (deserializer_of(name) if name else None for name in names)
+        return replace(form, printers=(key, value, header))
 
     def line(self, message: Message) -> bytes:
         """The parts in the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
+        key, value, header = self.printers
         parts: list[bytes] = []
         if self.print_timestamp:
             kind, timestamp = message.timestamp()
@@ -66,21 +85,23 @@ class RecordFormat:
         if self.print_epoch:
             parts.append(f"Epoch:{message.leader_epoch()}".encode())
         if self.print_headers:
-            parts.append(self._headers(message.headers()))
+            parts.append(self._headers(message.headers(), header))
         if self.print_key:
-            parts.append(self._text(message.key()))
+            parts.append(self._text(message.key(), key))
         if self.print_value:
-            parts.append(self._text(message.value()))
+            parts.append(self._text(message.value(), value))
         return self.key_separator.encode().join(parts) + self.line_separator.encode()
 
-    def _headers(self, headers: list[tuple[str, bytes | None]] | None) -> bytes:
+    def _headers(self, headers: list[tuple[str, bytes | None]] | None, printer: Deserializer | None) -> bytes:
         if not headers:
             return b"NO_HEADERS"
-        pairs = (key.encode() + b":" + self._text(value) for key, value in headers)
+        pairs = (key.encode() + b":" + self._text(value, printer) for key, value in headers)
         return self.headers_separator.encode().join(pairs)
 
-    def _text(self, value: bytes | None) -> bytes:
-        return self.null_literal.encode() if value is None else value
+    def _text(self, value: bytes | None, printer: Deserializer | None) -> bytes:
+        if value is None:
+            return self.null_literal.encode()
+        return value if printer is None else printer(value)
 
 
 def record_as_json(message: Message) -> dict[str, object]:
@@ -107,6 +128,7 @@ class Selection:
     """Which records: from where, how many, and how long to wait for the next one."""
 
     topic: str
+    """A name; without a partition also a pattern that begins with ^."""
     partition: int | None = None
     offset: int | None = None
     """The first offset to read, or -2 for the partition's beginning, or -1 for its end."""
@@ -143,7 +165,8 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Message]:
     count = 0
     ended: set[tuple[str | None, int | None]] = set()
     waited_since = time.monotonic()
-    nobody_yet = False
+    # Until a record or the end of a partition comes, it is unknown whether any broker was reached.
+    is_unheard = True
     is_checked = selection.partition is None
     try:
         while selection.max_records is None or count < selection.max_records:
@@ -155,12 +178,12 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Message]:
                 continue
             error = message.error()
             if error is None:
-                nobody_yet = False
+                is_unheard = False
                 yield message
                 count += 1
                 waited_since = time.monotonic()
             elif error.code() == KafkaError._PARTITION_EOF:
-                nobody_yet = False
+                is_unheard = False
                 ended.add((message.topic(), message.partition()))
                 if ended >= {(found.topic, found.partition) for found in consumer.assignment()}:
                     break
@@ -170,14 +193,13 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Message]:
                 # An unknown topic has no end, so `stop_at_end` could never be satisfied.
                 raise KafkaException(error)
             else:
-                nobody_yet = count == 0 and error.code() == KafkaError._ALL_BROKERS_DOWN
                 tell_of_waiting(error)
     except KeyboardInterrupt:
-        if nobody_yet:
-            _check_reached(consumer)
+        if is_unheard:
+            check_reached(consumer)
         raise
-    if nobody_yet:
-        _check_reached(consumer)
+    if is_unheard:
+        check_reached(consumer)
 
 
 def _has_partition(consumer: Consumer, selection: Selection) -> bool:
@@ -197,12 +219,14 @@ def _has_partition(consumer: Consumer, selection: Selection) -> bool:
     return False
 
 
-def _check_reached(consumer: Consumer) -> None:
+def check_reached(consumer: Consumer) -> None:
     """Raises if no broker was ever reached. Waiting in vain for records, on the other hand, is a normal end."""
     from felice.client import KafkaException
 
+    if consumer.assignment() and consumer.memberid():
+        return  # the coordinator has answered
     try:
-        consumer.list_topics("", timeout=_REACH_TIMEOUT_S)
+        consumer.list_topics("", timeout=_CHECK_TIMEOUT_S)
     except KafkaException:
         raise Fault("no broker answers. Is one running, and does --bootstrap-server name it?") from None
 
@@ -215,14 +239,27 @@ class Written(NamedTuple):
 
 
 def write_records(
-    records: Iterator[Message], write: Callable[[Message], bytes], out: BinaryIO, flush_each: bool
+    records: Iterator[Message],
+    write: Callable[[Message], bytes],
+    out: BinaryIO,
+    flush_each: bool,
+    *,
+    skip_on_error: bool = False,
 ) -> Written:
-    """Prints records as they arrive, until they end or the process is asked to stop."""
+    """Prints records as they arrive, until they end or the process is asked to stop. What cannot be printed ends this,
+    or is skipped."""
     count = 0
     interrupted = False
     try:
         for message in records:
-            out.write(write(message))
+            try:
+                out.write(write(message))
+            except Fault as error:
+                where = f"{message.topic()}-{message.partition()} offset {message.offset()}: {error.message}"
+                if not skip_on_error:
+                    out.flush()
+                    raise Fault(where) from None
+                click.echo(f"skipped: {where}", err=True)
             count += 1
             if flush_each:
                 out.flush()
@@ -243,11 +280,28 @@ def parse_offset(text: str) -> int:
     return int(text)
 
 
-def reader_config(config: dict[str, object], group: str | None, *, from_beginning: bool) -> dict[str, object]:
-    """The configuration of a console consumer. Without a group it gets a new group and commits nothing."""
+def reader_config(
+    config: dict[str, object], group: str | None, *, from_beginning: bool, partition: int | None = None
+) -> dict[str, object]:
+    """The configuration of a console consumer. Without a group it gets a new group and commits nothing.
+
+    Raises `Fault` if the configuration contradicts the options."""
+    configured = config.get("group.id") or None
+    if group is not None and partition is not None:
+        raise Fault("Options group and partition cannot be specified together.")
+    if group is not None and configured not in (None, group):
+        raise Fault(
+            f"The group ids in --group and in the configuration do not match: {group!r} and {configured!r}"
+        )
+    reset = config.get("auto.offset.reset")
+    if from_beginning and reset not in (None, "earliest", "smallest", "beginning"):
+        raise Fault(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
     config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
-    config.setdefault("enable.auto.commit", group is not None)
-    config["group.id"] = group or config.get("group.id") or f"console-consumer-{uuid.uuid4().int % 100_000}"
+    config.setdefault("enable.auto.commit", bool(group or configured))
+    config["group.id"] = group or configured or f"console-consumer-{uuid.uuid4().int % 100_000}"
     return config
 
 
@@ -281,6 +335,7 @@ def select(
 )
 @click.option(
     "--group",
+    "-g",
     help="Consumer group to join; offsets are committed. Default: a new group that commits nothing.",
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Read one partition only.")
@@ -323,6 +378,9 @@ def consume(
     """
     if offset is not None and partition is None:
         raise Fault("--offset needs --partition: an offset means nothing without one")
+    if from_beginning and offset is not None:
+        raise Fault("--from-beginning and --offset cannot be specified together")
+    out = standard_output()
     config = client_config(bootstrap, command_config, extra)
     selection = select(
         topic,
@@ -334,9 +392,10 @@ def consume(
         stop_at_end=until_end,
     )
     form = RecordFormat.parse(key_values(properties))
-    records = consume_records(reader_config(config, group, from_beginning=from_beginning), selection)
+    reader = reader_config(config, group, from_beginning=from_beginning, partition=partition)
+    records = consume_records(reader, selection)
     write = json_line if as_json else form.line
     # JSON is read by programs, which may wait for the next line, so each line is flushed.
-    written = write_records(records, write, sys.stdout.buffer, as_json or sys.stdout.isatty())
+    written = write_records(records, write, out, as_json or sys.stdout.isatty())
     if written.interrupted:
         raise click.Abort

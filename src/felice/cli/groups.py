@@ -14,9 +14,10 @@ import click
 
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
-from felice.cli.offsets import offsets_at, partitions_of
+from felice.cli.offsets import offsets_at, offsets_in_rounds, partitions_of
 from felice.cli.options import admin_client, connection_options, json_option, read_text, wait_all
 from felice.cli.output import show
+from felice.cli.rounds import tell_left_out
 from felice.cli.topics import existing
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class OffsetRow(TypedDict):
     group: str
     topic: str
     partition: int
+    leader_epoch: int | None
     current_offset: int | None
     log_end_offset: int | None
     lag: int | None
@@ -101,11 +103,16 @@ def _name(value: Enum | None) -> str:
 
 def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
     """The committed offset of each partition of the group."""
+    return {partition: offset for partition, (offset, _) in _committed(admin, group).items()}
+
+
+def _committed(admin: AdminClient, group: str) -> dict[Partition, tuple[int, int | None]]:
+    """The committed offset of each partition, and the leader epoch of its record, if there is one."""
     from felice.client.admin import ConsumerGroupTopicPartitions
 
     result = wait_all(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))[group]
     return {
-        (found.topic, found.partition): found.offset
+        (found.topic, found.partition): (found.offset, found.leader_epoch)
         for found in result.topic_partitions or []
         if found.offset >= 0
     }
@@ -114,7 +121,7 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
 def describe_group(admin: AdminClient, group: str) -> GroupState:
     """The group's state, its members, and a row with the lag of each assigned or committed partition."""
     description = wait_all(admin.describe_consumer_groups([group]))[group]
-    committed = committed_offsets(admin, group)
+    committed = _committed(admin, group)
     owners = {
         (found.topic, found.partition): member
         for member in description.members
@@ -122,7 +129,7 @@ def describe_group(admin: AdminClient, group: str) -> GroupState:
     }
     partitions = sorted(committed.keys() | owners.keys())
     known = set(partitions_of(admin, _known_topics(admin, {topic for topic, _ in partitions})))
-    ends = offsets_at(admin, [partition for partition in partitions if partition in known], -1)
+    ends = _known_ends(admin, [partition for partition in partitions if partition in known])
     coordinator = description.coordinator
     return {
         "group": group,
@@ -135,6 +142,17 @@ def describe_group(admin: AdminClient, group: str) -> GroupState:
             for found in partitions
         ],
     }
+
+
+def _known_ends(admin: AdminClient, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    """The end offsets of the partitions that have a leader; the others are named on standard error."""
+    ends = {}
+    for partition, found in offsets_in_rounds(admin, partitions, -1):
+        if isinstance(found, int):
+            ends[partition] = found
+        else:
+            tell_left_out(f"the end offset of {partition[0]}-{partition[1]} is unknown", found)
+    return ends
 
 
 def _known_topics(admin: AdminClient, names: set[str]) -> list[str]:
@@ -153,12 +171,18 @@ def _member_row(member: MemberDescription) -> MemberRow:
 
 
 def _offset_row(
-    group: str, found: Partition, current: int | None, end: int | None, member: MemberDescription | None
+    group: str,
+    found: Partition,
+    committed: tuple[int | None, int | None] | None,
+    end: int | None,
+    member: MemberDescription | None,
 ) -> OffsetRow:
+    current, epoch = committed or (None, None)
     return {
         "group": group,
         "topic": found[0],
         "partition": found[1],
+        "leader_epoch": epoch,
         "current_offset": current,
         "log_end_offset": end,
         "lag": end - current if end is not None and current is not None else None,
@@ -216,6 +240,7 @@ class Reset:
 
     def __init__(self, admin: AdminClient, group: str, partitions: Sequence[Partition]) -> None:
         self._admin = admin
+        self.group = group
         self._partitions = list(partitions)
         self._committed = committed_offsets(admin, group)
         self._starts = offsets_at(admin, self._partitions, -2)
@@ -249,25 +274,39 @@ class Reset:
         at = offsets_at(self._admin, self._partitions, timestamp_ms)
         return {found: at[found] if at[found] >= 0 else self._ends[found] for found in self._partitions}
 
-    def from_csv(self, text: str) -> dict[Partition, int]:
-        """The offsets in lines of `topic,partition,offset`."""
-        targets = {}
-        for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
-            if not row:
-                continue
-            try:
-                topic, partition, offset = row
-                found = topic.strip(), int(partition)
-                wanted = int(offset)
-            except ValueError:
-                raise Fault(f"line {number}: expected topic,partition,offset, got {','.join(row)}") from None
-            if found not in self._starts:
-                raise Fault(f"line {number}: {found[0]}-{found[1]} is not among the partitions to reset")
-            targets[found] = self._bounded(found, wanted)
-        return targets
+    def from_file(self, wanted: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The offsets of a file, bounded by the start and the end of each partition."""
+        for topic, partition in wanted:
+            if (topic, partition) not in self._starts:
+                raise Fault(f"{topic}-{partition} of the file is not among the partitions to reset")
+        return {found: self._bounded(found, offset) for found, offset in wanted.items()}
 
     def _bounded(self, found: Partition, offset: int) -> int:
         return min(max(offset, self._starts[found]), self._ends[found])
+
+
+def read_reset_file(path: Path, group: str) -> dict[Partition, int]:
+    """The offsets for a group in lines of `group,topic,partition,offset`, or `topic,partition,offset` for any group."""
+    targets = {}
+    for number, row in enumerate(csv.reader(io.StringIO(read_text(path))), start=1):
+        if not row:
+            continue
+        *groups, topic, partition, offset = [None] * (3 - len(row)) + [text.strip() for text in row]
+        try:
+            found, wanted = (str(topic), int(str(partition))), int(str(offset))
+        except ValueError:
+            found, wanted = ("", -1), -1
+        if not found[0] or len(groups) > 1 or found[1] < 0:
+            raise Fault(
+                f"{path}, line {number}: expected topic,partition,offset or group,topic,partition,offset, "
+                f"got {','.join(row)}"
+            )
+        if groups and groups[0] != group:
+            continue
+        if found in targets:
+            raise Fault(f"{path}, line {number}: {found[0]}-{found[1]} is there twice")
+        targets[found] = wanted
+    return targets
 
 
 def parse_datetime(text: str) -> int:
@@ -304,7 +343,7 @@ def choose_reset(reset: Reset, choices: ResetChoices, now: datetime) -> dict[Par
         "shift_by": lambda: reset.shift_by(_given(choices["shift_by"])),
         "to_datetime": lambda: reset.to_time(parse_datetime(_given(choices["to_datetime"]))),
         "by_duration": lambda: reset.to_time(parse_duration(_given(choices["by_duration"]), now)),
-        "from_file": lambda: reset.from_csv(read_text(_given(choices["from_file"]))),
+        "from_file": lambda: reset.from_file(read_reset_file(_given(choices["from_file"]), reset.group)),
     }
     given: Mapping[str, object] = choices
     # Compared by identity, because the offset 0 equals False but is a choice.
@@ -340,7 +379,7 @@ def reset_choices(command: Callable[..., None]) -> Callable[..., None]:
             click.option(
                 "--from-file",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="To the offsets in a CSV file: topic,partition,offset.",
+                help="To the offsets in a CSV file: topic,partition,offset, or group,topic,partition,offset.",
             ),
             click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default)."),
             click.option("--execute", is_flag=True, help="Apply the new offsets."),
@@ -410,7 +449,8 @@ def describe_command(name: str, bootstrap: str, command_config: Path | None, as_
         f"{name}  {found['state']}  coordinator {found['coordinator']}  {found['assignment_strategy'] or ''}"
     )
     rows = [
-        {key: value for key, value in row.items() if key not in ("group", "host")} for row in found["offsets"]
+        {key: value for key, value in row.items() if key not in ("group", "host", "leader_epoch")}
+        for row in found["offsets"]
     ]
     show(rows, False, empty="The group has committed nothing and owns nothing.")
 
@@ -448,7 +488,7 @@ def reset_command(
     targets = reset_offsets(
         admin,
         name,
-        selected_partitions(admin, name, names, all_topics),
+        selected_partitions(admin, name, names, all_topics, choices.get("from_file")),
         choices,
         execute=execute and not dry_run,
     )
@@ -462,9 +502,18 @@ def reset_command(
 
 
 def selected_partitions(
-    admin: AdminClient, group: str, names: Sequence[str], all_topics: bool
+    admin: AdminClient, group: str, names: Sequence[str], all_topics: bool, file: Path | None = None
 ) -> list[Partition]:
-    """The partitions that the options name: all that the group has committed, or those of the topics."""
+    """The partitions that the options name: all that the group has committed, those of the topics, or of the file."""
+    if all_topics and names:
+        raise Fault("--topic and --all-topics cannot be given together")
+    if file is not None and not names and not all_topics:
+        wanted = list(read_reset_file(file, group))
+        known = set(partitions_of(admin, existing(admin, sorted({topic for topic, _ in wanted}))))
+        for topic, number in wanted:
+            if (topic, number) not in known:
+                raise Fault(f"topic {topic} has no partition {number}")
+        return wanted
     if all_topics:
         return sorted(committed_offsets(admin, group))
     if not names:

@@ -8,7 +8,9 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from felice.cli.consume import check_reached
 from felice.cli.faults import Fault
+from felice.cli.options import delivery_limit
 from felice.cli.output import progress
 from felice.cli.produce import brief_parting, send_when_room, undelivered
 from felice.dataclass import dataclass
@@ -133,7 +135,7 @@ def produce_load(config: Mapping[str, object], load: Load, observer: LoadObserve
     sent = 0
     try:
         with (
-            Producer(dict(config)) as producer,
+            Producer({**delivery_limit(config), **config}) as producer,
             brief_parting(producer),
             progress("producing", load.records, quiet=quiet) as advance,
         ):
@@ -228,17 +230,21 @@ def consume_batches(
 ) -> Iterator[list[Message]]:
     """Yields up to `records` records in lists. Ends when none came for `timeout_s`.
 
-    Raises `KafkaException` for an error that ends the reading; if no record came, also for the last transient error.
+    Raises `KafkaException` for an error that ends the reading; if no record came, also for the last transient error,
+    and `Fault` if no broker answers.
     """
     from felice.client import Consumer, KafkaException
 
     count, last = 0, time.perf_counter()
     failed: KafkaError | None = None
+    # Until a record or the end of a partition comes, it is unknown whether any broker was reached.
+    is_unheard = True
     with Consumer({"auto.offset.reset": "earliest", **config}) as consumer:
         consumer.subscribe([topic], on_assign=rebalances.on_assign, on_revoke=rebalances.on_revoke)
         while count < records and time.perf_counter() - last < timeout_s:
             found = consumer.consume(min(_BATCH_RECORDS, records - count), _BATCH_WAIT_S)
             failed = _failure_after(found, failed)
+            is_unheard = is_unheard and not found
             messages = [message for message in found if message.error() is None]
             if messages:
                 last = time.perf_counter()
@@ -246,6 +252,8 @@ def consume_batches(
                 yield messages
         if failed is not None and count == 0:
             raise KafkaException(failed)
+        if is_unheard:
+            check_reached(consumer)
 
 
 def _failure_after(found: list[Message], failed: KafkaError | None) -> KafkaError | None:
@@ -323,7 +331,7 @@ def round_trips(
     reading = {"group.id": f"latency-{time.time_ns()}", "enable.auto.commit": False, "fetch.wait.max.ms": 0}
     chance = random.Random(0)
     with (
-        Producer({"linger.ms": 0, **config, "acks": acks}) as producer,
+        Producer({"linger.ms": 0, **delivery_limit(config), **config, "acks": acks}) as producer,
         Consumer({**config, **reading}) as consumer,
     ):
         consumer.assign(_ends(consumer, topic, timeout_s))

@@ -13,18 +13,30 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import Row, progress, show
+from felice.cli.rounds import ask_in_rounds
 
 if TYPE_CHECKING:
+    from felice.client import KafkaException
     from felice.client.admin import AdminClient, LogDirDescription
 
 _POLL_S = 0.2
 
 
 def log_dirs_of(
-    admin: AdminClient, brokers: Sequence[int] | None, topics: Sequence[str] | None
+    admin: AdminClient, brokers: Sequence[int], topics: Sequence[str] | None
 ) -> dict[int, list[LogDirDescription]]:
-    """The log directories of each broker."""
+    """The log directories of each broker; raises the first failure."""
     return wait_all(admin.describe_log_dirs(brokers, topics))
+
+
+def log_dirs_in_rounds(
+    admin: AdminClient, brokers: Sequence[int], topics: Sequence[str] | None
+) -> dict[int, list[LogDirDescription] | KafkaException]:
+    """The log directories of each broker, or the error of a broker that does not answer."""
+    found = ask_in_rounds(
+        brokers, lambda some, limit_s: admin.describe_log_dirs(some, topics, request_timeout=limit_s)
+    )
+    return dict(sorted(found, key=lambda row: row[0]))
 
 
 @click.group("log-dirs", cls=CommandGroup)
@@ -54,13 +66,25 @@ def describe_command(
     \b
     felice log-dirs describe
     """
+    from felice.client import KafkaException
+
     admin = admin_client(bootstrap, command_config)
+    answers = log_dirs_in_rounds(admin, brokers or known_brokers(admin), topics or None)
     rows = [
         _row(broker, found)
-        for broker, directories in sorted(log_dirs_of(admin, brokers or None, topics or None).items())
+        for broker, directories in answers.items()
+        if not isinstance(directories, KafkaException)
         for found in directories
     ]
     show(rows if as_json else [_readable(row) for row in rows], as_json, empty="No broker answered.")
+    for error in answers.values():
+        if isinstance(error, KafkaException):
+            raise error
+
+
+def known_brokers(admin: AdminClient) -> list[int]:
+    """The ids of all brokers in the metadata."""
+    return sorted(admin.list_topics(timeout=30).brokers)
 
 
 class DirectoryRow(TypedDict):
@@ -134,7 +158,7 @@ def move_command(
 
 
 def _only_broker(admin: AdminClient) -> int:
-    brokers = sorted(admin.list_topics(timeout=30).brokers)
+    brokers = known_brokers(admin)
     if len(brokers) > 1:
         raise Fault(
             f"there are brokers {', '.join(map(str, brokers))}: choose the broker of the replica with --broker"

@@ -22,6 +22,11 @@ from felice.cli.faults import describe_fault
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "start": ("felice.cli.start", "start", "Start one or more brokers with an embedded metadata store."),
     "broker": ("felice.cli.start", "broker", "Start a broker from a server.properties file."),
+    "registry": (
+        "felice.cli.registry",
+        "registry",
+        "Start a schema registry, with the REST API of Confluent's.",
+    ),
     "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
     "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
     "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),
@@ -87,6 +92,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "tokens",
         "Create, list, renew and delete delegation tokens.",
     ),
+    "users": (
+        "felice.cli.users",
+        "users",
+        "Add, list and delete the users of an HTTP server, in a file.",
+    ),
     "decode-frame": (
         "felice.cli.decode_frame",
         "decode_frame",
@@ -140,7 +150,7 @@ class LazyGroup(CommandGroup):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="felice")
 def felice() -> None:
-    """Apache Kafka in Python: a broker for any Kafka client, a Python client, and topics as Spark tables.
+    """Apache Kafka in Python: a broker for unmodified Kafka clients, a Python client, and topics as Spark tables.
 
     \b
     felice start                                     a broker on 127.0.0.1:9092
@@ -197,6 +207,10 @@ def run_process(command: Callable[..., object], *, usage_code: int = 2) -> NoRet
     """
     # The handler of SIGINT cannot be reused: a process that a script starts in the background has none.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from felice.cli.standard_streams import open_missing
+
+        open_missing()
     sys.exit(run(command, usage_code=usage_code))
 
 

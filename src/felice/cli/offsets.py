@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from felice.cli.faults import Fault
 from felice.cli.json_files import partition_of, read_rows
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show
+from felice.cli.rounds import ask_in_rounds, tell_left_out
 from felice.cli.topics import existing, list_topics
 
 if TYPE_CHECKING:
-    from felice.client.admin import AdminClient
+    from felice.client import KafkaException
+    from felice.client.admin import AdminClient, ListOffsetsResultInfo
 
 _SHAPE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}'
 
@@ -42,18 +45,42 @@ def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[tuple[str, 
     return [(topic, partition) for topic in topics for partition in sorted(found[topic].partitions)]
 
 
+def offsets_in_rounds(
+    admin: AdminClient, partitions: Sequence[tuple[str, int]], time: int
+) -> Iterator[tuple[tuple[str, int], int | KafkaException]]:
+    """Each partition with its first offset at or after a time, or at a special time; -1 if there is no such record.
+
+    A partition that no broker leads comes last, with its error.
+    """
+    from felice.client import KafkaException
+    from felice.client.admin import OffsetSpec, TopicPartition
+
+    special = {-1: OffsetSpec.latest, -2: OffsetSpec.earliest, -3: OffsetSpec.max_timestamp}
+    spec = special[time]() if time in special else OffsetSpec.for_timestamp(time)
+
+    def ask(
+        some: list[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], Future[ListOffsetsResultInfo]]:
+        asked = {TopicPartition(*partition): spec for partition in some}
+        found = admin.list_offsets(asked, request_timeout=limit_s)
+        return {(partition.topic, partition.partition): future for partition, future in found.items()}
+
+    for partition, found in ask_in_rounds(partitions, ask):
+        yield partition, found if isinstance(found, KafkaException) else found.offset
+
+
 def offsets_at(
     admin: AdminClient, partitions: Sequence[tuple[str, int]], time: int
 ) -> dict[tuple[str, int], int]:
-    """The first offset of each partition at or after a time, or at a special time; -1 if there is no such record."""
-    from felice.client.admin import OffsetSpec, TopicPartition
+    """The offsets of `offsets_in_rounds`; raises the error of the first partition without one."""
+    from felice.client import KafkaException
 
-    if not partitions:
-        return {}
-    special = {-1: OffsetSpec.latest, -2: OffsetSpec.earliest, -3: OffsetSpec.max_timestamp}
-    spec = special[time]() if time in special else OffsetSpec.for_timestamp(time)
-    results = wait_all(admin.list_offsets({TopicPartition(t, p): spec for t, p in partitions}))
-    return {(asked.topic, asked.partition): result.offset for asked, result in results.items()}
+    offsets = {}
+    for partition, found in offsets_in_rounds(admin, partitions, time):
+        if isinstance(found, KafkaException):
+            raise found
+        offsets[partition] = found
+    return offsets
 
 
 def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
@@ -103,12 +130,21 @@ def get_command(
     """
     admin = admin_client(bootstrap, command_config)
     wanted = existing(admin, names) if names else list_topics(admin, exclude_internal=True)
-    found = offsets_at(admin, partitions_of(admin, wanted), parse_time(time))
+    from felice.client import KafkaException
+
+    found = dict(offsets_in_rounds(admin, partitions_of(admin, wanted), parse_time(time)))
     rows: list[dict[str, object]] = [
         {"topic": topic, "partition": partition, "offset": offset}
-        for (topic, partition), offset in found.items()
+        for (topic, partition), offset in sorted(found.items(), key=lambda row: row[0])
+        if isinstance(offset, int)
     ]
-    show(rows, as_json, empty="There are no partitions.")
+    if rows or not found:
+        show(rows, as_json, empty="There are no partitions.")
+    for (topic, partition), offset in found.items():
+        if isinstance(offset, KafkaException):
+            tell_left_out(f"left out {topic}-{partition}", offset)
+    if found and not rows:
+        raise Fault("no broker told an offset")
 
 
 @offsets.command("delete-records")

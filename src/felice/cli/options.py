@@ -42,6 +42,17 @@ command_config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+# The default of Java's delivery.timeout.ms, which Kafka's tools have; that of librdkafka is five minutes.
+_DELIVERY_TIMEOUT_MS = 120_000
+_DELIVERY_KEYS = ("message.timeout.ms", "delivery.timeout.ms")
+
+
+def delivery_limit(config: Mapping[str, object]) -> dict[str, object]:
+    """The time after which a tool's producer gives a record up, unless `config` sets it, or a transaction limits it."""
+    is_set = any(key in config for key in (*_DELIVERY_KEYS, "transactional.id"))
+    return {} if is_set else {_DELIVERY_KEYS[0]: _DELIVERY_TIMEOUT_MS}
+
+
 def connection_options(command: F) -> F:
     """Adds the options that say which cluster to connect to."""
     return functools.reduce(
@@ -53,38 +64,73 @@ def client_config(
     bootstrap: str, command_config: Path | None, extra: Iterable[str] = ()
 ) -> dict[str, object]:
     """The configuration of a client: the file's properties, then `extra` (key=value), then the address."""
-    config: dict[str, object] = dict(read_properties(command_config)) if command_config else {}
-    config.update(key_values(extra))
-    config["bootstrap.servers"] = bootstrap
-    return config
+    return {**client_properties(command_config, extra), "bootstrap.servers": bootstrap}
+
+
+def client_properties(command_config: Path | None, extra: Iterable[str] = ()) -> dict[str, str]:
+    """The properties of a file, then `extra` (key=value), with the values to which references in them refer, and Java's
+    keys converted."""
+    properties = read_properties(command_config) if command_config else {}
+    properties |= key_values(extra)
+    from felice.cli.java_keys import convert_java_keys
+
+    return convert_java_keys(_resolved(properties))
+
+
+def _resolved(properties: dict[str, str]) -> dict[str, str]:
+    if not any("${" in text or name.startswith("config.providers") for name, text in properties.items()):
+        return properties
+    from felice.config.references import resolve, without_providers
+    from felice.env.variables import SystemSources
+
+    return without_providers(resolve(properties, SystemSources(), _is_secret).properties)
+
+
+def form_properties(file: Path | None, extra: Iterable[str]) -> dict[str, str]:
+    """The properties of a file, then `extra` (key=value), for how lines become records or records become lines."""
+    return {**(read_properties(file) if file else {}), **key_values(extra)}
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name for part in ("password", "secret", "jaas", "ssl.key", ".pem"))
 
 
 def read_properties(path: Path) -> dict[str, str]:
     """A file of `key=value` lines in Kafka's format."""
     from felice.config import parse_properties
 
-    return parse_properties(read_text(path))
+    try:
+        return parse_properties(read_text(path))
+    except ValueError as error:
+        raise Fault(f"{path}: {error}") from None
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; raises `Fault` if it is not UTF-8."""
+    """The text of a file, without a byte order mark; raises `Fault` if it is not UTF-8."""
+    data = path.read_bytes()
     try:
-        return path.read_text(encoding="utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Fault(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+        line = data[: error.start].count(b"\n") + 1
+        raise Fault(
+            f"{path} is not text in UTF-8: {error.reason} in line {line}, at byte {error.start}"
+        ) from None
 
 
 def quiet_logger() -> logging.Logger:
     """A logger for clients of commands that print errors themselves: a log line would repeat the reason.
 
-    The client only logs why it waits for a coordinator, so these lines are still printed.
+    The client only logs why it waits for a coordinator, and which properties have no effect: these lines are still
+    printed.
     """
     logger = logging.getLogger("felice.cli.client")
     if not logger.disabled:
         logger.disabled = True
         from felice.client.net.waiting import WAITING_LOGGER
+        from felice.client.options import CONFIGURATION_LOGGER
 
-        logger.getChild(WAITING_LOGGER).addHandler(_Teller())
+        for name in (WAITING_LOGGER, CONFIGURATION_LOGGER):
+            logger.getChild(name).addHandler(_Teller())
     return logger
 
 
@@ -133,9 +179,14 @@ def wait_all(futures: dict[K, Future[T]]) -> dict[K, T]:
     return {name: future.result() for name, future in futures.items()}
 
 
-def form_of(kind: type[T], properties: Mapping[str, str]) -> T:
-    """Reads properties such as `parse.key=true` as a dataclass; raises `Fault` for an unknown name."""
-    defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
+def form_of(kind: type[T], properties: Mapping[str, str], but: Iterable[str] = ()) -> T:
+    """Reads properties such as `parse.key=true` as a dataclass, all of whose fields but some are properties; raises
+    `Fault` for an unknown name."""
+    defaults = {
+        field.name: field.default
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.name not in but
+    }
     values: dict[str, object] = {}
     for name, text in properties.items():
         attribute = name.replace(".", "_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypedDict, Unpack
 
@@ -14,6 +15,7 @@ from felice.cli.faults import Fault
 from felice.cli.options import (
     client_config,
     connection_options,
+    delivery_limit,
     form_of,
     json_option,
     key_values,
@@ -58,52 +60,87 @@ class LineFormat:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> LineFormat:
-        """Reads properties such as `parse.key=true`; raises `Fault` for an unknown name."""
-        return form_of(cls, properties)
+        """Reads properties such as `parse.key=true`; raises `Fault` for an unknown name, and for separators that cannot
+        be told apart."""
+        form = form_of(cls, properties)
+        form._check_separators()
+        return form
+
+    def _check_separators(self) -> None:
+        used = {"key.separator": self.key_separator} if self.parse_key else {}
+        if self.parse_headers:
+            used["headers.delimiter"] = self.headers_delimiter
+            used["headers.separator"] = self.headers_separator
+            used["headers.key.separator"] = self.headers_key_separator
+        for name, text in used.items():
+            if not text:
+                raise Fault(f"{name} must not be empty")
+            if text == self.null_marker:
+                raise Fault(f"null.marker and {name} may not be equal")
+        for first, second in combinations(
+            ("headers.delimiter", "headers.separator", "headers.key.separator"), 2
+        ):
+            if self.parse_headers and used[first] == used[second]:
+                raise Fault(f"{first} and {second} may not be equal")
 
     def record(self, line: bytes, number: int) -> ProducedRecord:
-        """The arguments of `Producer.produce` for one line."""
+        """The arguments of `Producer.produce` for one line. A part that is not in the line is null, not empty."""
         record: ProducedRecord = {}
         rest = line
         if self.parse_headers:
-            text, rest = self._split(rest, self.headers_delimiter, number, "headers")
-            record["headers"] = self._headers(text, number)
+            text, rest = self._split(rest, self.headers_delimiter, number, "headers delimiter")
+            if (headers := self._value(text)) is not None:
+                record["headers"] = self._headers(headers, number)
         if self.parse_key:
-            key, rest = self._split(rest, self.key_separator, number, "key")
+            key, rest = self._split(rest, self.key_separator, number, "key separator")
             record["key"] = self._value(key)
         record["value"] = self._value(rest)
         return record
 
-    def _split(self, line: bytes, separator: str, number: int, what: str) -> tuple[bytes, bytes]:
+    def _split(self, line: bytes, separator: str, number: int, what: str) -> tuple[bytes | None, bytes]:
+        """The parts before and after the separator. Without it the first is None, if errors are to be ignored."""
         first, found, rest = line.partition(separator.encode())
         if found:
             return first, rest
         if self.ignore_error:
-            return b"", line
+            return None, line
         raise Fault(
-            f"No {what} separator {separator!r} found on line number {number}: {line.decode(errors='replace')!r}"
+            f"No {what} {separator!r} found on line number {number}: {line.decode(errors='replace')!r}"
         )
 
     def _headers(self, text: bytes, number: int) -> list[tuple[str, bytes | None]]:
-        if not text:
-            return []
-        pairs = [
-            self._split(pair, self.headers_key_separator, number, "header key")
-            for pair in text.split(self.headers_separator.encode())
-        ]
-        try:
-            return [(key.decode(), self._value(value)) for key, value in pairs]
-        except UnicodeDecodeError:
-            raise Fault(f"a header's key is not UTF-8 on line number {number}: {text!r}") from None
+        pairs = text.split(self.headers_separator.encode())
+        while text and pairs and not pairs[-1]:
+            pairs.pop()  # as Java's split does: a separator at the end begins no header
+        return [self._header(pair, number) for pair in pairs]
 
-    def _value(self, text: bytes) -> bytes | None:
+    def _header(self, pair: bytes, number: int) -> tuple[str, bytes | None]:
+        key, rest = self._split(pair, self.headers_key_separator, number, "header key separator")
+        try:
+            name = (rest if key is None else key).decode()
+        except UnicodeDecodeError:
+            raise Fault(f"a header's key is not UTF-8 on line number {number}: {pair!r}") from None
+        if name == self.null_marker:
+            raise Fault(
+                f"a header's key is the null marker {name!r} on line number {number}: keys cannot be null"
+            )
+        return name, None if key is None else self._value(rest)
+
+    def _value(self, text: bytes | None) -> bytes | None:
         return None if self.null_marker is not None and text == self.null_marker.encode() else text
 
 
 def produce_lines(
-    config: Mapping[str, object], topic: str, lines: Iterable[bytes], form: LineFormat, *, partition: int = -1
+    config: Mapping[str, object],
+    topic: str,
+    lines: Iterable[bytes],
+    form: LineFormat,
+    *,
+    partition: int = -1,
+    sync: bool = False,
 ) -> dict[str, int]:
-    """Sends each line as a record and returns the number of records sent. Raises the first failure."""
+    """Sends each line as a record and returns the number of records sent. Raises the first failure. `sync` waits for
+    the answer to each record before it sends the next."""
     from felice.client import KafkaException, Producer
 
     failures: list[KafkaError] = []
@@ -118,7 +155,7 @@ def produce_lines(
 
     settings = {"client.id": "console-producer", "logger": quiet_logger(), "error_cb": tell_of_waiting}
     try:
-        with Producer({**settings, **config}) as producer, brief_parting(producer):
+        with Producer({**settings, **delivery_limit(config), **config}) as producer, brief_parting(producer):
             new_topic = NewTopicNotice(producer, topic)
             for number, line in enumerate(lines, start=1):
                 record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
@@ -129,6 +166,8 @@ def produce_lines(
                 record["on_delivery"] = on_delivery
                 send_when_room(producer, topic, **record)
                 sent += 1
+                if sync:
+                    producer.flush()
                 producer.poll(0)
                 if failures:
                     break
@@ -241,11 +280,9 @@ def prompting(stream: BinaryIO) -> Iterable[bytes]:
 @click.option(
     "--acks",
     type=click.Choice(["0", "1", "all", "-1"]),
-    default="all",
-    show_default=True,
-    help="Replicas that must have a record before it is acknowledged.",
+    help="Replicas that must have a record before it is acknowledged.  [default: all]",
 )
-@click.option("--compression", type=CODECS, default="none", show_default=True, help="Codec for batches.")
+@click.option("--compression", type=CODECS, help="Codec for batches.  [default: none]")
 @click.option(
     "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A producer option; may be repeated."
 )
@@ -257,8 +294,8 @@ def produce(
     properties: tuple[str, ...],
     key_separator: str | None,
     partition: int,
-    acks: str,
-    compression: str,
+    acks: str | None,
+    compression: str | None,
     extra: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -271,8 +308,8 @@ def produce(
     found = key_values(properties)
     if key_separator is not None:
         found.update({"parse.key": "true", "key.separator": key_separator})
-    config = client_config(bootstrap, command_config, extra)
-    config.update({"acks": acks, "compression.type": compression})
+    chosen = (f"{key}={value}" for key, value in (("acks", acks), ("compression.type", compression)) if value)
+    config = client_config(bootstrap, command_config, [*extra, *chosen])
     result = produce_lines(
         config, topic, prompting(sys.stdin.buffer), LineFormat.parse(found), partition=partition
     )

@@ -64,6 +64,8 @@ def named(asked: EntityOptions) -> dict[str, str | None]:
     ):
         if name is not None and is_default:
             raise Fault(f"give either a name or the default of the {_WORDS[kind]}, not both")
+        if name == "":
+            raise Fault(f"the {_WORDS[kind]} must not be empty; the default has an option of its own")
         if name is not None or is_default:
             found[kind] = name
     return found
@@ -94,12 +96,19 @@ def quotas_of(
 def alter_quotas(
     admin: AdminClient, names: Mapping[str, str | None], added: Mapping[str, str], removed: Iterable[str]
 ) -> None:
-    """Sets and removes quotas of one entity. Raises `Fault` for a value that is no number."""
+    """Sets and removes quotas of one entity. Raises `Fault` for a value that is no number, and for a removed quota that
+    is not set."""
     from felice.client.admin import ClientQuotaAlteration, ClientQuotaEntity
+
+    entity, removed = ClientQuotaEntity.of(names), list(removed)
+    if removed:
+        there = quotas_of(admin, names, strict=True).get(entity, {})
+        if unset := [key for key in removed if key not in there]:
+            raise Fault(f"Invalid config(s): {', '.join(unset)}; {in_words(names)} has no such quota")
 
     changes: dict[str, float | None] = {key: _number(key, text) for key, text in added.items()}
     changes.update(dict.fromkeys(removed))
-    wait_all(admin.alter_client_quotas([ClientQuotaAlteration(ClientQuotaEntity.of(names), changes)]))
+    wait_all(admin.alter_client_quotas([ClientQuotaAlteration(entity, changes)]))
 
 
 def _check_keys(names: Mapping[str, str | None], keys: Iterable[str]) -> None:

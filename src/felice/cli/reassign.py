@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,12 +21,16 @@ from felice.cli.options import admin_client, broker_ids, connection_options, jso
 from felice.cli.output import Row, progress, show
 
 if TYPE_CHECKING:
+    from felice.client import KafkaException
     from felice.client.admin import AdminClient
 
 Plan = dict[tuple[str, int], tuple[int, ...]]
 """The wanted replicas of each partition, the preferred leader first."""
 
 _TIMEOUT_S = 30.0
+_ALTER_TIMEOUT_S = 60.0
+# A broker that takes no connection is asked again for so long.
+_BROKER_TIMEOUT_S = 15.0
 _POLL_S = 0.5
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
@@ -83,7 +87,12 @@ def current_plan(admin: AdminClient, topics: Sequence[str]) -> Plan:
 
 
 def proposed_plan(
-    admin: AdminClient, topics: Sequence[str], brokers: Sequence[int], seed: int | None = None
+    admin: AdminClient,
+    topics: Sequence[str],
+    brokers: Sequence[int],
+    seed: int | None = None,
+    *,
+    rack_aware: bool = True,
 ) -> Plan:
     """A plan that spreads the partitions of topics over brokers and racks. The number of replicas stays."""
     from felice.controller.placement import place_replicas
@@ -92,7 +101,7 @@ def proposed_plan(
     _check_brokers(brokers, nodes)
     if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
         raise Fault(f"Broker list contains duplicate entries: {_joined(twice)}")
-    racks = {broker: nodes[broker].rack for broker in sorted(brokers)}
+    racks = {broker: nodes[broker].rack if rack_aware else None for broker in sorted(brokers)}
     dice = random.Random(seed)
     plan: Plan = {}
     for name in topics:
@@ -190,17 +199,48 @@ def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second
         _alter(admin, "TOPIC", topic, {LEADER_REPLICAS: ",".join(leaders), FOLLOWER_REPLICAS: ",".join(new)})
 
 
-def clear_throttles(admin: AdminClient, topics: Sequence[str]) -> list[int]:
-    """Removes the throttles and returns the brokers that had them."""
-    brokers = sorted(admin.list_topics(timeout=_TIMEOUT_S).brokers)
+class Cleared(NamedTuple):
+    """The brokers whose throttles were removed, and the error of each broker that keeps its own."""
+
+    brokers: list[int]
+    left: dict[int, KafkaException]
+
+    def check(self) -> None:
+        """Raises `Fault` if a broker keeps its throttle."""
+        if self.left:
+            brokers = ", ".join(map(str, sorted(self.left)))
+            reasons = "; ".join(dict.fromkeys(error.error.str() for error in self.left.values()))
+            raise Fault(
+                f"the replication throttle of broker {brokers} could not be removed: {reasons}. "
+                "Verify the plan again when that broker runs, or it keeps its throttle"
+            )
+
+
+def clear_throttles(admin: AdminClient, plan: Plan, topics: Sequence[str]) -> Cleared:
+    """Removes the throttles of the topics, and those of all brokers, also those of the plan that do not run now."""
+    from felice.client import KafkaException
+
+    known = admin.list_topics(timeout=_TIMEOUT_S).brokers
+    brokers = sorted({*known, *(broker for replicas in plan.values() for broker in replicas)})
+    cleared = Cleared([], {})
     for broker in brokers:
-        _alter(admin, "BROKER", str(broker), {LEADER_RATE: None, FOLLOWER_RATE: None})
+        try:
+            _alter(admin, "BROKER", str(broker), {LEADER_RATE: None, FOLLOWER_RATE: None}, _BROKER_TIMEOUT_S)
+            cleared.brokers.append(broker)
+        except KafkaException as error:
+            cleared.left[broker] = error
     for topic in topics:
         _alter(admin, "TOPIC", topic, {LEADER_REPLICAS: None, FOLLOWER_REPLICAS: None})
-    return brokers
+    return cleared
 
 
-def _alter(admin: AdminClient, kind: str, name: str, values: Mapping[str, str | None]) -> None:
+def _alter(
+    admin: AdminClient,
+    kind: str,
+    name: str,
+    values: Mapping[str, str | None],
+    timeout_s: float = _ALTER_TIMEOUT_S,
+) -> None:
     from felice.client.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     changes = [
@@ -212,7 +252,7 @@ def _alter(admin: AdminClient, kind: str, name: str, values: Mapping[str, str | 
         for key, value in values.items()
     ]
     resource = ConfigResource(ResourceType[kind], name, incremental_configs=changes)
-    wait_all(admin.incremental_alter_configs([resource]))
+    wait_all(admin.incremental_alter_configs([resource], request_timeout=timeout_s))
 
 
 # Commands
@@ -302,7 +342,7 @@ def verify_command(
     ]
     show(rows, as_json)
     if IN_PROGRESS not in found.values() and not preserve_throttles:
-        clear_throttles(admin, topics_there(found))
+        clear_throttles(admin, plan, topics_there(found)).check()
     if set(found.values()) - {COMPLETED, IN_PROGRESS}:
         click.get_current_context().exit(1)
 
@@ -339,7 +379,7 @@ def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None)
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
     ended = cancel(admin, plan)
-    clear_throttles(admin, topics_there(states(admin, plan)))
+    cleared = clear_throttles(admin, plan, topics_there(states(admin, plan)))
     click.echo(f"{len(ended)} moves were cancelled.")
     if any(len(plan[partition]) > 1 for partition in ended):
         click.echo(
@@ -347,6 +387,7 @@ def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None)
             "to restore the order, execute the plan that `felice reassign execute` printed.",
             err=True,
         )
+    cleared.check()
 
 
 @reassign.command("list")

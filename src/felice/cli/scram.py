@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option, read_properties
 from felice.cli.output import show
+from felice.cli.passwords import ask_password
 from felice.config import BrokerConfig
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def set_command(properties_file: Path, user: str, mechanism: str, iterations: in
     """
     from felice.security.sasl.scram import ScramCredential
 
-    password = _password()
+    password = ask_password()
     credential = ScramCredential.of_password(
         mechanism, password, secrets.token_bytes(_SALT_BYTES), iterations
     )
@@ -125,16 +125,6 @@ def delete_command(properties_file: Path, user: str, mechanism: str) -> None:
     _edit(properties_file, user, without, without_cluster=refuse)
 
 
-def _password() -> str:
-    if sys.stdin.isatty():
-        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise Fault("the password is empty")
-    return password
-
-
 async def _read_users(store: MetadataStore) -> dict[str, dict[str, str]]:
     from felice.metadata import layout
 
@@ -174,7 +164,9 @@ def _with_store(
 
     If the store has no cluster, calls `without_cluster` instead, and writes nothing. If that is None, begins a cluster.
     """
-    config, _ = BrokerConfig.parse(read_properties(properties_file))
+    from felice.env.variables import SystemSources
+
+    config, _ = BrokerConfig.parse(read_properties(properties_file), sources=SystemSources())
     return asyncio.run(_in_store(config, work, without_cluster))
 
 

@@ -12,7 +12,7 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show, show_json
-from felice.protocol.patterns import PatternError, own_pattern
+from felice.protocol.patterns import Pattern, PatternError, own_pattern
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient, TopicDescription
@@ -35,11 +35,16 @@ def matching_topics(admin: AdminClient, pattern: str | None, *, exclude_internal
     names = list_topics(admin, exclude_internal=exclude_internal)
     if pattern is None:
         return names
-    try:
-        wanted = own_pattern(pattern.replace(",", "|"))
-    except PatternError as error:
-        raise Fault(f"{pattern!r} is not a regular expression: {error}") from None
+    wanted = topic_pattern(pattern)
     return [name for name in names if wanted.fullmatch(name)]
+
+
+def topic_pattern(text: str) -> Pattern:
+    """A regular expression for names of topics; a comma separates alternatives. Raises `Fault` if it is not one."""
+    try:
+        return own_pattern(text.replace(",", "|"))
+    except PatternError as error:
+        raise Fault(f"{text!r} is not a regular expression: {error}") from None
 
 
 def create_topic(
@@ -118,6 +123,16 @@ def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str
         }
         for resource, entries in results.items()
     }
+
+
+def min_insync_replicas(admin: AdminClient, names: Sequence[str]) -> dict[str, int]:
+    """`min.insync.replicas` of each topic, also where it is the broker's default."""
+    from felice.client.admin import ConfigResource, ResourceType
+
+    if not names:
+        return {}
+    results = wait_all(admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]))
+    return {resource.name: int(str(entries[_MIN_INSYNC].value)) for resource, entries in results.items()}
 
 
 class PartitionRow(TypedDict):

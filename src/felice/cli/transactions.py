@@ -208,7 +208,7 @@ def describe_command(
     admin = admin_client(bootstrap, command_config)
     asked_ms = now_ms()
     rows = []
-    for name, found in wait_all(admin.describe_transactions(dict.fromkeys(transactional_ids))).items():
+    for name, found in wait_all(admin.describe_transactions(list(dict.fromkeys(transactional_ids)))).items():
         began_ms = found.start_time_ms
         rows.append(
             {

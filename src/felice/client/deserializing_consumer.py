@@ -42,7 +42,14 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
         error = message.error()
         if error is not None:
             raise ConsumeError(error, kafka_message=message)
-        return self._serdes.deserialize(message)
+        try:
+            return self._serdes.deserialize(message)
+        except Exception:
+            raise
+        except BaseException:
+            # A signal handler raised: nobody has seen the message, the next call returns it.
+            self._delivery.untake(message)
+            raise
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Raise `NotImplementedError`, as confluent_kafka does: use `poll`."""

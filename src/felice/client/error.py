@@ -12,8 +12,10 @@ import os
 import re
 import ssl
 from collections.abc import Iterable
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from felice.client.arguments import expect
 from felice.protocol.errors import ApiError, ErrorCode
 
 # librdkafka's names from before Kafka renamed these errors; all other names are the protocol's.
@@ -139,6 +141,8 @@ class KafkaError(metaclass=_Codes):
         retriable: bool = False,
         txn_requires_abort: bool = False,
     ) -> None:
+        expect("error", error, int)
+        expect("reason", reason, str, NoneType)
         self._code = int(error)
         self._reason = reason or _text(self._code)
         self._fatal = fatal

@@ -10,8 +10,12 @@ import base64
 import struct
 import uuid
 from dataclasses import field, replace
+from functools import total_ordering
+from operator import index
+from types import NoneType
 from typing import Any, TypeAlias
 
+from felice.client.arguments import expect
 from felice.client.error import KafkaError
 from felice.dataclass import dataclass
 from felice.records.kernels import track
@@ -36,6 +40,7 @@ HeaderList: TypeAlias = list[tuple[str, bytes | None]]
 RecordTuple: TypeAlias = tuple[int, int, Any, Any, Any]
 
 
+@total_ordering
 class TopicPartition:
     """A partition of a topic. Some calls add an offset, a leader epoch or an error."""
 
@@ -50,11 +55,17 @@ class TopicPartition:
         leader_epoch: int | None = None,
         error: KafkaError | None = None,
     ) -> None:
+        expect("topic", topic, str)
+        expect("metadata", metadata, str, NoneType)
+        expect("leader_epoch", leader_epoch, int, NoneType)
+        if not -(2**31) <= index(partition) < 2**31:
+            raise OverflowError(f"partition: {partition} does not fit into 32 bits")
         self.topic = topic
-        self.partition = partition
-        self.offset = offset
+        self.partition = index(partition)
+        self.offset = index(offset)
         self.metadata = metadata
-        self.leader_epoch = leader_epoch
+        # -1 is the protocol's way to say that it is unknown.
+        self.leader_epoch = None if leader_epoch is None or leader_epoch < 0 else leader_epoch
         self.error = error
 
     @property
@@ -65,22 +76,16 @@ class TopicPartition:
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, TopicPartition) else NotImplemented
 
-    def __lt__(self, other: TopicPartition) -> bool:
-        return self.key < other.key
+    def __lt__(self, other: object) -> bool:
+        return self.key < other.key if isinstance(other, TopicPartition) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def __repr__(self) -> str:
-        names = {
-            OFFSET_BEGINNING: "BEGINNING",
-            OFFSET_END: "END",
-            OFFSET_STORED: "STORED",
-            OFFSET_INVALID: "INVALID",
-        }
         return (
             f"TopicPartition{{topic={self.topic},partition={self.partition},"
-            f"offset={names.get(self.offset, self.offset)},leader_epoch={self.leader_epoch},error={self.error}}}"
+            f"offset={self.offset},leader_epoch={self.leader_epoch},error={self.error}}}"
         )
 
 
@@ -121,7 +126,8 @@ class Message:
         number = -1 if partition is None else partition
         self._origin = Origin(topic or "", number, timestamp_type, leader_epoch, latency)
         place = OFFSET_INVALID if offset is None else offset
-        self._record: RecordTuple = (place, time_ms, key, value, tuple(headers or ()))
+        pairs = headers.items() if isinstance(headers, dict) else headers or ()
+        self._record: RecordTuple = (place, time_ms, key, value, tuple(pairs))
         self._error = error
 
     def topic(self) -> str | None:
@@ -339,6 +345,10 @@ class PartitionMetadata:
     error: KafkaError | None = None
     leader_epoch: int = -1
 
+    def __repr__(self) -> str:
+        error = "" if self.error is None else f", {self.error}"
+        return f"PartitionMetadata({self.id}{error})"
+
     def __str__(self) -> str:
         return str(self.id)
 
@@ -352,6 +362,10 @@ class TopicMetadata:
     error: KafkaError | None = None
     topic_id: uuid.UUID | None = None
     is_internal: bool = False
+
+    def __repr__(self) -> str:
+        error = "" if self.error is None else f", {self.error}"
+        return f"TopicMetadata({self.topic}, {len(self.partitions)} partitions{error})"
 
     def __str__(self) -> str:
         return self.topic
@@ -368,6 +382,9 @@ class ClusterMetadata:
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     orig_broker_id: int = -1
     orig_broker_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ClusterMetadata({self.cluster_id})"
 
     def __str__(self) -> str:
         return str(self.cluster_id)

@@ -26,6 +26,8 @@ from felice.dataclass import dataclass
 from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
+# The room that librdkafka leaves in a response beside its records.
+_RESPONSE_OVERHEAD = 512
 _DEFAULT_PORT = 9092
 _HOST_AND_PORT = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(:(?P<port>[0-9]{1,5}))?")
 
@@ -68,9 +70,9 @@ def _number(low: float, high: float) -> Callable[[object], float]:
 
 def _boolean(value: object) -> bool:
     text = str(value).strip().lower()
-    if text in ("true", "1", "t", "yes", "on"):
+    if text in ("true", "1", "t"):
         return True
-    if text in ("false", "0", "f", "no", "off"):
+    if text in ("false", "0", "f"):
         return False
     raise ValueError("expected true or false")
 
@@ -78,6 +80,10 @@ def _boolean(value: object) -> bool:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("expected a string that UTF-8 can encode") from None
     return value
 
 
@@ -190,6 +196,8 @@ DEBUG_CONTEXTS = {
 _IDENTIFICATION = {"https": "https", "none": "none", "": "none"}
 _ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+# The highest compression.level of gzip, lz4 and zstd. snappy has no levels.
+_HIGHEST_LEVELS = {1: 9, 3: 17, 4: 22}
 _RESETS = {
     **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
     **dict.fromkeys(("latest", "largest", "end"), "latest"),
@@ -271,6 +279,9 @@ KEYS = (
     Key("on_commit", _function, None, "c"),
 )
 
+# The child of the client's logger that warns of keys without effect.
+CONFIGURATION_LOGGER = "configuration"
+
 _BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
 
@@ -332,10 +343,11 @@ def parse_settings(kind: str, given: Mapping[str, object], env: Environment | No
     if kind == "p":
         values["allow.auto.create.topics"] = True
     explicit: set[str] = set()
+    chosen: dict[str, object] = {}
     without_effect: list[str] = []
     for name, value in _flattened(given).items():
         key = _find(name)
-        parsed = _parse(key.parse, name, value)
+        chosen[name] = parsed = _parse(key.parse, name, value)
         if isinstance(key, Tuning):
             if parsed not in key.followed:
                 without_effect.append(name)
@@ -345,13 +357,14 @@ def parse_settings(kind: str, given: Mapping[str, object], env: Environment | No
         elif kind not in key.silent and not (kind == "a" and "p" in key.clients):
             without_effect.append(name)
     settings = Settings(kind, values, explicit, env or _machine())
-    _check(settings)
+    _check(settings, chosen)
     settings.security = make_security(settings)
     settings.without_effect = tuple(sorted(without_effect))
     _turn_on_debug(settings)
     if without_effect:
         named = ", ".join(settings.without_effect)
-        settings.logger().warning("configuration without effect in this %s: %s", _CLIENTS[kind], named)
+        logger = settings.logger(CONFIGURATION_LOGGER)
+        logger.warning("configuration without effect in this %s: %s", _CLIENTS[kind], named)
     return settings
 
 
@@ -398,9 +411,10 @@ def _parse(parse: Callable[[object], object], name: str, value: object) -> objec
         raise _invalid(f'Invalid value {shown} for configuration property "{name}": {error}') from None
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings, given: Mapping[str, Any]) -> None:
     if settings.kind == "p":
-        _check_producer(settings)
+        _check_producer(settings, given)
+    _check_pairs(settings, given)
     if settings.kind == "c" and settings["heartbeat.interval.ms"] >= settings["session.timeout.ms"]:
         if "heartbeat.interval.ms" in settings.explicit:
             raise _invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
@@ -410,9 +424,47 @@ def _check(settings: Settings) -> None:
     parse_addresses(settings["bootstrap.servers"])
 
 
-def _check_producer(settings: Settings) -> None:
+def _check_pairs(settings: Settings, given: Mapping[str, Any]) -> None:
+    """Refuse two values that contradict each other, as librdkafka or the Java client does.
+
+    `given` has the values that the application chose, also those without effect here, by the names that it used.
+    """
+    if settings.kind == "p":
+        _check_delivery_timeout(settings, given)
+        chose_idempotence = "enable.idempotence" in settings.explicit or settings["transactional.id"]
+        if given.get("queuing.strategy") == "lifo" and settings["enable.idempotence"] and chose_idempotence:
+            raise _invalid('"queuing.strategy" must be "fifo" when "enable.idempotence" is true')
+    if settings.kind == "c":
+        _check_at_most(given, settings, "session.timeout.ms", "max.poll.interval.ms")
+        largest = settings["fetch.max.bytes"]
+        if given.get("message.max.bytes", 0) > largest:
+            raise _invalid('"message.max.bytes" must not be above "fetch.max.bytes"')
+        if given.get("receive.message.max.bytes", _INT_MAX) < largest + _RESPONSE_OVERHEAD:
+            raise _invalid('"receive.message.max.bytes" must be at least "fetch.max.bytes" + 512')
+    _check_at_most(given, settings, "reconnect.backoff.ms", "reconnect.backoff.max.ms")
+
+
+def _check_at_most(given: Mapping[str, Any], settings: Settings, low: str, high: str) -> None:
+    if settings[low] > settings[high] and (low in given or high in given):
+        raise _invalid(f'"{low}" ({settings[low]}) must not be above "{high}" ({settings[high]})')
+
+
+def _check_delivery_timeout(settings: Settings, given: Mapping[str, Any]) -> None:
+    limit_ms, linger_ms = settings["delivery.timeout.ms"], settings["linger.ms"]
+    if not limit_ms or "delivery.timeout.ms" not in settings.explicit:
+        return
+    if "linger.ms" in settings.explicit and limit_ms <= linger_ms:
+        raise _invalid('"delivery.timeout.ms" must be above "linger.ms"')
+    # Java's rule, for programs that use Java's names: librdkafka lets message.timeout.ms end a request earlier.
+    request_ms = given.get("request.timeout.ms")
+    if "delivery.timeout.ms" in given and request_ms and limit_ms < linger_ms + request_ms:
+        raise _invalid('"delivery.timeout.ms" must be at least "linger.ms" + "request.timeout.ms"')
+
+
+def _check_producer(settings: Settings, given: Mapping[str, Any]) -> None:
+    _check_compression(settings)
     if settings["transactional.id"]:
-        _check_transactional(settings)
+        _check_transactional(settings, given)
     elif "transaction.timeout.ms" in settings.explicit:
         raise _invalid('"transaction.timeout.ms" needs "transactional.id"')
     broken = None
@@ -432,7 +484,16 @@ def _check_producer(settings: Settings) -> None:
     settings["enable.idempotence"] = False
 
 
-def _check_transactional(settings: Settings) -> None:
+def _check_compression(settings: Settings) -> None:
+    codec, level = settings["compression.type"], settings["compression.level"]
+    highest = _HIGHEST_LEVELS.get(codec, level)
+    if level > highest:
+        raise _invalid(
+            f'"compression.level" {level} is above {highest}, the highest of this "compression.type"'
+        )
+
+
+def _check_transactional(settings: Settings, given: Mapping[str, Any]) -> None:
     if not settings["enable.idempotence"]:
         raise _invalid('"enable.idempotence" must be true when there is a "transactional.id"')
     limit_ms = settings["transaction.timeout.ms"]
@@ -441,6 +502,8 @@ def _check_transactional(settings: Settings) -> None:
         settings["delivery.timeout.ms"] = min(settings["delivery.timeout.ms"], limit_ms)
     elif not 0 < settings["delivery.timeout.ms"] <= limit_ms:
         raise _invalid('"delivery.timeout.ms" must be from 1 to "transaction.timeout.ms"')
+    if given.get("socket.timeout.ms", 0) > limit_ms + 100:
+        raise _invalid('"socket.timeout.ms" must be at most "transaction.timeout.ms" + 100')
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -6,8 +6,8 @@ contain only options that Felice uses. `kafka_only` lists the options of Kafka t
 has those of them that DescribeConfigs shows, with their values.
 """
 
-from felice.config.broker import BROKER_OPTIONS, BrokerConfig, Listener, find_option
-from felice.config.option import ConfigError, Kind, Option, Scope, shortened
+from felice.config.broker import BROKER_OPTIONS, BrokerConfig, Listener, directory_text, find_option
+from felice.config.option import ConfigError, Kind, Option, Scope, canonical_texts, shortened
 from felice.config.properties import format_properties, parse_properties
 from felice.config.topic import TOPIC_OPTIONS, TopicConfig
 
@@ -21,6 +21,8 @@ __all__ = [
     "Option",
     "Scope",
     "TopicConfig",
+    "canonical_texts",
+    "directory_text",
     "find_option",
     "format_properties",
     "parse_properties",

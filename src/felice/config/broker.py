@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from felice.config.broker_options import BrokerOptions
+from felice.config.broker_options import PROVIDER_PREFIX, PROVIDERS, BrokerOptions
 from felice.config.listener_limits import CREATION_RATE, MAX_CONNECTIONS
 from felice.config.option import (
     INT_MAX,
@@ -21,6 +22,7 @@ from felice.config.option import (
     Option,
     OptionValue,
     Scope,
+    canonical_texts,
     construct,
     options_of,
     parse_all,
@@ -35,7 +37,12 @@ from felice.config.security import (
 from felice.config.topic import TOPIC_OPTIONS
 from felice.dataclass import dataclass
 
+if TYPE_CHECKING:
+    from felice.config.references import Sources
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# A host has Kafka's characters: "PLAINTEXT://http://h:1" names no host.
+_LISTENER = r"(?P<name>[^:/,\s]+)://(?P<host>\[[\w%.:-]*\]|[\w%.:-]*):(?P<port>[0-9]{1,5})"
 _DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024
 
 
@@ -50,13 +57,12 @@ class Listener:
     @classmethod
     def parse(cls, text: str, option_name: str) -> Listener:
         """Parses `NAME://host:port`. Raises `ConfigError` that names `option_name`."""
-        name, separator, address = text.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        found = re.fullmatch(_LISTENER, text, re.ASCII)
+        if found is None or int(found["port"]) > 65_535:
             raise ConfigError(
                 option_name, text, "expected NAME://host:port, such as PLAINTEXT://127.0.0.1:9092"
             )
-        return cls(name.upper(), host.strip("[]"), int(port))
+        return cls(found["name"].upper(), found["host"].strip("[]"), int(found["port"]))
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -70,13 +76,35 @@ class BrokerConfig(BrokerOptions):
     topic_overrides: Mapping[str, OptionValue] = field(default_factory=dict)
     """Defaults of topic options that this broker sets, by the attribute of `TopicConfig`."""
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The texts from which the configuration was parsed, by option name."""
+    """The texts from which the configuration was parsed, in their canonical spelling, by option name."""
     without_effect: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The texts of options that Felice does not have, for DescribeConfigs."""
+    working_directory: Path = Path()
+    """The directory of the process when its configuration was read. Relative paths begin here, also those of later
+    changes: the process may change its directory meanwhile, and must not look for its files elsewhere."""
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-        """Returns the configuration and the names of unknown options. Raises `ConfigError`."""
+    def parse(
+        cls, properties: Mapping[str, str], *, sources: Sources | None = None
+    ) -> tuple[BrokerConfig, list[str]]:
+        """Returns the configuration and the names of unknown options. Raises `ConfigError`.
+
+        `sources` have the values of references such as `${env:NAME}`; without them `config.providers` is refused.
+        """
+        working_directory = Path().absolute()
+        if PROVIDERS not in properties and not any("${" in text for text in properties.values()):
+            return cls._parse(properties, working_directory)
+        # Only now, because most files have no references.
+        from felice.config.references import resolve, without_values
+
+        resolved = resolve(properties, sources, _is_secret)
+        try:
+            return cls._parse(resolved.properties, working_directory)
+        except ConfigError as error:
+            raise without_values(error, resolved) from None
+
+    @classmethod
+    def _parse(cls, properties: Mapping[str, str], working_directory: Path) -> tuple[BrokerConfig, list[str]]:
         known = {name: text for name, text in properties.items() if name in BROKER_OPTIONS}
         resolved = _resolve_synonyms(known)
         values = parse_all(_OWN_OPTIONS, resolved)
@@ -86,11 +114,12 @@ class BrokerConfig(BrokerOptions):
             cls,
             values,
             topic_overrides=_topic_overrides(known),
-            originals=known | prefixed,
+            originals=canonical_texts(known | prefixed, find_option),
             without_effect=other,
+            working_directory=working_directory,
         )
         config._check()
-        return config, list(other)
+        return config, [name for name in other if not name.startswith(PROVIDER_PREFIX)]
 
     def topic_defaults(self) -> Mapping[str, OptionValue]:
         """Values that this broker sets as defaults of topics, by the attribute of `TopicConfig`."""
@@ -98,7 +127,10 @@ class BrokerConfig(BrokerOptions):
 
     def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
         """Returns this configuration with dynamic changes applied to it. Raises `ConfigError`."""
-        return BrokerConfig.parse({**self.originals, **properties})[0] if properties else self
+        if not properties:
+            return self
+        # References were replaced at the start. As in Kafka, dynamic values are no references.
+        return BrokerConfig._parse({**self.originals, **properties}, self.working_directory)[0]
 
     @property
     def parsed_listeners(self) -> list[Listener]:
@@ -118,8 +150,12 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def log_directories(self) -> list[Path]:
-        """The paths of `log.dirs`."""
-        return [Path(text) for text in self.log_dirs]
+        """The absolute paths of `log.dirs`."""
+        return [self.path_of(text) for text in self.log_dirs]
+
+    def path_of(self, text: str) -> Path:
+        """The absolute path of a file or directory that an option names."""
+        return self.working_directory / text
 
     @property
     def inter_broker_listener(self) -> str:
@@ -138,11 +174,10 @@ class BrokerConfig(BrokerOptions):
             raise ConfigError(
                 "node.id", self.node_id, "broker.id.generation.enable is false, so it must be 0 or more"
             )
-        if not self.log_dirs:
-            raise ConfigError("log.dirs", "", "at least one directory is needed")
-        if len(set(self.log_dirs)) != len(self.log_dirs):
+        if len(set(self.log_directories)) != len(self.log_dirs):
             raise ConfigError("log.dirs", ",".join(self.log_dirs), "a directory is named twice")
         self._check_cleaner()
+        self.check_addresses()
         self.check_zookeeper()
         self.check_authorizer()
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
@@ -230,6 +265,13 @@ class BrokerConfig(BrokerOptions):
             )
         self._check_ports(listeners)
         self._check_protocols(names)
+        advertised_names = [advertised.name for advertised in self.parsed_advertised_listeners]
+        if len(set(advertised_names)) != len(advertised_names):
+            raise ConfigError(
+                "advertised.listeners",
+                ",".join(advertised_names),
+                "a listener has only one address for clients",
+            )
         for advertised in self.parsed_advertised_listeners:
             if advertised.name not in names:
                 raise ConfigError(
@@ -274,7 +316,9 @@ class BrokerConfig(BrokerOptions):
 
     def security_of(self, listener: str) -> ListenerSecurity:
         """How the listener of this name is secured."""
-        return listener_security(listener, self._security_protocols()[listener], self.originals)
+        return listener_security(
+            listener, self._security_protocols()[listener], self.originals, self.working_directory
+        )
 
     @property
     def creation_rates(self) -> dict[str, int]:
@@ -313,6 +357,11 @@ class BrokerConfig(BrokerOptions):
 _WITHOUT_DEFAULT = frozenset(("log.flush.interval.ms",))
 
 
+def _no_retention_fault(value: int) -> str | None:
+    # As in Kafka: only a topic may ask for it, since it would empty every topic of the cluster.
+    return "it must be -1 (without limit), or 1 or more" if value == 0 else None
+
+
 def _topic_synonym_options() -> dict[str, Option]:
     """Returns the broker options that set the default of a topic option.
 
@@ -334,6 +383,9 @@ def _topic_synonym_options() -> dict[str, Option]:
                 scope=Scope.CLUSTER_WIDE if best else Scope.READ_ONLY,
                 synonyms=(),
                 kind=topic_option.kind if factor == 1 else Kind.INT,
+                internal_check=_no_retention_fault
+                if topic_option.attribute == "retention_ms"
+                else topic_option.internal_check,
             )
     return found
 
@@ -346,6 +398,21 @@ _SYNONYM_OPTIONS: dict[str, Option] = {
 }
 BROKER_OPTIONS: dict[str, Option] = {**_OWN_OPTIONS, **_SYNONYM_OPTIONS, **_topic_synonym_options()}
 """Every option of a broker, by name."""
+
+
+def directory_text(directory: Path) -> str:
+    """The absolute path of one directory as a value of log.dirs. Raises `ConfigError`."""
+    path = str(directory.absolute())
+    if "," in path:
+        raise ConfigError(
+            "log.dirs", path, "a directory's path must have no comma, which separates directories"
+        )
+    return path
+
+
+def _is_secret(name: str) -> bool:
+    option = find_option(name)
+    return option is not None and option.kind is Kind.PASSWORD
 
 
 def find_option(name: str) -> Option | None:

@@ -9,10 +9,12 @@ import sys
 
 from felice.config.coordinator_options import CoordinatorOptions
 from felice.config.listener_limits import MAX_CONNECTIONS
-from felice.config.option import INT_MAX, LONG_MAX, Kind, Scope, field_of, option
+from felice.config.option import LONG_MAX, Items, Kind, Scope, field_of, option
 from felice.config.security import PROTOCOLS
 from felice.dataclass import dataclass
 
+PROVIDERS = "config.providers"
+PROVIDER_PREFIX = f"{PROVIDERS}."
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -27,6 +29,15 @@ class BrokerOptions(CoordinatorOptions):
         "The broker's id in its cluster. -1: an id above reserved.broker.max.id is generated and stored in log.dirs.",
         minimum=-1,
         synonyms=(("broker.id", 1),),
+    )
+    config_providers: tuple[str, ...] = option(
+        PROVIDERS,
+        Kind.LIST,
+        (),
+        "Names of providers, to whose values ${NAME:key} and ${NAME:path:key} refer in this file. "
+        "config.providers.NAME.class is EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider of "
+        "org.apache.kafka.common.config.provider; config.providers.NAME.param.allowed.paths and (of variables) "
+        "param.allowlist.pattern limit what they read.",
     )
     broker_id_generation_enable: bool = option(
         "broker.id.generation.enable",
@@ -83,18 +94,21 @@ class BrokerOptions(CoordinatorOptions):
         Kind.LIST,
         ("PLAINTEXT://:9092",),
         "The addresses on which the broker listens: NAME://host:port, separated by commas.",
+        may_be_empty=False,
     )
     advertised_listeners: tuple[str, ...] | None = option(
         "advertised.listeners",
         Kind.LIST,
         None,
         "The addresses that the broker gives to clients; those of listeners if not set.",
+        may_be_empty=False,
     )
     listener_security_protocol_map: tuple[str, ...] = option(
         "listener.security.protocol.map",
         Kind.LIST,
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
+        items=Items.TEXT,
     )
     controller_listener_names: tuple[str, ...] = option(
         "controller.listener.names",
@@ -136,13 +150,14 @@ class BrokerOptions(CoordinatorOptions):
         Kind.INT,
         10_000,
         "How long a client may take for a TLS handshake.",
-        minimum=1,
+        minimum=1000,
     )
     log_dirs: tuple[str, ...] = option(
         "log.dirs",
         Kind.LIST,
         ("felice-data",),
-        "The directories that hold partitions.",
+        "The directories that hold partitions, separated by commas.",
+        may_be_empty=False,
         synonyms=(("log.dir", 1),),
     )
     socket_request_max_bytes: int = option(
@@ -150,7 +165,8 @@ class BrokerOptions(CoordinatorOptions):
         Kind.INT,
         104_857_600,
         "The largest request; a larger one closes its connection.",
-        minimum=1,
+        # Kafka's least value is 1, at which no request of any client is read.
+        minimum=1024,
     )
     socket_send_buffer_bytes: int = option(
         "socket.send.buffer.bytes",
@@ -185,14 +201,6 @@ class BrokerOptions(CoordinatorOptions):
         minimum=-1,
     )
     max_connections: int = field_of(MAX_CONNECTIONS)
-    max_connections_per_ip: int = option(
-        "max.connections.per.ip",
-        Kind.INT,
-        INT_MAX,
-        "Connections that one address may have open at once.",
-        scope=Scope.CLUSTER_WIDE,
-        minimum=0,
-    )
     connections_max_idle_ms: int = option(
         "connections.max.idle.ms", Kind.LONG, 600_000, "A connection with no request for this long is closed."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from felice.config.option import Kind, Option, Scope, option, options_of
+from felice.config.option import Items, Kind, Option, Scope, option, options_of
 from felice.dataclass import dataclass
 
 MIN_INTERVAL_MS = 100
@@ -18,6 +18,7 @@ class ClientMetricsConfig:
         Kind.LIST,
         (),
         "Prefixes of the names of the metrics; * requests all. Without any, nothing is requested.",
+        items=Items.REPEATED,
         scope=Scope.CLUSTER_WIDE,
     )
     interval_ms: int = option(
@@ -33,6 +34,7 @@ class ClientMetricsConfig:
         (),
         "Which clients: selector=regular expression, separated by commas. A client must match all. Without any, "
         "all clients match.",
+        items=Items.REPEATED,
         scope=Scope.CLUSTER_WIDE,
     )
 

@@ -60,6 +60,12 @@ def parse_jaas(text: str) -> JaasModule:
     return _module(tokens[:-1])
 
 
+def format_jaas(module: JaasModule) -> str:
+    """The text from which `parse_jaas` reads this module."""
+    options = "".join(f" {name}={_quoted(value)}" for name, value in module.options.items())
+    return f"{module.module} required{options};"
+
+
 def parse_jaas_file(text: str) -> dict[str, tuple[JaasModule, ...]]:
     """Parses the text of a JAAS file: the login modules of each section. Raises `BadJaas`."""
     tokens = list(_tokens(text, _FILE_TOKEN))
@@ -117,6 +123,13 @@ def _tokens(text: str, pattern: str) -> Iterator[_Token]:
             yield _unescape(found["quoted"][1:-1]), False
         elif found["word"] or found["sign"]:
             yield found["word"] or found["sign"], found["word"] is None
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    for letter, character in _ESCAPES.items():
+        escaped = escaped.replace(character, f"\\{letter}")
+    return f'"{escaped}"'
 
 
 def _unescape(text: str) -> str:

@@ -7,6 +7,7 @@ The list has exact names, because many are similar to an option of Felice withou
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from felice.config.broker import BROKER_OPTIONS
 from felice.config.topic import TOPIC_OPTIONS
@@ -18,7 +19,7 @@ _NAMES = """
 advertised.host.name advertised.port alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 background.threads broker.heartbeat.interval.ms broker.session.timeout.ms client.quota.callback.class
-config.providers control.plane.listener.name controller.performance.always.log.threshold.ms
+control.plane.listener.name controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms
 controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
@@ -139,3 +140,29 @@ def nearest(name: str) -> str | None:
         return None
     found = difflib.get_close_matches(name, BROKER_OPTIONS, n=1, cutoff=0.85)
     return found[0] if found else None
+
+
+def why_no_broker(properties: Mapping[str, str]) -> str | None:
+    """Why the configuration of a KRaft node starts no broker here, or None.
+
+    A broker whose controllers are elsewhere would start a cluster of its own.
+    """
+    roles = _items("process.roles", properties)
+    if roles == ("controller",):
+        return "process.roles=controller: Felice has no KRaft controllers; start its brokers only"
+    if properties.get("zookeeper.connect"):
+        return None
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        count = len(_items(name, properties))
+        if count > 1:
+            return f"{name} names {count} controllers; Felice has no KRaft quorum, set zookeeper.connect"
+    if roles == ("broker",):
+        return (
+            "process.roles=broker leaves the metadata to a KRaft controller, which Felice does not have; "
+            "set zookeeper.connect, or process.roles=broker,controller for a cluster of this broker alone"
+        )
+    return None
+
+
+def _items(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(item.strip() for item in properties.get(name, "").split(",") if item.strip())

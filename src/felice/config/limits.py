@@ -59,7 +59,7 @@ class LimitOptions(ZooKeeperOptions):
         Kind.INT,
         50_000,
         "Elements of all arrays of one request together; a request with more closes its connection.",
-        minimum=1,
+        minimum=100,
     )
     felice_auto_create_topics_max_at_once: int = option(
         "felice.auto.create.topics.max.at.once",

@@ -25,7 +25,8 @@ MAX_CONNECTIONS: Final = Option(
     "the only one: above it the connection of another listener that was idle longest is closed. Those that were idle "
     "longest are also closed when the limit of all listeners together is lowered below the number of open ones.",
     scope=Scope.CLUSTER_WIDE,
-    minimum=0,
+    # At 0 nobody could connect to set it back.
+    minimum=1,
 )
 LISTENER_LIMITS: Final = {limit.name: limit for limit in (CREATION_RATE, MAX_CONNECTIONS)}
 """These options by the name without a prefix."""

@@ -53,6 +53,15 @@ class Scope(Enum):
     TOPIC = "topic"
 
 
+class Items(Enum):
+    """Which items a list may have."""
+
+    DISTINCT = "distinct"  # no empty item, and none twice
+    REPEATED = "repeated"  # no empty item
+    LOOSE = "loose"  # empty items are left out
+    TEXT = "text"  # the same: Kafka declares these lists as texts, so nothing can be appended to them
+
+
 # The part of a client's text that an error message repeats.
 _MAX_SHOWN_CHARACTERS = 200
 
@@ -87,10 +96,21 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    ignores_case: bool = False
+    """Of the choices: as Java ignores it, for some of them."""
+    items: Items = Items.DISTINCT
+    """Of a list."""
+    may_be_empty: bool = True
+    """Of a list."""
     synonyms: tuple[tuple[str, int], ...] = ()
     """Broker options that set this option's value if it is not set itself, strongest first. Each has the factor to this
     option's unit: one `log.retention.hours` is 3,600,000 `retention.ms`."""
     internal_check: Callable[..., str | None] | None = None
+
+    @property
+    def kafkas_kind(self) -> Kind:
+        """The kind that Kafka declares, as DescribeConfigs shows it."""
+        return Kind.STRING if self.items is Items.TEXT else self.kind
 
     @property
     def attribute(self) -> str:
@@ -104,6 +124,8 @@ class Option:
                 return None
             raise ConfigError(self.name, text, "a value is needed")
         value = _PARSERS[self.kind](self, text.strip())
+        if self.ignores_case and isinstance(value, str):
+            value = next((choice for choice in self.choices if choice.lower() == value.lower()), value)
         self._check(value)
         return value
 
@@ -119,6 +141,16 @@ class Option:
                     raise ConfigError(self.name, item, f"String must be one of: {', '.join(self.choices)}")
         if self.internal_check and (fault := self.internal_check(value)):
             raise ConfigError(self.name, value, fault)
+
+    def canonical(self, text: str) -> str:
+        """The text of the value that `text` means, as Kafka shows it; a text without meaning stays as it is."""
+        if self.kind is Kind.UNKNOWN:
+            return text
+        try:
+            shown = self.format(self.parse(text))
+        except ConfigError:
+            return text
+        return text if shown is None else shown
 
     def format(self, value: object) -> str | None:
         """Returns the text of a typed value, as Kafka prints it."""
@@ -140,6 +172,9 @@ class _Facts(TypedDict, total=False):
     minimum: float | None
     maximum: float | None
     choices: tuple[str, ...]
+    ignores_case: bool
+    items: Items
+    may_be_empty: bool
     synonyms: tuple[tuple[str, int], ...]
 
 
@@ -184,6 +219,14 @@ def parse_all(options: Mapping[str, Option], properties: Mapping[str, str]) -> d
     }
 
 
+def canonical_texts(texts: Mapping[str, str], option_named: Callable[[str], Option | None]) -> dict[str, str]:
+    """The same texts as Kafka shows them: `delete,compact` for `delete, compact`. Unknown names keep theirs."""
+    return {
+        name: text if (found := option_named(name)) is None else found.canonical(text)
+        for name, text in texts.items()
+    }
+
+
 def construct(config_class: Callable[..., C], values: Mapping[str, OptionValue], **others: object) -> C:
     """An instance of a config class with these parsed values; other fields keep their defaults."""
     return config_class(**values, **others)
@@ -206,9 +249,11 @@ def _parse_integer(declared: Option, text: str) -> int:
 
 def _parse_double(declared: Option, text: str) -> float:
     # `float` also accepts "nan", "infinity" and "1_0".
-    is_number = len(text) < 100 and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
-    if is_number and math.isfinite(float(text)):
-        return float(text)
+    is_number = len(text) < 100 and re.fullmatch(
+        r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?", text, re.ASCII
+    )
+    if is_number and math.isfinite(value := float(text.rstrip("dDfF"))):
+        return value
     raise ConfigError(declared.name, text, "Not a number of type DOUBLE")
 
 
@@ -221,8 +266,19 @@ def _format_double(value: float) -> str:
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
 
 
-def _parse_list(declared: Option, text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",")) if text else ()
+def parse_list(declared: Option, text: str) -> tuple[str, ...]:
+    """The items of a list, without the spaces around them. Raises `ConfigError`."""
+    found = tuple(item.strip() for item in text.split(",")) if text else ()
+    if declared.items in (Items.LOOSE, Items.TEXT):
+        return tuple(item for item in found if item)
+    if not found and not declared.may_be_empty:
+        raise ConfigError(declared.name, text, "it must not be empty")
+    # An empty item is a slip: as a directory it would be the working directory.
+    if "" in found:
+        raise ConfigError(declared.name, text, "values must not be empty")
+    if declared.items is Items.DISTINCT and len(set(found)) != len(found):
+        raise ConfigError(declared.name, text, "values must not be duplicated")
+    return found
 
 
 _PARSERS: dict[Kind, Callable[[Option, str], OptionValue]] = {
@@ -232,7 +288,7 @@ _PARSERS: dict[Kind, Callable[[Option, str], OptionValue]] = {
     Kind.SHORT: _parse_integer,
     Kind.LONG: _parse_integer,
     Kind.DOUBLE: _parse_double,
-    Kind.LIST: _parse_list,
+    Kind.LIST: parse_list,
     Kind.CLASS: lambda _, text: text,
     Kind.PASSWORD: lambda _, text: text,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from felice.config.jaas import BadJaas, JaasModule, parse_jaas
@@ -49,6 +50,7 @@ class SecurityOptions:
         "own JKS format must be converted.",
         scope=Scope.PER_BROKER,
         choices=STORE_TYPES,
+        ignores_case=True,
     )
     ssl_keystore_location: str | None = option(
         "ssl.keystore.location",
@@ -92,6 +94,7 @@ class SecurityOptions:
         "The format of the trust store, as for ssl.keystore.type.",
         scope=Scope.PER_BROKER,
         choices=STORE_TYPES,
+        ignores_case=True,
     )
     ssl_truststore_location: str | None = option(
         "ssl.truststore.location",
@@ -145,6 +148,7 @@ class SecurityOptions:
         "https",
         "Whether a broker that connects to another compares its host name with the certificate: https, or empty.",
         choices=("https", ""),
+        ignores_case=True,
         scope=Scope.PER_BROKER,
     )
     ssl_principal_mapping_rules: str = option(
@@ -194,7 +198,7 @@ class SecurityOptions:
         Kind.INT,
         524_288,
         "The largest request before a client has logged in.",
-        minimum=1,
+        minimum=1024,
     )
     sasl_oauthbearer_jwks_endpoint_url: str | None = option(
         "sasl.oauthbearer.jwks.endpoint.url",
@@ -212,10 +216,10 @@ class SecurityOptions:
     sasl_oauthbearer_expected_issuer: str | None = option(
         "sasl.oauthbearer.expected.issuer", Kind.STRING, None, "The issuer (iss) that tokens must have."
     )
-    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = option(
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = option(
         "sasl.oauthbearer.expected.audience",
         Kind.LIST,
-        None,
+        (),
         "Audiences (aud) of which tokens must have one.",
     )
     sasl_oauthbearer_sub_claim_name: str = option(
@@ -286,6 +290,7 @@ class ListenerSecurity:
     """How one listener is secured: its protocol, and the texts that configure it."""
 
     name: str
+    """Empty for a server that has one address and no names."""
     protocol: str
     own: Mapping[str, str] = dataclasses.field(repr=False)
     """Texts with the listener's prefix, by the name without the prefix."""
@@ -293,6 +298,8 @@ class ListenerSecurity:
     """Texts without a prefix."""
     of_mechanisms: Mapping[str, Mapping[str, str]] = dataclasses.field(repr=False)
     """Texts with the prefixes of listener and mechanism, by mechanism."""
+    working_directory: Path = Path()
+    """Where relative paths of key stores begin."""
 
     @property
     def uses_tls(self) -> bool:
@@ -306,8 +313,8 @@ class ListenerSecurity:
 
     @property
     def prefix(self) -> str:
-        """The prefix of this listener's keys."""
-        return f"{PREFIX}{self.name.lower()}."
+        """The prefix of this listener's keys; none for a server that has one address, without a name."""
+        return f"{PREFIX}{self.name.lower()}." if self.name else ""
 
     @property
     def options(self) -> SecurityOptions:
@@ -402,7 +409,9 @@ class ListenerSecurity:
         return name if name in self.of_all and name not in self.own else f"{self.prefix}{name}"
 
 
-def listener_security(name: str, protocol: str, properties: Mapping[str, str]) -> ListenerSecurity:
+def listener_security(
+    name: str, protocol: str, properties: Mapping[str, str], working_directory: Path
+) -> ListenerSecurity:
     """Collects what the properties say about one listener."""
     own: dict[str, str] = {}
     mechanisms: dict[str, dict[str, str]] = {}
@@ -412,7 +421,7 @@ def listener_security(name: str, protocol: str, properties: Mapping[str, str]) -
             continue
         (own if parts.mechanism is None else mechanisms.setdefault(parts.mechanism, {}))[parts.key] = text
     of_all = {key: text for key, text in properties.items() if key in OPTIONS}
-    return ListenerSecurity(name, protocol, own, of_all, mechanisms)
+    return ListenerSecurity(name, protocol, own, of_all, mechanisms, working_directory)
 
 
 def check_prefixes(properties: Mapping[str, str], names: Iterable[str], ignored: Iterable[str]) -> None:

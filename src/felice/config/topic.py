@@ -13,6 +13,7 @@ from typing import Protocol
 from felice.config.option import (
     LONG_MAX,
     ConfigError,
+    Items,
     Kind,
     Option,
     OptionValue,
@@ -54,6 +55,7 @@ class TopicConfig:
         "each key, both does both, and an empty list keeps everything.",
         scope=Scope.TOPIC,
         choices=("delete", "compact"),
+        items=Items.REPEATED,
         synonyms=(("log.cleanup.policy", 1),),
     )
     compression_type: str = option(
@@ -148,6 +150,7 @@ class TopicConfig:
         (),
         "Replicas whose sending to followers is throttled: partition:broker,... or *.",
         scope=Scope.TOPIC,
+        items=Items.LOOSE,
         internal_check=_replica_list_fault,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = option(
@@ -156,6 +159,7 @@ class TopicConfig:
         (),
         "Replicas whose fetching from leaders is throttled: partition:broker,... or *.",
         scope=Scope.TOPIC,
+        items=Items.LOOSE,
         internal_check=_replica_list_fault,
     )
     max_compaction_lag_ms: int = option(
@@ -296,7 +300,7 @@ class TopicConfig:
         "retention.ms",
         Kind.LONG,
         604_800_000,
-        "How long a segment is kept after its newest record; -1 for ever.",
+        "How long a segment is kept after its newest record; -1 for ever. 0 is for topics only.",
         scope=Scope.TOPIC,
         minimum=-1,
         synonyms=(

@@ -126,6 +126,10 @@ class ClusterAdmin:
         operations = deletion.begun(topic) if is_large else deletion.whole(topic)
         if await self._store.exists(layout.topic_config_path(topic.name)):
             operations.append(Delete(layout.topic_config_path(topic.name)))
+        if await self._store.exists(layout.DELETED_TOPICS) is None:
+            # The brokers that started this cluster had no deletion records, or an operator removed the node.
+            with suppress(NodeExists):
+                await self._store.create(layout.DELETED_TOPICS)
         try:
             if not await self._write(version, operations, topic):
                 return False
@@ -189,8 +193,7 @@ class ClusterAdmin:
 
         def checked(current: Mapping[str, str]) -> Mapping[str, str]:
             nonlocal changed
-            changed = edit(current)
-            topic_plans.check_topic_config(changed, self._config())
+            changed = topic_plans.checked_topic_config(edit(current), self._config())
             return changed
 
         # Without the topic's id, its configuration could outlive the topic and apply to a new one of its name.

@@ -67,13 +67,14 @@ def _apply_one(
         changed[change.name] = change.value
         return
     declared = options.get(change.name)
-    if declared is None or declared.kind is not Kind.LIST:
+    if declared is None or declared.kafkas_kind is not Kind.LIST:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Config value append is not allowed for config key: {shortened(change.name)}",
         )
     current = changed.get(change.name, effective.get(change.name) or "")
-    changed[change.name] = ",".join(_edited(_items(current), _items(change.value), change.kind))
+    items = [item.strip() for item in change.value.split(",")]
+    changed[change.name] = ",".join(_edited(_items(current), items, change.kind))
 
 
 def _items(text: str) -> list[str]:
@@ -82,5 +83,6 @@ def _items(text: str) -> list[str]:
 
 def _edited(current: list[str], items: list[str], kind: int) -> list[str]:
     if kind == ChangeKind.APPEND:
-        return current + [item for item in items if item not in current]
+        # An empty item stays, so that the check of the list refuses it.
+        return current + [item for item in dict.fromkeys(items) if item not in current]
     return [item for item in current if item not in items]

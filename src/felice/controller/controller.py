@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from felice.config import BrokerConfig
+from felice.config import TOPIC_OPTIONS, BrokerConfig
 from felice.controller import deletion, topic_ids
 from felice.controller.duties import Decision, due, rebalanced
 from felice.controller.writing import EpochPassed, wait_shown, write_decisions
@@ -197,7 +197,7 @@ class Controller:
 
         def allows(topic: str) -> bool:
             own = image.topic_configs.get(topic, {}).get(_UNCLEAN)
-            return default if own is None else own.lower() == "true"
+            return default if own is None else TOPIC_OPTIONS[_UNCLEAN].canonical(own) == "true"
 
         return allows
 

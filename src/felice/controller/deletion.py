@@ -2,6 +2,8 @@
 
 Keeps true: a topic exists or is deleted, for every broker at once. The first write of a stepwise deletion replaces the
             topic-id node by one that says that deletion is pending. The topic's own node is deleted last.
+            With the topic's nodes go its records (`recorded`): a broker deletes a log only with such a record, because
+            nodes also disappear when an operator removes them, or restores an older state of the store.
             Any controller finishes a deletion that the image shows as pending. The name is free only afterwards, so
             nothing of another topic is deleted.
 """
@@ -11,9 +13,16 @@ from __future__ import annotations
 from uuid import UUID
 
 from felice.controller.writing import write_guarded
-from felice.metadata import Check, Delete, MetadataStore, SetData, TopicImage, identity, layout
+from felice.metadata import Check, Create, Delete, MetadataStore, SetData, TopicImage, identity, layout
 from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, TopicNode
 from felice.metadata.store import Operation
+
+
+def recorded(topic: TopicImage) -> list[Operation]:
+    """Operations that record the request to delete a topic, for each broker that may have logs of it."""
+    brokers = {replica for partition in topic.partitions for replica in partition.replicas}
+    data = layout.encode_deletion_record(topic.name)
+    return [Create(layout.deletion_record_path(topic.topic_id, broker), data) for broker in sorted(brokers)]
 
 
 def whole(topic: TopicImage) -> list[Operation]:
@@ -28,6 +37,7 @@ def whole(topic: TopicImage) -> list[Operation]:
         Delete(layout.partitions_path(topic.name)),
         *identity.unmade(topic.name, topic.topic_id),
         Delete(layout.topic_path(topic.name)),
+        *recorded(topic),
     ]
 
 
@@ -39,6 +49,7 @@ def begun(topic: TopicImage) -> list[Operation]:
     return [
         *identity.pending_deletion(topic.name, topic.topic_id),
         SetData(layout.topic_path(topic.name), node, topic.version),
+        *recorded(topic),
     ]
 
 

@@ -61,6 +61,19 @@ def fence_previous_incarnation(
     return state
 
 
+def above_epoch(
+    partition: PartitionImage, state: StateNode | None, known_epoch: int, controller_epoch: int
+) -> StateNode | None:
+    """`state`, or the current one, in an epoch above `known_epoch`; -1 if any epoch will do.
+
+    An operator restored an older state of the store, and no epoch may have two leaders.
+    """
+    if partition.leader_epoch > known_epoch or known_epoch < 0:
+        return state
+    leader, isr = (partition.leader, partition.isr) if state is None else (state.leader, state.isr)
+    return StateNode(leader, known_epoch + 1, controller_epoch, isr)
+
+
 def preferred(partition: PartitionImage, alive: Collection[int], controller_epoch: int) -> StateNode | None:
     """The preferred replica leads, if it is alive and in sync."""
     first = partition.replicas[0]

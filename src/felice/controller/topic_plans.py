@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from felice.config import BrokerConfig, ConfigError, TopicConfig
+from felice.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig, canonical_texts
 from felice.controller import topic_names
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
 from felice.dataclass import dataclass
@@ -76,8 +76,8 @@ def plan_topic(
     partitions = (
         _assigned(requested, image) if requested.assignment else _placed(requested, image, config, random)
     )
-    check_topic_config(requested.configs, config)
-    return PlannedTopic(requested.name, new_topic_id(random), partitions, requested.configs)
+    configs = checked_topic_config(requested.configs, config)
+    return PlannedTopic(requested.name, new_topic_id(random), partitions, configs)
 
 
 def _assigned(requested: NewTopic, image: ClusterImage) -> Mapping[int, tuple[int, ...]]:
@@ -174,12 +174,16 @@ def new_topic_id(random: Random) -> uuid.UUID:
             return topic_id
 
 
-def check_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Raises `ApiError` (INVALID_CONFIG) if an override is unknown, has a bad value, or contradicts another option."""
+def checked_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> Mapping[str, str]:
+    """The overrides in their canonical spelling.
+
+    Raises `ApiError` (INVALID_CONFIG) if one is unknown, has a bad value, or contradicts another option.
+    """
     try:
         TopicConfig.parse(configs, broker)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return canonical_texts(configs, TOPIC_OPTIONS.get)
 
 
 def _check_assignment(

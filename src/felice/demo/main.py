@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +43,7 @@ from felice.demo.topics import (
     produce,
 )
 from felice.env.interrupts import HeldInterrupts
+from felice.env.own_directory import OwnDirectory
 from felice.pipelines.spark.java import options_for_few_resources
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
@@ -266,11 +265,11 @@ def _workplace(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True)
         yield keep.resolve()
         return
-    place = Path(tempfile.mkdtemp(prefix="felice-demo-"))
+    place = OwnDirectory("felice-demo-")
     try:
-        yield place
+        yield place.path
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        place.remove()
 
 
 def _spark_config(place: Path) -> dict[str, str]:

@@ -49,7 +49,7 @@ class Ensemble:
         java_options: Sequence[str] = (),
     ) -> None:
         self.host = host
-        self.directory = directory
+        self.directory = directory.absolute()
         self._tick_ms = tick_ms
         self._settings = dict(settings or {})
         self._with_logs = with_logs
@@ -134,14 +134,10 @@ class Ensemble:
         data.mkdir(parents=True, exist_ok=True)
         # ZooKeeper would also create it, but more slowly.
         (data / "myid").write_text(f"{node.number}\n")
-        config = node_config(
-            data.absolute(), self.host, self._ports, node.number, self._tick_ms, self._settings
-        )
+        config = node_config(data, self.host, self._ports, node.number, self._tick_ms, self._settings)
         (node.directory / "zoo.cfg").write_text(config)
         if self._with_logs:
-            (node.directory / "log4j2.properties").write_text(
-                log_config(node.directory.absolute() / "zookeeper.log")
-            )
+            (node.directory / "log4j2.properties").write_text(log_config(node.directory / "zookeeper.log"))
 
     def _refuse_ports_in_use(self) -> None:
         for ports in self._ports:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from felice.dataclass import dataclass
 from felice.ensemble import guard
+from felice.env.forks import Owner
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Options for little memory and a quick start.
@@ -72,6 +73,7 @@ class Node:
         self._command = [str(java), *_JVM_OPTIONS, *options, _MAIN, str(directory / "zoo.cfg")]
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._owner = Owner()
 
     @property
     def address(self) -> str:
@@ -101,6 +103,7 @@ class Node:
         if self.is_running:
             return
         self._dismiss_guard()
+        self._owner = Owner()
         with (self.directory / "output.log").open("wb") as output:
             # Its own process group: Ctrl-C reaches only the starting process, which then stops the node cleanly.
             self._process = subprocess.Popen(
@@ -116,7 +119,7 @@ class Node:
 
     def _dismiss_guard(self) -> None:
         """Ends the guard, before the operating system can reuse the process id that it watches."""
-        if self._guard is not None:
+        if self._guard is not None and self._owner.is_here:
             self._guard.kill()
             self._guard.communicate()
             self._guard = None
@@ -154,7 +157,8 @@ class Node:
         return path.read_text(errors="replace")[-_OUTPUT_TAIL:] if path.exists() else ""
 
     def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
+        # The processes are children of the process that started them; one that was forked from it must leave them.
+        if self._process is None or not self._owner.is_here:
             return
         self._dismiss_guard()
         self._process.send_signal(number)

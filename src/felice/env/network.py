@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from felice.env.disk import FileSlice
@@ -54,10 +54,19 @@ class Network(Protocol):
 
 
 class SystemNetwork:
-    """The machine's TCP as a `Network`, on the running event loop."""
+    """The machine's TCP as a `Network`, on the running event loop.
+
+    `listening` are sockets that the process opened before it imported this module. `listen` takes the one that has its
+    address, so that clients which connected meanwhile are served.
+    """
+
+    def __init__(self, listening: Iterable[socket.socket] = ()) -> None:
+        self._listening = {opened.getsockname()[:2]: opened for opened in listening}
 
     async def check_free(self, host: str | None, port: int) -> None:
         """Raises OSError if the port cannot be bound. Clients that connect meanwhile are refused."""
+        if (host, port) in self._listening:
+            return
         loop = asyncio.get_running_loop()
         # Binds without listening, so that clients are refused as before.
         server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
@@ -75,7 +84,8 @@ class SystemNetwork:
     ) -> asyncio.AbstractServer:
         """Binds and listens; each accepted connection gets a protocol from `protocol_factory`. Raises OSError."""
         loop = asyncio.get_running_loop()
-        sockets = await bound_sockets(protocol_factory, host, port, loop)
+        opened = self._listening.pop((host, port), None)
+        sockets = await bound_sockets(protocol_factory, host, port, loop) if opened is None else [opened]
         server = ListeningServer(sockets, protocol_factory, backlog, tls, gate, loop)
         try:
             server.start()

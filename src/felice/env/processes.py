@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from felice.env.service_manager import NOTIFY_SOCKET
 
@@ -26,6 +26,44 @@ async def spawn(command: Sequence[str], inherited: socket.socket) -> Process:
     return await asyncio.create_subprocess_exec(
         *command, pass_fds=(number,), stdout=PIPE, start_new_session=True, env=variables
     )
+
+
+async def spawn_linked(command_of: Callable[[int], Sequence[str]]) -> tuple[Process, socket.socket]:
+    """Starts a child, as `spawn` does, that can see when the connection returned here is closed (`end_with`).
+
+    `command_of` gets the number by which the child inherits its end. Raises `OSError`.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            return await spawn(command_of(theirs.fileno()), theirs), ours
+    except BaseException:
+        ours.close()
+        raise
+
+
+def end_with(descriptor: int) -> None:
+    """Lets this process end as SIGTERM would, when the other end of an inherited connection is closed.
+
+    Needs a running event loop. The parent holds the other end, and dies with it.
+    """
+    connection = socket.socket(fileno=descriptor)
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+
+    def on_readable() -> None:
+        try:
+            if connection.recv(1_024):
+                return
+        except BlockingIOError:
+            return
+        except OSError:  # the parent was killed
+            pass
+        loop.remove_reader(connection)
+        connection.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(connection, on_readable)
 
 
 def ask_to_end(process: Process) -> None:

@@ -24,7 +24,14 @@ from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
-from felice.log import clean_shutdown, deleted_paths, directory_names, failed_sync, meta_properties
+from felice.log import (
+    clean_shutdown,
+    deleted_paths,
+    directory_names,
+    failed_sync,
+    meta_properties,
+    partition_metadata,
+)
 from felice.log.directory_checkpoints import DirectoryCheckpoints
 from felice.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, SetAsideNames
 from felice.log.errors import LogDirectoryError, is_shortage
@@ -33,7 +40,7 @@ from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from felice.log.meta_properties import MetaProperties
 from felice.log.partition_logs import PartitionLogs
 from felice.log.readable import ReadableLog
-from felice.log.strays import Strays
+from felice.log.strays import Stray, Strays
 from felice.log.workers import workers
 from felice.protocol.errors import ApiError
 from felice.protocol.topic_partition import PartitionKey
@@ -127,16 +134,10 @@ class LogDirectory:
         configs = [config_of(topic) for (topic, _), _ in found]
         keys, paths = [key for key, _ in found], [path for _, path in found]
         with workers(self.recovery_threads, "log-recovery") as each:
-            outcomes = each(self._open_or_reason, keys, paths, configs)
+            open_one = partial(self._open_or_reason, clean_shutdown=self.was_clean)
+            outcomes = each(open_one, keys, paths, configs)
             for (topic_partition, _), outcome in zip(found, outcomes, strict=True):
-                if isinstance(outcome, Log):
-                    self._adopt(topic_partition, outcome)
-                else:
-                    self.failed[topic_partition] = outcome
-                    _log.error(
-                        "a partition is offline",
-                        extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
-                    )
+                self._take(topic_partition, outcome)
         self._limit_checkpoints()
         if self._sync_failed and not self.failed:
             failed_sync.remove_marker(self._disk, self.path)
@@ -166,7 +167,18 @@ class LogDirectory:
             if directory_names.is_set_aside(name):
                 self._on_set_aside_found(path)
             elif (key := directory_names.partition_of(name)) is not None:
-                found.append((key, path))
+                if self._partition_logs.is_partition(path):
+                    found.append((key, path))
+                else:
+                    _log.warning(
+                        "a directory is left alone: it has the name of a partition, but no log",
+                        extra={"path": str(path)},
+                    )
+            elif name not in directory_names.OTHERS:
+                _log.warning(
+                    "a directory is left alone: its name is not that of a partition, such as orders-0",
+                    extra={"path": str(path)},
+                )
         return found
 
     def _on_set_aside_found(self, path: Path) -> None:
@@ -174,12 +186,27 @@ class LogDirectory:
             self._deleted.append((self._clock.now_ms(), path))
         elif path.name.endswith(FUTURE_SUFFIX):
             # A stop interrupted this copy. The replica is still in its old directory and is copied again.
-            self.unfinished_moves.append(directory_names.copied_partition_of(path.name))
+            key = directory_names.set_aside_partition_of(path.name)
+            assert key is not None, f"{path.name} is no copy of a partition"
+            self.unfinished_moves.append(key)
             self._deleted.append((self._clock.now_ms(), path))
         else:
             self.strays.on_found(path)
 
-    def _open_or_reason(self, topic_partition: PartitionKey, path: Path, config: TopicConfig) -> Log | str:
+    def _take(self, topic_partition: PartitionKey, outcome: Log | str) -> None:
+        """Adopts an opened log, or reports why it could not be opened."""
+        if isinstance(outcome, Log):
+            self._adopt(topic_partition, outcome)
+            return
+        self.failed[topic_partition] = outcome
+        _log.error(
+            "a partition is offline",
+            extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
+        )
+
+    def _open_or_reason(
+        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, *, clean_shutdown: bool
+    ) -> Log | str:
         try:
             return self._partition_logs.open(
                 topic_partition,
@@ -187,13 +214,19 @@ class LogDirectory:
                 config,
                 recovery_point=self.checkpoints.recovery_point_of(topic_partition),
                 log_start_offset=self.checkpoints.log_start_of(topic_partition),
-                clean_shutdown=self.was_clean,
+                clean_shutdown=clean_shutdown,
                 sync_failed=self._sync_failed,
             )
         except ApiError as error:
             return error.message
         except OSError as error:
             return str(error)
+
+    def topic_ids(self) -> list[tuple[PartitionKey, UUID | None]]:
+        """The partitions, also those that could not be opened, with their topics' ids; None where none can be read."""
+        opened = [(key, log.topic_id) for key, log in self.logs.items()]
+        paths = ((key, self.path / "{}-{}".format(*key)) for key in self.failed)
+        return opened + [(key, partition_metadata.look(self._disk, path)) for key, path in paths]
 
     def _adopt(self, key: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
@@ -207,8 +240,7 @@ class LogDirectory:
         self._check_online()
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
-        if topic_partition in self.logs or self._partition_logs.is_taken(path):
-            raise LogDirectoryError(self.path, f"has a directory {path.name} already")
+        self._check_free(topic_partition)
         log = self._begin(topic_partition, path, config, topic_id)
         self._adopt(topic_partition, log)
         return log
@@ -247,6 +279,11 @@ class LogDirectory:
             if self.offline_reason is not None:
                 log.take_offline(self.offline_reason)
 
+    def _check_free(self, topic_partition: PartitionKey) -> None:
+        path = self.path / "{}-{}".format(*topic_partition)
+        if topic_partition in self.logs or self._partition_logs.is_taken(path):
+            raise LogDirectoryError(self.path, f"has a directory {path.name} already")
+
     def _begin(
         self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
@@ -272,7 +309,7 @@ class LogDirectory:
         """
         log = self.logs.get((topic, partition))
         target = self._set_aside(topic, partition, STRAY_SUFFIX, None)
-        self.strays.on_set_aside(f"{topic}-{partition}", log, target, reason)
+        self.strays.on_set_aside((topic, partition), log, target, reason)
 
     def _set_aside(self, topic: str, partition: int, suffix: str, delay_ms: int | None) -> Path:
         topic_partition = topic, partition
@@ -280,11 +317,13 @@ class LogDirectory:
         log = self.logs.pop(topic_partition, None)
         if log is not None:
             log.close(clean=False)
-        self.failed.pop(topic_partition, None)
+        reason = self.failed.pop(topic_partition, None)
         target = self._names.new(path.name, suffix)
         try:
             self._disk.rename(path, target)
         except OSError as error:
+            # Its files are still here, so a later attempt must find it.
+            self.failed[topic_partition] = reason or f"it could not be set aside: {error}"
             self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
         self.checkpoints.forget(topic_partition)
@@ -296,6 +335,64 @@ class LogDirectory:
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
         return target
+
+    # -- strays ----------------------------------------------------------------------------------------
+
+    def bring_back(
+        self, stray: Stray, key: PartitionKey, config: TopicConfig
+    ) -> Callable[[], Callable[[], None]]:
+        """Gives the stray of a partition its name again and opens it, as a start after a crash would.
+
+        In three steps, as `create_many`. `failed` has the reason if it cannot be opened.
+        """
+        return lambda: partial(self._take_stray, stray, key, self._named_again(stray, key, config))
+
+    def _named_again(self, stray: Stray, key: PartitionKey, config: TopicConfig) -> Log | str | None:
+        """The opened log, the reason why it cannot be opened, or None if it stays a stray. Runs on any thread."""
+        path = self.path / "{}-{}".format(*key)
+        if self._partition_logs.is_taken(path):
+            return None
+        try:
+            self._disk.rename(stray.path, path)
+            self._disk.sync_dir(self.path)
+        except OSError as error:
+            return str(error) if self._disk.exists(path) else None
+        return self._open_or_reason(key, path, config, clean_shutdown=False)
+
+    def _take_stray(self, stray: Stray, key: PartitionKey, outcome: Log | str | None) -> None:
+        if outcome is None:
+            return
+        self.strays.forget(stray)
+        self._take(key, outcome)
+        if isinstance(outcome, str):
+            return
+        if self.offline_reason is not None:
+            outcome.take_offline(self.offline_reason)
+        _log.warning(
+            "a log that was set aside is back: its topic is in the cluster's metadata again",
+            extra={"partition": outcome.name, "log_end_offset": outcome.log_end_offset},
+        )
+
+    def delete_strays(self, is_deleted: Callable[[UUID], bool]) -> None:
+        """Deletes the strays of topics whose deletion was requested."""
+        for stray in self.strays:
+            if stray.topic_id is None or not is_deleted(stray.topic_id) or self.offline_reason is not None:
+                continue
+            target = self._names.new(stray.path.name.rpartition(".")[0], DELETE_SUFFIX)
+            try:
+                self._disk.rename(stray.path, target)
+            except FileNotFoundError:
+                pass  # an operator moved it away
+            except OSError as error:
+                self.on_io_error(error)
+                continue
+            else:
+                self._deleted.append((self._clock.now_ms(), target))
+            self.strays.forget(stray)
+
+    def sync_names(self) -> None:
+        """Brings renamings to disk. Blocks; may run on any thread. Raises OSError."""
+        self._disk.sync_dir(self.path)
 
     # -- logs that had no room -------------------------------------------------------------------------
 
@@ -364,6 +461,7 @@ class LogDirectory:
         """
         self._check_online()
         name = f"{topic}-{partition}"
+        self._check_free((topic, partition))
         path = self._names.new(name, FUTURE_SUFFIX)
         if not path.name.startswith(f"{name}."):
             # After a restart the broker could not tell which partition the copy belongs to.

@@ -45,6 +45,15 @@ class LogDirectoryError(Exception):
         self.reason = reason
 
     @property
-    def lacks_room(self) -> bool:
-        """Whether the operation may succeed once there is room or a free descriptor."""
+    def is_passing(self) -> bool:
+        """Whether the operation may succeed later, for example once there is room or a free descriptor."""
         return isinstance(self.__cause__, OSError) and is_shortage(self.__cause__)
+
+
+class StrayComesBack(LogDirectoryError):
+    """The log exists as a stray, which is opened on a thread first. An empty log must not replace it."""
+
+    @property
+    def is_passing(self) -> bool:
+        """The broker tries again soon."""
+        return True

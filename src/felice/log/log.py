@@ -225,16 +225,34 @@ class Log(SegmentedLog):
         """Appends a leader's batches unchanged. The leader has checked their sequences."""
         base_offset = self.log_end_offset
         headers = replicated.checked_batches(
-            records, log_end_offset=base_offset, leader_epoch=leader_epoch, log_name=self.name
+            records,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=base_offset,
+            leader_epoch=leader_epoch,
+            log_name=self.name,
         )
-        view = memoryview(records)
+        if headers and headers[0].base_offset < base_offset:
+            self._begin_inside(headers.pop(0), records, now_ms)
         for run in replicated.in_write_groups(headers, self.config.segment_bytes):
-            self._write(view[run[0].position : run[-1].end], run, now_ms)
-            for header in run:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0:
-                    self._account(header, replicated.marker_in(records, header), now_ms)
+            self._write_replicated(run, records, now_ms)
         return AppendInfo(base_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _begin_inside(self, header: BatchHeader, records: Buffer, now_ms: int) -> None:
+        """The log, which has no records, begins with a whole batch and keeps its start inside this batch.
+
+        If the write fails, the log is empty and begins at the batch's first offset.
+        """
+        log_start_offset = self.log_start_offset
+        self.truncate_fully_and_start_at(header.base_offset)
+        self._write_replicated([header], records, now_ms)
+        self.delete_records_before(log_start_offset)
+
+    def _write_replicated(self, run: Sequence[BatchHeader], records: Buffer, now_ms: int) -> None:
+        self._write(memoryview(records)[run[0].position : run[-1].end], run, now_ms)
+        for header in run:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._account(header, replicated.marker_in(records, header), now_ms)
 
     def _account(self, header: BatchHeader, marker: EndTransactionMarker | None, now_ms: int) -> None:
         if not header.is_control:

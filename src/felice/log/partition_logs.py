@@ -1,6 +1,8 @@
 """Opens the logs of one log directory, and creates the directory and the empty log of a new partition.
 
 Keeps true: an attempt that fails leaves no directory that makes the next attempt fail.
+            A directory that only has the name of a partition is no partition: it holds directories or the identity of
+            a broker, and no file of a log.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk
-from felice.log import partition_metadata
+from felice.log import epochs, meta_properties, partition_metadata, segment, snapshots
 from felice.log.files import OpenFiles
 from felice.log.log import Log
 from felice.protocol.topic_partition import PartitionKey
+
+# Of the files of a log, also those that are deleted or replaced (`.log.deleted`).
+_LOG_SUFFIXES = frozenset((*segment.SUFFIXES, snapshots.SUFFIX))
 
 
 class PartitionLogs:
@@ -57,6 +62,24 @@ class PartitionLogs:
     def is_taken(self, path: Path) -> bool:
         """Whether a directory of that name exists, other than one that an earlier attempt left."""
         return path not in self._incomplete and self._disk.exists(path)
+
+    def is_partition(self, path: Path) -> bool:
+        """Whether a directory with the name of a partition may be one. An empty one may: a crash followed its creation.
+
+        `felice start --brokers 3` has the log directories `broker-1` to `broker-3`, which also could be partitions of
+        a topic `broker`. A directory that cannot be read may be one: opening its log tells the reason.
+        """
+        if self._disk.exists(path / partition_metadata.FILE_NAME):
+            return True
+        try:
+            names = self._disk.listdir(path)
+        except OSError:
+            return True
+        if any(name == epochs.FILE_NAME or _LOG_SUFFIXES.intersection(Path(name).suffixes) for name in names):
+            return True
+        return meta_properties.FILE_NAME not in names and not any(
+            self._disk.is_dir(path / name) for name in names
+        )
 
     def create(
         self,

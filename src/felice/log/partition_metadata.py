@@ -51,6 +51,14 @@ def read(disk: Disk, directory: Path) -> UUID | None:
         ) from error
 
 
+def look(disk: Disk, directory: Path) -> UUID | None:
+    """The topic id; None if the directory has none, or if it cannot be read."""
+    try:
+        return read(disk, directory)
+    except (CorruptLog, OSError):
+        return None
+
+
 def write(disk: Disk, directory: Path, topic_id: UUID) -> None:
     """Writes the file without a sync: the log's first flush syncs it."""
     file = disk.open(directory / FILE_NAME, create=True)

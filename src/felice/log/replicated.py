@@ -14,11 +14,25 @@ from felice.records.errors import CorruptBatch, InvalidRecord
 from felice.records.reader import read_batch
 
 
+class OverlappingBatch(InvalidRecord):
+    """The first batch begins below the end of the log, which has other records there."""
+
+    def __init__(self, log_name: str, base_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"{log_name}: got offset {base_offset}, expected at least {log_end_offset}")
+        self.base_offset = base_offset
+
+
 def checked_batches(
-    records: Buffer, *, log_end_offset: int, leader_epoch: int, log_name: str
+    records: Buffer, *, log_start_offset: int, log_end_offset: int, leader_epoch: int, log_name: str
 ) -> list[BatchHeader]:
-    """Headers of the batches from `log_end_offset` on, whole and in order. Raises `CorruptBatch`, `InvalidRecord`."""
-    headers = []
+    """Headers of the batches from `log_end_offset` on, whole and in order.
+
+    Raises `CorruptBatch`, `InvalidRecord`, and `OverlappingBatch` for a log that is not a prefix of its leader's.
+    If the log has no records, the first batch may begin below its start, when it holds that offset: DeleteRecords may
+    have moved the leader's log start into a batch, and a leader sends whole batches.
+    """
+    headers: list[BatchHeader] = []
+    is_empty = log_start_offset == log_end_offset
     next_offset = log_end_offset
     for header in iter_batches(records):
         if header.leader_epoch > leader_epoch:
@@ -28,7 +42,10 @@ def checked_batches(
             raise CorruptBatch(
                 f"{log_name}: the CRC of the batch at offset {header.base_offset} does not hold"
             )
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
+        overlaps = not headers and 0 <= header.base_offset < next_offset < header.next_offset
+        if overlaps and not is_empty:
+            raise OverlappingBatch(log_name, header.base_offset, next_offset)
+        if (header.base_offset < next_offset and not overlaps) or header.last_offset_delta < 0:
             raise InvalidRecord(
                 f"{log_name}: got offset {header.base_offset}, expected at least {next_offset}"
             )

@@ -46,7 +46,10 @@ class Segments(Sequence[Segment]):
 
     def holding(self, offset: int) -> Segment:
         """The segment that holds `offset`, or the one with the next records after it."""
+        # The log start may lie below the first segment: a follower's first batch can begin far above it.
         number = bisect_right(self.bases, offset) - 1
+        if number < 0:
+            number = 0
         last = len(self._segments) - 1
         while number < last and self._segments[number].next_offset <= offset:
             number += 1

@@ -4,9 +4,8 @@ Keeps true: an image never changes; a new one shares the unchanged parts of the 
             A partition without a state node has no leader (yet).
             A topic is identified by the creation of its node: a recreated node is another topic, an edited one is the
             same topic. Its id is that of its topic-id node (`metadata/identity.py`), or else that in its node.
-            Only a topic whose deletion was requested disappears: a topic with an unreadable node is in `topic_faults`,
-            and stays as it was known. A node with ACLs that is unreadable leaves its resource with the ACLs known
-            before, or with none that allows anything.
+            A topic with an unreadable node is in `topic_faults`, and stays as it was known. A node with ACLs that is
+            unreadable leaves its resource with the ACLs known before, or with none that allows anything.
 How:        `ImageBuilder` takes nodes one by one and builds the next image.
 """
 
@@ -92,6 +91,8 @@ class BrokerImage:
     epoch: int
     # The levels of each feature that the broker supports: (lowest, highest).
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Partitions, by topic, whose replicas this broker cannot serve because of its disks.
+    offline_replicas: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,10 @@ class ClusterImage:
     """The whole cluster as the store showed it at one time. Brokers with a session are the live ones."""
 
     cluster_id: str | None = None
+    # Images with the same number are connected by watched changes: of two such images the later one is the newer state
+    # of the store. After a reading of the whole store that is uncertain, because an operator may have restored an older
+    # state.
+    reading: int = field(default=0, compare=False)
     controller_id: int = -1
     controller_epoch: int = 0
     # Every decision's write checks this version.
@@ -108,6 +113,9 @@ class ClusterImage:
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     # Topics that are deleted, but whose nodes are not all gone yet, by name.
     pending_deletions: Mapping[str, UUID] = field(default_factory=dict)
+    # Topics whose deletion was requested: the brokers that may still have logs of them, and the zxids at which these
+    # records were created.
+    deleted_topics: Mapping[UUID, Mapping[int, int]] = field(default_factory=dict)
     # Faults of topics' nodes, by topic name.
     topic_faults: Mapping[str, str] = field(default_factory=dict)
     # The topic-id nodes found below topics, and the zxids at which they were created.
@@ -136,6 +144,19 @@ class ClusterImage:
         name = self.topic_names.get(topic_id)
         return self.topics.get(name) if name is not None else None
 
+    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+        """The brokers whose replicas cannot be served: they are not alive, or their disk has failed."""
+        return [
+            replica
+            for replica in partition.replicas
+            if (broker := self.brokers.get(replica)) is None
+            or partition.partition in broker.offline_replicas.get(topic, ())
+        ]
+
+    def is_deletion_requested(self, topic_id: UUID) -> bool:
+        """Whether the store has a record that somebody requested the deletion of this topic."""
+        return topic_id in self.deleted_topics or topic_id in self.pending_deletions.values()
+
     def without_leaders(self) -> ClusterImage:
         """The image for a broker that was cut off from the store: no partition has a leader."""
         topics = {
@@ -159,7 +180,7 @@ class ImageBuilder:
 
     def __init__(self, image: ClusterImage, *, is_complete: bool = False) -> None:
         """With `is_complete` every node of the store will be `put`."""
-        self._image = ClusterImage() if is_complete else image
+        self._image = ClusterImage(reading=image.reading + 1) if is_complete else image
         self._known = image.topics
         self._known_acls = image.acls
         self._changes: dict[str, object] = {}
@@ -179,6 +200,8 @@ class ImageBuilder:
                 self._put_topic_id_node(topic, name, node)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
                 self._put_state(topic, int(partition), node)
+            case ["admin", "deleted_topics", name]:
+                self._put_deletion_record(name, node)
             case ["brokers", "ids", broker_id]:
                 self._put_broker(int(broker_id), node)
             case ["config", "topics", _]:
@@ -195,7 +218,8 @@ class ImageBuilder:
             case ["delegation_token", "tokens", token_id]:
                 self._put_token(token_id, node)
             case ["cluster", "id"]:
-                self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
+                if node is not None:  # a cluster keeps its id, even if an operator removes the node
+                    self._changes["cluster_id"] = layout.decode_cluster_id(node.data)
             case ["controller"]:
                 self._changes["controller_id"] = layout.decode_controller(node.data) if node else -1
             case ["controller_epoch"]:
@@ -266,6 +290,16 @@ class ImageBuilder:
             found = (*found, (id_node, node.created_zxid))
         if found:
             topic_id_nodes[topic] = found
+
+    def _put_deletion_record(self, name: str, node: Node | None) -> None:
+        topic_id, broker_id = layout.parse_deletion_record(name)
+        deleted = self._writable("deleted_topics", self._image.deleted_topics)
+        brokers = {**deleted.pop(topic_id, {})}
+        brokers.pop(broker_id, None)
+        if node is not None:
+            brokers[broker_id] = node.created_zxid
+        if brokers:
+            deleted[topic_id] = brokers
 
     def _topic_id_nodes_of(self, topic: str, created_zxid: int) -> list[TopicIdNode]:
         """Topic-id nodes of the topic created at this zxid, not of an earlier topic of its name."""
@@ -387,7 +421,9 @@ class ImageBuilder:
             return
         value = layout.decode_broker(node.data)
         endpoints = {endpoint.listener: endpoint for endpoint in value.endpoints}
-        brokers[broker_id] = BrokerImage(broker_id, endpoints, value.rack, node.created_zxid, value.features)
+        brokers[broker_id] = BrokerImage(
+            broker_id, endpoints, value.rack, node.created_zxid, value.features, value.offline_replicas
+        )
 
     def _put_config(self, kind: str, entity: str, node: Node | None) -> None:
         configs: dict[str, Mapping[str, str]] = self._writable(kind, getattr(self._image, kind))

@@ -19,6 +19,8 @@ def fixed_children(path: str) -> tuple[str, ...] | None:
             return ("state",)
         case ["brokers", "topics", _, "partitions", _, "state"] | ["brokers", "topics", _, "topic_id", _]:
             return ()
+        case ["admin", "deleted_topics", _]:
+            return ()
         case ["brokers", "ids", _] | ["config", "topics" | "brokers" | "ips" | "client-metrics", _]:
             return ()
     return None

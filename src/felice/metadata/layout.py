@@ -1,7 +1,7 @@
 """Paths and contents of the nodes: Kafka's znode paths and their JSON.
 
 Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store. Felice adds topic-id nodes
-(`identity`) and client metrics, which Kafka's tools ignore.
+(`identity`), records of deleted topics (`deleted_topics`) and client metrics, which Kafka's tools ignore.
 Everything here is a pure translation between values and (path, data).
 """
 
@@ -38,6 +38,7 @@ IP_CONFIGS = "/config/ips"
 CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
+DELETED_TOPICS = "/admin/deleted_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURES = "/feature"
 LITERAL_ACLS = "/kafka-acl"
@@ -64,6 +65,7 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
+    DELETED_TOPICS,
     "/isr_change_notification",
     "/log_dir_event_notification",
 )
@@ -76,6 +78,7 @@ IMAGE_ROOTS = (
     FEATURES,
     BROKER_IDS,
     TOPICS,
+    DELETED_TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     CLIENT_CONFIGS,
@@ -143,6 +146,8 @@ class BrokerNode:
     timestamp_ms: int
     # The levels of each feature that the broker supports: (lowest, highest).
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Felice's own: partitions, by topic, whose replicas this broker cannot serve because of its disks.
+    offline_replicas: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,17 @@ def topic_of_id_node(path: str) -> str | None:
     """The topic whose topic-id node has this path, or None."""
     parts = path.removeprefix(f"{TOPICS}/").split("/")
     return parts[0] if path.startswith(TOPICS) and len(parts) == 3 and parts[1] == "topic_id" else None
+
+
+def deletion_record_path(topic_id: UUID, broker_id: int) -> str:
+    """Felice's own: says that the deletion of a topic was requested, until this broker has deleted its logs."""
+    return f"{DELETED_TOPICS}/{format_uuid(topic_id)}.{broker_id}"
+
+
+def parse_deletion_record(name: str) -> tuple[UUID, int]:
+    """The topic id and the broker in the name of a node below `DELETED_TOPICS`. Raises ValueError."""
+    topic_id, _, broker_id = name.rpartition(".")
+    return parse_uuid(topic_id), int(broker_id)
 
 
 def state_path(topic: str, partition: int) -> str:
@@ -346,6 +362,11 @@ def decode_topic(data: bytes) -> TopicNode:
     )
 
 
+def encode_deletion_record(topic: str) -> bytes:
+    """Content of a deletion record; it is for people."""
+    return _json({"version": 1, "topic": topic})
+
+
 def encode_state(node: StateNode) -> bytes:
     """Content of a partition's state node."""
     return _json(
@@ -385,6 +406,7 @@ def encode_broker(node: BrokerNode) -> bytes:
             "features": {
                 name: {"min_version": low, "max_version": high} for name, (low, high) in node.features.items()
             },
+            **({"offline_replicas": dict(node.offline_replicas)} if node.offline_replicas else {}),
         }
     )
 
@@ -398,7 +420,10 @@ def decode_broker(data: bytes) -> BrokerNode:
         name: (int(levels["min_version"]), int(levels["max_version"]))
         for name, levels in value.get("features", {}).items()
     }
-    return BrokerNode(endpoints, protocols, value.get("rack"), int(value.get("timestamp", 0)), features)
+    offline = _replica_lists(value.get("offline_replicas", {}))
+    return BrokerNode(
+        endpoints, protocols, value.get("rack"), int(value.get("timestamp", 0)), features, offline
+    )
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -463,6 +488,10 @@ def _replicas(partitions: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
 
 def _replica_map(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
     return {int(partition): tuple(replicas) for partition, replicas in value.items()}
+
+
+def _replica_lists(value: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(partitions) for topic, partitions in value.items()}
 
 
 def _bracketed(host: str) -> str:

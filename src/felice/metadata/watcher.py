@@ -3,6 +3,8 @@
 Keeps true: every change in the store reaches the image, for one path in the store's order; the listener gets each new
             image once, together with the old one. A listener's exception is logged, and later images are delivered.
             No topic is shown with the state of another topic of its name (C8).
+            An image that lacks a topic has the record of its deletion, if one was requested (C12).
+            Every image is of one cluster. If the store has another cluster, or none, the image stays as it was.
 How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the current nodes
             of the marked paths and builds one image of all of them. A topic's node is read after the states below it,
             unless they are known to be its own and its node did not change. Where events were missed, the image is
@@ -46,9 +48,18 @@ class Watcher:
     """Follows one store. `on_image` gets the old and the new image; `prepare` may do slow work before that."""
 
     def __init__(
-        self, store: MetadataStore, on_image: ImageListener, prepare: ImagePreparation | None = None
+        self,
+        store: MetadataStore,
+        on_image: ImageListener,
+        prepare: ImagePreparation | None = None,
+        *,
+        cluster_id: str | None = None,
+        on_other_cluster: Callable[[str], None] | None = None,
     ) -> None:
+        """`cluster_id`: the cluster to follow; None for that of the store."""
         self.image = ClusterImage()
+        self._cluster_id = cluster_id
+        self._on_other_cluster = on_other_cluster
         self._prepare = prepare
         self._store = store
         self._on_image = on_image
@@ -134,11 +145,30 @@ class Watcher:
             is_complete, self._is_to_reload = self._is_to_reload, False
             builder = ImageBuilder(self.image, is_complete=is_complete)
             await (self._read_all(builder) if is_complete else self._read_marked(builder, marked))
+            if self._is_to_reload:
+                # The connection was lost meanwhile: the nodes may be of two states of the store, one of them restored.
+                continue
             image = builder.build()
+            if not self._is_of_cluster(image):
+                # The next change of the store may restore the cluster.
+                self._is_to_reload = True
+                return
             image = self.image if is_complete and image == self.image else image
             if self._prepare is not None and image is not self.image:
                 await self._make_ready(self._prepare, image)
             self._publish(image)
+
+    def _is_of_cluster(self, image: ClusterImage) -> bool:
+        """Whether this is an image of the cluster that is followed. The content of a store may be replaced."""
+        if self._cluster_id in (None, image.cluster_id):
+            return True
+        if image.cluster_id is not None and self._on_other_cluster is not None:
+            self._on_other_cluster(image.cluster_id)
+        _log.error(
+            "the metadata store has lost this broker's cluster: its image is not updated",
+            extra={"cluster": self._cluster_id, "found": image.cluster_id},
+        )
+        return False
 
     async def _make_ready(self, prepare: ImagePreparation, image: ClusterImage) -> None:
         try:
@@ -162,7 +192,11 @@ class Watcher:
         below = await self._paths_below(map(layout.topic_path, lost)) if lost else []
         paths = dict.fromkeys([*marked, *below])
         await self._read_topics(builder, [path for path in paths if image_paths.topic_of(path)])
-        await _put_all(builder, await self._read([path for path in paths if not image_paths.topic_of(path)]))
+        # A topic may have been deleted since this refresh began. Its node was then read as missing, so the events of
+        # that transaction have arrived: the record of the deletion must be in the same image.
+        records = [path for path in self._marked if is_within(path, layout.DELETED_TOPICS)]
+        others = [path for path in paths if not image_paths.topic_of(path)]
+        await _put_all(builder, await self._read(dict.fromkeys([*others, *records])))
 
     async def _read_topics(self, builder: ImageBuilder, paths: Iterable[str]) -> None:
         """Reads these nodes of topics. Also reads each topic's own node, unless it certainly did not change."""

@@ -30,6 +30,10 @@ class Pattern(Protocol):
         """A match of the whole text, or None."""
         ...
 
+    def search(self, text: str, /) -> object | None:
+        """A match anywhere in the text, or None."""
+        ...
+
     def match(self, text: str, /) -> object | None:
         """A match that begins where the text begins, or None."""
         ...

@@ -218,7 +218,9 @@ def _binary_array(column: BinaryBuffers, rows: int, kind: pa.DataType | None = N
 
 
 def _headers_array(headers: HeadersBuffers, rows: int) -> pa.Array:
+    """Null for a record without headers, as in Spark's Kafka source."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = _headers_type()
     pairs = pa.StructArray.from_arrays(
@@ -228,7 +230,10 @@ def _headers_array(headers: HeadersBuffers, rows: int) -> pa.Array:
         ],
         fields=list(kind.value_type),
     )
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(headers.offsets)], children=[pairs])
+    offsets = pa.py_buffer(headers.offsets)
+    lists = pa.Array.from_buffers(kind, rows, [None, offsets], children=[pairs])
+    has_headers = pc.greater(pc.list_value_length(lists), 0)
+    return pa.Array.from_buffers(kind, rows, [has_headers.buffers()[1], offsets], children=[pairs])
 
 
 def arrow_to_batches(
@@ -283,6 +288,18 @@ def key_hashes(keys: pa.Array) -> pa.Array:
     hashes = pa.py_buffer(murmur2_column(column, len(keys)))
     hashed = pa.Array.from_buffers(pa.int32(), len(keys), [None, hashes])
     return pc.if_else(keys.is_valid(), hashed, None) if keys.null_count else hashed
+
+
+def has_nameless_header(headers: pa.ChunkedArray) -> bool:
+    """Whether the name of a header is null in a column of headers. Columns of another type have no headers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = headers.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or not pa.types.is_struct(kind.value_type) or kind.value_type.get_field_index("key") < 0:
+        return False
+    return bool(pc.struct_field(pc.list_flatten(headers), "key").null_count)
 
 
 def _chunks(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -69,6 +69,7 @@ _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
+_MEANINGFUL = 0x7F
 _DELETE_HORIZON = 0x40
 
 
@@ -247,7 +248,8 @@ def restamp(
     timestamp_type: TimestampType,
 ) -> BatchHeader:
     """Writes timestamp type and maximum timestamp as the broker decides, and updates the CRC."""
-    attributes = header.attributes & ~_LOG_APPEND_TIME
+    # As in Kafka, bits without a meaning do not survive where the broker writes the attributes anew.
+    attributes = header.attributes & _MEANINGFUL & ~_LOG_APPEND_TIME
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= _LOG_APPEND_TIME
     position = header.position

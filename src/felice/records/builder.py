@@ -44,6 +44,7 @@ class BatchBuilder(RecordBuffer):
     __slots__ = (
         "_attributes",
         "_level",
+        "_taken",
         "base_offset",
         "base_sequence",
         "codec",
@@ -70,6 +71,7 @@ class BatchBuilder(RecordBuffer):
         super().__init__(capacity, memory)
         self.codec = codec
         self._level = level
+        self._taken: bytearray | None = None
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -78,7 +80,10 @@ class BatchBuilder(RecordBuffer):
         self._attributes = attributes(timestamp_type, transactional=transactional)
 
     def build(self) -> bytearray:
-        """Returns the batch with its CRC. It takes over the builder's buffer: do not use the builder again."""
+        """Returns the batch with its CRC. It takes over the builder's buffer: do not use the builder again.
+
+        Only after an exception, which may be the codec's, it may be called again, also with another `codec`.
+        """
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         header = new_header(
@@ -92,7 +97,9 @@ class BatchBuilder(RecordBuffer):
             base_offset=self.base_offset,
             leader_epoch=self.leader_epoch,
         )
-        return seal_with_room(self.take(), header, self.codec, self._level)
+        if self._taken is None:
+            self._taken = self.take()
+        return seal_with_room(self._taken, header, self.codec, self._level)
 
 
 def attributes(

@@ -54,6 +54,8 @@ RECORD_ERRORS_MAX = 1000
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _CONTROL = 0x20
+# What a batch keeps that the broker compresses anew; the delete horizon is not for a producer to set.
+_KEPT_ATTRIBUTES = 0x3F
 INLINE_MAX_BYTES = 2 * 1024 * 1024
 """Bytes of records that may be decompressed and checked on the event loop: that takes some milliseconds."""
 
@@ -273,18 +275,18 @@ def _check_records(
     """Costs a few comparisons for a good batch. A bad one is scanned again to name its bad records."""
     if (
         (rules.is_compacted and found.first_keyless >= 0)
-        or (header.attributes & _LOG_APPEND_TIME and _claims_append_time(header))
+        or (header.attributes & _LOG_APPEND_TIME and _claims_append_time(header, rules))
         or (rules.timestamp_type is TimestampType.CREATE_TIME and _has_bad_time(found, rules, now_ms))
     ):
         _raise_record_faults(payload, header, rules, now_ms)
 
 
-def _claims_append_time(header: BatchHeader) -> bool:
+def _claims_append_time(header: BatchHeader, rules: ProduceRules) -> bool:
     """Whether the producer sets LogAppendTime where it may not.
 
-    As in Kafka an uncompressed batch may claim it: the broker overwrites the timestamp type in its header.
+    As in Kafka it may where the topic has CreateTime: the broker overwrites the timestamp type in the header.
     """
-    return header.is_log_append_time and header.is_compressed
+    return header.is_log_append_time and rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
 def _has_bad_time(found: Scan, rules: ProduceRules, now_ms: int) -> bool:
@@ -331,7 +333,7 @@ def _record_faults(
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
             yield index, "Compacted topic cannot accept message without key", False
-        elif _claims_append_time(header):
+        elif _claims_append_time(header, rules):
             yield index, "Producer should not set timestamp type to LogAppendTime", True
         elif rules.timestamp_type is TimestampType.CREATE_TIME and _is_out_of_range(
             record.timestamp, rules, now_ms
@@ -363,7 +365,8 @@ def _fit(
     changes_codec = rules.codec is not None and rules.codec is not header.codec and not header.is_control
     if changes_codec or not is_sequential:
         codec = rules.codec if changes_codec and rules.codec is not None else header.codec
-        records = assemble(header, payload, codec, rules.level)
+        kept = header._replace(attributes=header.attributes & _KEPT_ATTRIBUTES)
+        records = assemble(kept, payload, codec, rules.level)
         header = BatchHeader.parse(records)
         if header.size_bytes > rules.max_message_bytes:
             raise BatchTooLarge(

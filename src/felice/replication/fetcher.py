@@ -322,8 +322,11 @@ class Fetcher:
             self._delay(followed, ErrorCode(row.error_code).name, row.error_code not in _TRANSIENT)
             return
         try:
-            self._apply(followed.partition, row)
-            followed.reported = None
+            if self._apply(followed.partition, row):
+                followed.reported = None
+            else:
+                # Every batch has a newer epoch than the leader (KAFKA-18723). Usually the next image has it, too.
+                self._delay(followed, "the leader sent only batches of a newer leader epoch", True)
         except ApiError as error:
             self._delay(followed, error.message, True)
         except Exception as error:
@@ -331,14 +334,15 @@ class Fetcher:
             _log.exception("the response for a partition could not be processed")
             self._delay(followed, repr(error), True)
 
-    def _apply(self, partition: Partition, row: PartitionData) -> None:
+    def _apply(self, partition: Partition, row: PartitionData) -> bool:
+        """Returns False if the same request would get the same answer."""
         if row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
             partition.follow_divergence(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
-            return
+            return True
         owner, records = self._owner, row.records or b""
         if records and self._is_throttled_at_all(partition):
             owner.throttle.record(len(records), owner.clock.monotonic())
-        partition.append_as_follower(
+        return partition.append_as_follower(
             records,
             high_watermark=row.high_watermark,
             log_start_offset=row.log_start_offset,
@@ -368,8 +372,12 @@ class Fetcher:
         try:
             end_offset = await self._list_offset(followed, LATEST_TIMESTAMP)
             start_offset = await self._list_offset(followed, EARLIEST_TIMESTAMP)
-            if followed.is_answered_in_time():
-                followed.partition.follow_out_of_range(start_offset, end_offset)
+            if not followed.is_answered_in_time():
+                return
+            if not followed.partition.follow_out_of_range(start_offset, end_offset):
+                # The leader's log has moved meanwhile, or it knows no epoch as new as that of the last record here.
+                reason = f"the leader refused an offset that lies between {start_offset} and {end_offset}"
+                self._delay(followed, reason, True)
         except ApiError as error:
             self._delay(followed, error.message, error.code not in _TRANSIENT)
 

@@ -4,6 +4,7 @@ Keeps true:  R5  a follower's log is a prefix of its leader's, up to the point t
                  epochs show that the logs diverged, the follower truncates before it appends anything.
              R6  the follower's high watermark is at most its own log end, and only records that a leader of this
                  partition called committed lie below it. It falls only where the log is truncated below it.
+             R7  after every answer that cannot be appended, the log or the next request is another.
 How:         every fetch names the epoch of the last record here (KIP-595). If that epoch ends earlier in the leader's
              log, the leader answers where; the follower truncates there, or at the end of their largest common
              epoch, and the next fetch compares again. This rules out the data losses of KIP-101 and KIP-279, without
@@ -99,6 +100,19 @@ def after_out_of_range(
     if leader_start_offset > log_end_offset:
         return RestartAt(leader_start_offset)
     return None
+
+
+def after_overlap(
+    *, batch_offset: int, log_end_offset: int, high_watermark: int, leader_start_offset: int
+) -> TruncateTo | RestartAt:
+    """The leader sent a batch that begins at `batch_offset`, below this log's end, where this log has other records.
+
+    Comparing epochs cannot show this: the leader has forgotten the epochs of records below its log start.
+    """
+    if leader_start_offset >= log_end_offset:
+        # The leader's log has none of the records here.
+        return RestartAt(log_end_offset)
+    return TruncateTo(batch_offset, is_unclean=batch_offset < high_watermark)
 
 
 def next_high_watermark(own: int, leaders: int, log_end_offset: int) -> int:

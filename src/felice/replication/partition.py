@@ -20,6 +20,7 @@ from uuid import UUID
 from felice.env import Buffer
 from felice.log.answers import AppendInfo, AppendOrigin
 from felice.log.log import Log
+from felice.log.replicated import OverlappingBatch
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
@@ -109,6 +110,12 @@ class Partition(Replica):
             self.wake_readers()
 
     def _lead(self, image: PartitionImage) -> None:
+        if image.leader_epoch < self.log.epochs.latest:
+            # Batches of two leaders would have one epoch, and followers could not tell them apart.
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"leader epoch {image.leader_epoch} is before epoch {self.log.epochs.latest} of the log",
+            )
         end_offset = self.log.log_end_offset
         # The epoch begins at the log's end; the leader writes no record for it.
         self.log.epochs.assign(image.leader_epoch, end_offset)
@@ -433,14 +440,18 @@ class Partition(Replica):
 
     def append_as_follower(
         self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
-    ) -> None:
-        """Appends the batches that the leader of the current epoch sent."""
+    ) -> bool:
+        """Appends the batches that the leader of the current epoch sent. Returns False if none could be appended."""
         assert self.leader is None, f"{self!r} leads"
         self.leader_high_watermark = high_watermark
+        end_offset = self.log.log_end_offset
         if records:
-            self.log.append(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.REPLICATION
-            )
+            try:
+                self._append_from_leader(records, log_start_offset, now_ms)
+            except ApiError:
+                # A log that failed to begin with a batch around its start ends below it now.
+                self._limit_watermarks()
+                raise
             self.traffic.replication_bytes_in += len(records)
         self._advance(
             follower.next_high_watermark(self.high_watermark, high_watermark, self.log.log_end_offset)
@@ -448,6 +459,18 @@ class Partition(Replica):
         start = min(log_start_offset, self.high_watermark)
         if start > self.log.log_start_offset:
             self.log.delete_records_before(start)
+            # Consumers may wait here with an offset that was deleted (KIP-392).
+            self.wake_readers()
+        return not records or self.log.log_end_offset > end_offset
+
+    def _append_from_leader(self, records: Buffer, leader_start_offset: int, now_ms: int) -> None:
+        origin = AppendOrigin.REPLICATION
+        try:
+            self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        except OverlappingBatch as error:
+            truncation.after_overlap(self.log, self.high_watermark, error.base_offset, leader_start_offset)
+            self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            self._limit_watermarks()
 
     def follow_divergence(self, epoch: int, end_offset: int) -> None:
         """Truncates where the leader says that its log parted from this one: `epoch` ended there at `end_offset`."""
@@ -455,17 +478,21 @@ class Partition(Replica):
         truncation.after_divergence(self.log, self.high_watermark, epoch, end_offset)
         self._limit_watermarks()
 
-    def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> None:
-        """The leader has no records at this log's end; its log covers the given offsets."""
+    def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> bool:
+        """The leader's log covers the given offsets. Returns whether this log had to change to continue there."""
         assert self.leader is None, f"{self!r} leads"
-        truncation.after_out_of_range(self.log, self.high_watermark, leader_start_offset, leader_end_offset)
+        has_changed = truncation.after_out_of_range(
+            self.log, self.high_watermark, leader_start_offset, leader_end_offset
+        )
         self._limit_watermarks()
+        return has_changed
 
     def _limit_watermarks(self) -> None:
-        """After a truncation the watermarks may lie outside the log."""
+        """After a truncation the watermarks may lie outside the log, and so may the offsets of waiting readers."""
         end_offset = self.log.log_end_offset
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), end_offset)
         self._durable_offset = min(self._durable_offset, end_offset)
+        self.wake_readers()
 
     # Watermarks
 

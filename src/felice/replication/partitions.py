@@ -1,6 +1,9 @@
 """The partitions on this broker, by topic and number.
 
 Keeps true: R2 a partition leads here exactly when the image says that it does.
+            C12 a log is deleted only if that was requested: the deletion of its topic is recorded in the store, or this
+            broker watched how its replica was removed. Any other log without a place in the image is set aside as a
+            stray, and comes back with its topic.
 How:        `apply` compares two images and creates, updates or deletes the partitions that differ, on the event
             loop, before any other component sees the image. The files of new partitions are made before that, on a
             thread (`make_logs`): thousands of them take seconds.
@@ -10,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.log import partition_metadata
 from felice.log.directory import LogDirectory
-from felice.log.errors import LogDirectoryError
+from felice.log.errors import LogDirectoryError, StrayComesBack
 from felice.log.log import Log
 from felice.log.readable import ReadableLog
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
@@ -56,6 +59,12 @@ class Partitions:
         self._image = ClusterImage()
         # Logs that may belong to this topic or to another one of its name: an operator must look.
         self._damaged: set[PartitionKey] = set()
+        # Replicas that left the assignment, and the leader epoch then: the election that belongs to it may come later.
+        self._leaving: dict[PartitionKey, int] = {}
+        # Logs that were strays and are back. They lost their high watermark, so they lead only in a new leader epoch.
+        self._returned: set[PartitionKey] = set()
+        # Whether the image is known to be newer than the one before, and not restored by an operator.
+        self._is_newer = False
         # Made for an image that is not shown yet.
         self._made_ahead: list[tuple[LogDirectory, Log]] = []
         # Replicas without a log because the disk was full; none of them has any records yet.
@@ -93,21 +102,20 @@ class Partitions:
     def apply(self, old: ClusterImage, new: ClusterImage) -> None:
         """Brings the partitions on this broker from one image to the next."""
         self._image = new
+        self._is_newer = new.reading == old.reading
         if self._unreachable is None:
             self._unreachable = self._out_of_reach(new)
         self._delete_made_in_vain(new)
         for name, topic in old.topics.items():
             kept = new.topics.get(name)
-            if kept is None and name in new.topic_faults:
-                self._let_go(topic)
-            elif kept is None:
-                self._delete(topic)
-            elif kept.topic_id == topic.topic_id:
+            if kept is not None and kept.topic_id == topic.topic_id:
                 continue  # also after an operator restored the topic node, for example from a copy of the store
-            elif kept.created_zxid != topic.created_zxid:
+            if new.is_deletion_requested(topic.topic_id):
                 self._delete(topic)
+            elif kept is None and name in new.topic_faults:
+                self._let_go(topic)
             else:
-                self._set_aside(topic, kept.topic_id)
+                self._set_aside(topic, kept)
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 self._update(topic)
@@ -135,7 +143,11 @@ class Partitions:
         }
 
     async def make_logs(self, new: ClusterImage, goes_on: Callable[[], bool]) -> None:
-        """Makes the logs that `apply` will need. `apply` tries again, and reports, where that failed."""
+        """Makes the logs that `apply` will need, or brings them back if they are strays.
+
+        `apply` tries again, and reports, where that failed.
+        """
+        await self._bring_back(new, goes_on)
         planned = self._planned_logs(new)
         for directory, logs in planned.items():
             for start in range(0, len(logs), _LOGS_AT_ONCE):
@@ -147,14 +159,38 @@ class Partitions:
                 made = (directory.logs.get(key) for key, _, _ in logs[start : start + _LOGS_AT_ONCE])
                 self._made_ahead += [(directory, log) for log in made if log is not None]
 
+    async def _bring_back(self, new: ClusterImage, goes_on: Callable[[], bool]) -> None:
+        """Brings back the strays of partitions that are this broker's again, for example after a restored store."""
+        for directory in self._directories:
+            for stray in directory.strays:
+                if not goes_on():
+                    return
+                if directory.offline_reason is not None:
+                    break
+                key = stray.key
+                image = self._assigned(key, stray.topic_id, new) if key is not None else None
+                if key is None or image is None or not self._lacks_log(key[0], image):
+                    continue
+                look = directory.bring_back(stray, key, self._config_of(new, key[0]))
+                adopt = await asyncio.get_running_loop().run_in_executor(None, look)
+                adopt()
+                if key in directory.logs:
+                    self._returned.add(key)
+
+    def _assigned(
+        self, key: PartitionKey, topic_id: UUID | None, image: ClusterImage
+    ) -> PartitionImage | None:
+        """The partition, if an image has it with this topic id and a replica here. It may have no state yet."""
+        topic, partition = image.topics.get(key[0]), image.partition(*key)
+        if topic is None or topic.topic_id != topic_id or partition is None:
+            return None
+        return partition if self._broker_id in partition.replicas else None
+
     def _delete_made_in_vain(self, image: ClusterImage) -> None:
         """Deletes logs that were made for an image that was never shown, unless this image needs them."""
         for directory, log in self._made_ahead:
             key = log.topic, log.partition
-            topic, partition = image.topics.get(log.topic), image.partition(*key)
-            is_its_topics = topic is not None and topic.topic_id == log.topic_id
-            is_wanted = is_its_topics and partition is not None and self._broker_id in partition.replicas
-            if not is_wanted and directory.logs.get(key) is log:
+            if self._assigned(key, log.topic_id, image) is None and directory.logs.get(key) is log:
                 _report_failure(directory.delete, key)
         self._made_ahead.clear()
 
@@ -169,7 +205,11 @@ class Partitions:
         }
         changed = [topic for name, topic in new.topics.items() if self._image.topics.get(name) is not topic]
         for topic in changed:
-            missing = [image for image in topic.partitions if self._lacks_log(topic.name, image)]
+            missing = [
+                image
+                for image in topic.partitions
+                if self._lacks_log(topic.name, image) and self._with_stray(topic, image) is None
+            ]
             if len(missing) < _MANY_LOGS:
                 continue
             config = self._config_of(new, topic.name)
@@ -184,7 +224,66 @@ class Partitions:
             self._broker_id in image.replicas
             and image.partition_epoch >= 0
             and key not in self._partitions
-            and not any(key in directory.logs or key in directory.failed for directory in self._directories)
+            and not self._having(key)
+        )
+
+    def _having(self, key: PartitionKey) -> list[LogDirectory]:
+        """The directories that have a log of this name, also one that could not be loaded."""
+        return [found for found in self._directories if key in found.logs or key in found.failed]
+
+    def _with_stray(self, topic: TopicImage, image: PartitionImage) -> LogDirectory | None:
+        """The directory that has the partition's log as a stray."""
+        key = topic.name, image.partition
+        having = (one for one in self._directories if one.strays.of(key, topic.topic_id) is not None)
+        return next(having, None)
+
+    def offline(self) -> dict[str, tuple[int, ...]]:
+        """The partitions, by topic, whose replicas here cannot be served because of the disks."""
+        keys = {key for key, partition in self._partitions.items() if not partition.is_open}
+        keys.update(*(directory.failed for directory in self._directories))
+        keys |= self._unmade.keys()
+        if self._unreachable:
+            named = (
+                (self._image.topic_names.get(topic_id), number) for topic_id, number in self._unreachable
+            )
+            keys |= {(name, number) for name, number in named if name is not None} - self._partitions.keys()
+        found: dict[str, tuple[int, ...]] = {}
+        for topic, number in sorted(keys):
+            image = self._image.partition(topic, number)
+            if image is not None and self._broker_id in image.replicas:
+                found[topic] = (*found.get(topic, ()), number)
+        return found
+
+    def goes_back(self, new: ClusterImage) -> bool:
+        """Whether a changed topic has a leader epoch before one that this broker knows; see `outdated`."""
+        changed = [topic for name, topic in new.topics.items() if self._image.topics.get(name) is not topic]
+        return next(self.outdated(changed), None) is not None
+
+    def outdated(self, topics: Iterable[TopicImage]) -> Iterator[tuple[PartitionKey, int]]:
+        """The partitions that need a new leader epoch here, and the epoch that it must exceed.
+
+        An operator restored an older state of the store, or a topic's node without the states of its partitions: the
+        store's epoch is before the latest that this broker knows. Or this broker leads with a log that was a stray.
+        """
+        for topic in topics:
+            for image in topic.partitions:
+                if self._broker_id in image.replicas and image.partition_epoch >= 0:
+                    key = topic.name, image.partition
+                    latest = self._latest_epoch(key, topic.topic_id)
+                    if image.leader_epoch < latest or self._leads_returned(key, image):
+                        yield key, max(latest, image.leader_epoch)
+
+    def _leads_returned(self, key: PartitionKey, image: PartitionImage) -> bool:
+        return key in self._returned and image.leader == self._broker_id
+
+    def _latest_epoch(self, key: PartitionKey, topic_id: UUID) -> int:
+        partition = self._partitions.get(key)
+        if partition is not None:
+            is_same = partition.topic_id == topic_id
+            return max(partition.leader_epoch, partition.log.epochs.latest) if is_same else -1
+        logs = (directory.logs.get(key) for directory in self._directories)
+        return max(
+            (log.epochs.latest for log in logs if log is not None and log.topic_id == topic_id), default=-1
         )
 
     def shrink_isrs(self) -> None:
@@ -243,7 +342,10 @@ class Partitions:
         No image may be applied meanwhile. `is_free` tells whether no other component works on a log's files.
         """
         partition = self._partitions.get(key)
-        if (partition is not None and _has_no_role(partition)) or key in self._unmade:
+        if key in self._unmade:
+            await self._bring_back(self._image, lambda: True)
+            return True
+        if partition is not None and _has_no_role(partition):
             return True
         # The partition, not the log, is asked: a log does not hear of a flush that ends after it was closed.
         if partition is None or partition.flusher.is_running or not is_free(partition.log):
@@ -262,6 +364,14 @@ class Partitions:
         )
         return True
 
+    def needs_epoch(self) -> bool:
+        """Whether `take_up` would lead with a log that was a stray: this broker must join again before.
+
+        `retry_log` may have brought back several logs, and `take_up` takes all of them up.
+        """
+        images = ((key, self._image.partition(*key)) for key in self._unmade)
+        return any(image is not None and self._leads_returned(key, image) for key, image in images)
+
     def take_up(self, key: PartitionKey) -> None:
         """Gives a reopened partition the role that the image has for it."""
         if key in self._unmade:
@@ -271,24 +381,57 @@ class Partitions:
             self._update_partition(topic, image)
 
     def _make_unmade(self) -> None:
-        """Makes as many of the missing logs as there is room for."""
+        """Makes as many of the missing logs as there is room for. Those that are strays need no room."""
         for key in list(self._unmade):
             topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
             if topic is None or image is None or self._broker_id not in image.replicas:
                 del self._unmade[key]
                 continue
             self._update_partition(topic, image)
-            if key in self._unmade:
+            if key in self._unmade and self._with_stray(topic, image) is None:
                 return
 
     def set_strays_aside(self) -> None:
-        """Sets aside logs that no image mentions: left by the deletion of a topic, or by a lost metadata store."""
+        """Deletes the logs of topics whose deletion was requested while this broker was away.
+
+        Sets aside other logs without a place in the image: of topics or replicas that the store does not know.
+        """
         for directory in self._directories:
-            for key in list(directory.logs):
+            for key, log in list(directory.logs.items()):
                 is_kept = key in self._damaged or key[0] in self._image.topic_faults
-                if key not in self._partitions and not is_kept:
-                    act = partial(directory.set_aside_as_stray, reason=self._why_not_here(key[0]))
-                    _report_failure(act, key)
+                is_assigned = self._assigned(key, log.topic_id, self._image) is not None
+                if key not in self._partitions and not is_kept and not is_assigned:
+                    self._leaving.pop(key, None)
+                    self._remove(directory, key, log.topic_id, self._why_not_here(key[0]))
+
+    def delete_requested(self, topics: Collection[UUID]) -> bool:
+        """Deletes what is left of topics whose deletion was requested; returns whether nothing is left here.
+
+        Something may be left in a directory that is offline. A log that could not be loaded is left if nothing tells
+        whose it is: neither its own files, nor a topic of the image.
+        """
+        if any(directory.offline_reason is not None for directory in self._directories):
+            return False
+        for directory in self._directories:
+            directory.delete_strays(topics.__contains__)
+            for key, topic_id in directory.topic_ids():
+                if topic_id in topics and key not in self._partitions:
+                    _report_failure(directory.delete, key)
+        return not any(
+            topic_id in topics or (key in directory.failed and self._may_be_of_any_topic(key, topic_id))
+            for directory in self._directories
+            for key, topic_id in directory.topic_ids()
+        )
+
+    def _may_be_of_any_topic(self, key: PartitionKey, topic_id: UUID | None) -> bool:
+        return topic_id is None and self._image.partition(*key) is None
+
+    def _remove(self, directory: LogDirectory, key: PartitionKey, topic_id: UUID | None, reason: str) -> None:
+        """Deletes a log if the deletion of its topic was requested, and sets it aside otherwise."""
+        if topic_id is not None and self._image.is_deletion_requested(topic_id):
+            _report_failure(directory.delete, key)
+        else:
+            _report_failure(partial(directory.set_aside_as_stray, reason=reason), key)
 
     def _why_not_here(self, topic: str) -> str:
         if topic in self._image.topics:
@@ -310,11 +453,33 @@ class Partitions:
     def _update(self, topic: TopicImage) -> None:
         for image in topic.partitions:
             if self._broker_id not in image.replicas:
-                # Reassigned to other brokers. Logs from before the start are left to `set_strays_aside`.
-                if (topic.name, image.partition) in self._partitions:
-                    self._delete_partition((topic.name, image.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                # Logs from before the start are left to `set_strays_aside`.
+                self._leave((topic.name, image.partition), topic.topic_id, image)
             elif image.partition_epoch >= 0:
+                self._leaving.pop((topic.name, image.partition), None)
                 self._update_partition(topic, image)
+
+    def _leave(self, key: PartitionKey, topic_id: UUID, image: PartitionImage) -> None:
+        """This broker is no replica in the image. A reassignment also took it out of the ISR, in a new leader epoch.
+
+        An older assignment that an operator restored shows no such election, or is not known to be newer.
+        """
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._leaving[key] = partition.leader_epoch
+        self._unmade.pop(key, None)
+        if key not in self._leaving:
+            return
+        if not self._is_newer:
+            del self._leaving[key]
+            reason = (
+                f"the store was read again, and has no replica of this partition on broker {self._broker_id}"
+            )
+            for directory in self._having(key):
+                self._remove(directory, key, topic_id, reason)
+        elif image.leader_epoch > self._leaving[key] and self._broker_id not in image.isr:
+            self._delete_partition(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _update_partition(self, topic: TopicImage, image: PartitionImage) -> None:
         partition = self._partitions.get((topic.name, image.partition)) or self._make(topic, image)
@@ -331,6 +496,7 @@ class Partitions:
             self._report_unmade(key, error)
             return None
         self._unmade.pop(key, None)
+        self._returned.discard(key)
         partition = Partition(
             self._broker_id, log, topic.topic_id, self._dependencies, self._checkpointed(key)
         )
@@ -341,7 +507,7 @@ class Partitions:
         """The partition answers KAFKA_STORAGE_ERROR; the others are served."""
         was_known = key in self._unmade
         self._unmade.pop(key, None)
-        if isinstance(error, LogDirectoryError) and error.lacks_room:
+        if isinstance(error, LogDirectoryError) and error.is_passing:
             self._unmade[key] = None
             if was_known:
                 return
@@ -366,11 +532,12 @@ class Partitions:
                     f"its {partition_metadata.FILE_NAME} is damaged",
                 )
             if log is not kept:
-                # It may be a topic of the same name that the store does not know: an operator may want its records.
-                directory.set_aside_as_stray(*key, _why_not(log, kept, topic_id))
+                self._remove(directory, key, log.topic_id, _why_not(log, kept, topic_id))
         return kept
 
     def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
+        if (having := self._with_stray(topic, image)) is not None:
+            raise StrayComesBack(having.path, "has the log as a stray")
         for directory in self._directories:
             if reason := directory.failed.get((topic.name, image.partition)):
                 # The records are here, though damaged: a new log on another disk would hide them.
@@ -396,28 +563,34 @@ class Partitions:
             if partition is not None:
                 partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _set_aside(self, topic: TopicImage, other_id: UUID) -> None:
-        """An operator changed the id in a topic's node: the records are not the new topic's, but are kept."""
+    def _set_aside(self, topic: TopicImage, other: TopicImage | None) -> None:
+        """The topic is gone or has another id, by hand or in a restored store. Its logs are kept for its return."""
+        if other is None:
+            reason = f"topic {topic.topic_id} is not in the store, and there is no record of its deletion"
+        else:
+            reason = (
+                f"the topic's id was {topic.topic_id} and is {other.topic_id}, without a record of a deletion"
+            )
         _log.error(
-            "the id of a topic was changed by hand: its logs are set aside as strays",
-            extra={"topic": topic.name, "was": topic.topic_id, "id": other_id},
+            "a topic disappeared although its deletion was not requested: its logs are set aside as strays",
+            extra={"topic": topic.name, "reason": reason},
         )
         self._let_go(topic)
         for image in topic.partitions:
             key = topic.name, image.partition
-            for directory in self._directories:
-                if key in directory.logs or key in directory.failed:
-                    reason = f"the topic's id was {topic.topic_id} and is {other_id}"
-                    _report_failure(partial(directory.set_aside_as_stray, reason=reason), key)
+            self._leaving.pop(key, None)
+            self._unmade.pop(key, None)
+            for directory in self._having(key):
+                _report_failure(partial(directory.set_aside_as_stray, reason=reason), key)
 
     def _delete_partition(self, key: PartitionKey, reason: ErrorCode) -> None:
         self._unmade.pop(key, None)
+        self._leaving.pop(key, None)
         partition = self._partitions.pop(key, None)
         if partition is not None:
             partition.close(reason)
-        for directory in self._directories:
-            if key in directory.logs or key in directory.failed:
-                _report_failure(directory.delete, key)
+        for directory in self._having(key):
+            _report_failure(directory.delete, key)
 
 
 def _why_not(log: Log, kept: Log | None, topic_id: UUID) -> str:

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from felice.dataclass import dataclass
 from felice.env import Clock, Network
@@ -170,8 +170,8 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio calls it when the connection is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, because uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast(asyncio.Transport, transport)
         set_no_delay(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

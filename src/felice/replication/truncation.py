@@ -39,13 +39,25 @@ def after_divergence(log: Log, high_watermark: int, leader_epoch: int, leader_en
 
 def after_out_of_range(
     log: Log, high_watermark: int, leader_start_offset: int, leader_end_offset: int
-) -> None:
-    """The leader's log covers the given offsets, and not the end of this one."""
+) -> bool:
+    """The leader's log covers the given offsets. Returns whether this log had to change to continue there."""
     remedy = follower.after_out_of_range(
         log_end_offset=log.log_end_offset,
         high_watermark=high_watermark,
         leader_start_offset=leader_start_offset,
         leader_end_offset=leader_end_offset,
+    )
+    _carry_out(remedy, log, high_watermark)
+    return remedy is not None
+
+
+def after_overlap(log: Log, high_watermark: int, batch_offset: int, leader_start_offset: int) -> None:
+    """The leader's batch at `batch_offset` begins below the end of this log, which has other records there."""
+    remedy = follower.after_overlap(
+        batch_offset=batch_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=high_watermark,
+        leader_start_offset=leader_start_offset,
     )
     _carry_out(remedy, log, high_watermark)
 

@@ -5,12 +5,14 @@ Keeps true: this broker creates a topic once, however many clients ask for it at
             `ensure` creates at most `MAX_CREATING` topics of clients at once, and the Metadata handler stops at
             `felice.auto.create.topics.max.at.once`. Further names are created when a client asks for them again.
             The internal topics are created even then.
+            A client waits for a creation for at most `CREATION_WAIT_S`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from felice.controller import topic_names
 from felice.controller.cluster_admin import ClusterAdmin
@@ -24,6 +26,10 @@ from felice.server.settings import Settings
 _log = logging.getLogger("felice.server")
 
 MAX_CREATING = 1000
+
+# librdkafka asks again for a missing topic only after a pause that doubles (20, 40 ... 640 ms), so that an answer after
+# the creation is much earlier than an answer at once and a second request.
+CREATION_WAIT_S = 0.25
 
 _REPLICAS_FOR_SAFETY = 3
 _MIN_ISR_OF_OFFSETS = 2
@@ -77,6 +83,16 @@ class AutoTopics:
             return 0
         self._creating[name] = asyncio.create_task(self._create_once(name))
         return self._partitions_of(name)
+
+    def is_creating(self, names: Iterable[str]) -> bool:
+        """Whether any of these topics is being created."""
+        return not self._creating.keys().isdisjoint(names)
+
+    async def wait_created(self, names: Iterable[str]) -> None:
+        """Waits until none of these topics is being created, for at most `CREATION_WAIT_S`."""
+        tasks = [task for name in names if (task := self._creating.get(name)) is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CREATION_WAIT_S)
 
     def _partitions_of(self, name: str) -> int:
         count = self._new_topic(name).partition_count

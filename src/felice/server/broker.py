@@ -1,8 +1,8 @@
 """One broker: starts and stops its components in order.
 
-Keeps true: clients can reach a port only when the broker is ready. A start that fails reports the reason in one line
-            (`StartupError`) and leaves nothing running. A stop finishes the requests in progress, flushes all logs
-            and marks the directories clean.
+Keeps true: clients are answered only when the broker is ready; earlier connections wait. A start that fails reports the
+            reason in one line (`StartupError`) and leaves nothing running. A stop finishes the requests in progress,
+            flushes all logs and marks the directories clean.
 How:        `start` follows the dependencies: metadata store, log directories, image, components, listeners,
             registration. `lifecycle` has the states between these steps.
 Leaves:     creating the components to `composition`; new metadata images to `image_follower`; identity, registration
@@ -27,7 +27,7 @@ from felice.metadata.watcher import Watcher
 from felice.server.cleaning import Cleaner
 from felice.server.composition import Basis, Parts, compose
 from felice.server.handlers.table import Handle, Handlers
-from felice.server.identity import broker_id_of, prepare_store
+from felice.server.identity import broker_id_of, other_cluster, prepare_store
 from felice.server.inter_broker import InterBrokerSecurity
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
@@ -179,7 +179,7 @@ class Broker:
         await self.monitoring.start()
         store, watcher, cluster_id = await self._open_store()
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
-        parts = self._parts = compose(self._basis, self.broker_id, store, watcher)
+        parts = self._parts = compose(self._basis, self.broker_id, cluster_id, store, watcher)
         self.lifecycle.enter(State.JOINING)
         await parts.services.logins.start()
         for listener in self.listeners:
@@ -189,7 +189,7 @@ class Broker:
         await watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
         await parts.services.image_follower.lead_again()
         if self.lifecycle.failure is not None:
-            # The last usable disk failed while the logs of the image were created.
+            # The last usable disk failed while the logs of the image were created, or the store has another cluster.
             raise StartupError(self.lifecycle.failure)
         self._serve(parts)
         _log.info(
@@ -213,8 +213,16 @@ class Broker:
         cluster_id = await prepare_store(store, self._new_uuid, env.disk, log_dirs, source.where)
         self.broker_id = await broker_id_of(self.config, env.disk, store, stands_alone=source.stands_alone)
         self.directories.acquire(env, self.config, self.broker_id, cluster_id, self._new_uuid)
-        watcher = self._watcher = Watcher(store, self._on_image, self._prepare)
+        watcher = self._watcher = Watcher(
+            store,
+            self._on_image,
+            self._prepare,
+            cluster_id=cluster_id,
+            on_other_cluster=self._on_other_cluster,
+        )
         await watcher.start()
+        if watcher.image.cluster_id is None:
+            raise StartupError(f"the metadata store lost cluster {cluster_id} while this broker started")
         if reason := features.unsupported_level(watcher.image.features):
             raise StartupError(reason)
         self.settings.follow(watcher.image, self.broker_id)
@@ -231,7 +239,6 @@ class Broker:
     def _serve(self, parts: Parts) -> None:
         self.lifecycle.enter(State.RUNNING)
         services = parts.services
-        services.partitions.set_strays_aside()
         parts.maintenance.start()
         parts.cleaner.start()
         services.replica_moves.start()
@@ -261,6 +268,14 @@ class Broker:
             self._parts.services.quotas.follow(new)
             self._parts.services.image_follower.on_image(old, new)
             self._parts.services.request_log.follow(self.config)
+
+    def _on_other_cluster(self, found: str) -> None:
+        """The store has another cluster: it was emptied and used again, or replaced. Its topics are not those here."""
+        if self._parts is None or self.lifecycle.has_stop_begun:
+            return
+        self._parts.services.image_follower.stop_leading()
+        if self.lifecycle.failure is None:
+            self.lifecycle.fail(other_cluster(self._parts.membership.cluster_id, found))
 
     # Stopping
 

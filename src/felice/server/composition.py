@@ -101,7 +101,7 @@ class Parts:
     services: Services
 
 
-def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher) -> Parts:
+def compose(basis: Basis, broker_id: int, cluster_id: str, store: MetadataStore, watcher: Watcher) -> Parts:
     """Creates the components. `store` is open, and `watcher` has its first image."""
     env, settings, config = basis.env, basis.settings, basis.settings.config
     lifecycle, directories = basis.lifecycle, basis.directories
@@ -179,7 +179,7 @@ def compose(basis: Basis, broker_id: int, store: MetadataStore, watcher: Watcher
         tokens=tokens,
         telemetry=ClientTelemetry(env.clock, env.random, lambda: watcher.image, config.telemetry_max_bytes),
     )
-    return _shells(basis, store, replication, controller, cleaner, services)
+    return _shells(basis, cluster_id, store, replication, controller, cleaner, services)
 
 
 def _directory_work(basis: Basis, partitions: Partitions) -> tuple[Cleaner, ReplicaMoves]:
@@ -194,6 +194,7 @@ def _directory_work(basis: Basis, partitions: Partitions) -> tuple[Cleaner, Repl
 
 def _shells(
     basis: Basis,
+    cluster_id: str,
     store: MetadataStore,
     replication: ReplicationParts,
     controller: Controller,
@@ -204,6 +205,8 @@ def _shells(
     addresses = basis.settings.config.parsed_listeners
     basis.listeners.extend(Listener(services, basis.handlers, address) for address in addresses)
     session_timeout_ms = basis.store_source.session_timeout_ms
-    membership = Membership(services, store, session_timeout_ms, basis.listeners, basis.peer_security)
-    maintenance = Maintenance(services, basis.listeners)
+    membership = Membership(
+        services, cluster_id, store, session_timeout_ms, basis.listeners, basis.peer_security
+    )
+    maintenance = Maintenance(services, basis.listeners, store, membership.report_offline_replicas)
     return Parts(replication, controller, membership, cleaner, maintenance, services)

@@ -22,6 +22,12 @@ from felice.protocol.messages.describe_configs import ConfigSource
 Found: TypeAlias = tuple[str, str | None, ConfigSource]
 
 _SENSITIVE = (Kind.PASSWORD, Kind.UNKNOWN)
+# The options that set the same time in coarser units: log.retention.minutes and .hours of log.retention.ms.
+_COARSER = {
+    option.synonyms[0][0]: tuple(name for name, _ in option.synonyms[1:])
+    for option in TOPIC_OPTIONS.values()
+    if option.synonyms
+}
 _NODE_ID, _OLD_NODE_ID = "node.id", "broker.id"  # two names of one option: each sets the other
 
 
@@ -33,7 +39,8 @@ class BrokerLayers:
     dynamic_default: Mapping[str, str]
     static: Mapping[str, str]
     derived: Mapping[str, str] = field(default_factory=dict)
-    """Values of unset options that this broker derives: the addresses that it gives to clients."""
+    """Values of unset options that this broker derives from others: the addresses that it gives to clients, and how
+    it connects to other brokers."""
 
     def names(self) -> set[str]:
         """The names that have a value in any source."""
@@ -82,10 +89,11 @@ def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     entries += [_entry(option, _default_of(option), read_only=True) for option in FIXED.values()]
     listed = {name for name, option in SETTABLE.items() if option.default is not None}
     others = (listed | broker.names()) - BROKER_OPTIONS.keys() - FIXED.keys()
-    return entries + [_broker_entry(_option_of(name), broker) for name in sorted(others)]
+    return entries + [_broker_entry(named_option(name), broker) for name in sorted(others)]
 
 
-def _option_of(name: str) -> Option:
+def named_option(name: str) -> Option:
+    """The declaration of a broker's option of this name, also if the option has no effect, or means nothing."""
     return find_option(name) or option_without_effect(name)
 
 
@@ -98,7 +106,7 @@ def option_without_effect(name: str) -> Option:
 def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     """Returns only the dynamic values that were set for all brokers."""
     only = BrokerLayers({}, broker.dynamic_default, {})
-    return [_broker_entry(_option_of(name), only) for name in broker.dynamic_default]
+    return [_broker_entry(named_option(name), only) for name in broker.dynamic_default]
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
@@ -118,35 +126,42 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 def _client_metrics_entry(option: Option, overrides: Mapping[str, str]) -> ConfigEntry:
     found = _default_of(option)
     if option.name in overrides:
-        found.insert(0, (option.name, overrides[option.name], ConfigSource.CLIENT_METRICS_CONFIG))
+        text = option.canonical(overrides[option.name])
+        found.insert(0, (option.name, text, ConfigSource.CLIENT_METRICS_CONFIG))
     return _entry(option, found, read_only=False)
 
 
 def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
     found: list[Found] = []
     if option.name in overrides:
-        found.append((option.name, overrides[option.name], ConfigSource.TOPIC_CONFIG))
-    for synonym, factor in option.synonyms:
-        found += [(name, _scaled(text, factor), source) for name, text, source in broker.values_of(synonym)]
-    if option.synonyms:
-        found += _default_of(BROKER_OPTIONS[option.synonyms[0][0]])
-    return _entry(option, found, read_only=False)
+        # Kafka's brokers and tools store values as they were typed in the same nodes of ZooKeeper.
+        found.append((option.name, option.canonical(overrides[option.name]), ConfigSource.TOPIC_CONFIG))
+    of_broker = [value for synonym, _ in option.synonyms for value in broker.values_of(synonym)]
+    found += of_broker
+    for synonym, _ in option.synonyms if of_broker else option.synonyms[:1]:
+        found += _default_of(BROKER_OPTIONS[synonym])
+    factors = dict(option.synonyms)
+    return _entry(option, found, read_only=False, factor=factors.get(found[0][0], 1) if found else 1)
 
 
 def _broker_entry(option: Option, broker: BrokerLayers) -> ConfigEntry:
     found: list[Found] = list(broker.values_of(option.name))
     for synonym, _ in option.synonyms:
         found += broker.values_of(synonym)
+    defaults = _default_of(option)
+    for coarser in _COARSER.get(option.name, ()) if found else ():
+        found += broker.values_of(coarser)
+        defaults += _default_of(BROKER_OPTIONS[coarser])
     if option.name == _OLD_NODE_ID:
         found += broker.values_of(_NODE_ID)
     if not found and option.name in broker.derived:
-        found.append((option.name, broker.derived[option.name], _source_of_listeners(broker)))
-    return _entry(option, [*found, *_default_of(option)], read_only=option.scope is Scope.READ_ONLY)
+        found.append((option.name, broker.derived[option.name], _source_of_derived(option, broker)))
+    return _entry(option, [*found, *defaults], read_only=option.scope is Scope.READ_ONLY)
 
 
-def _source_of_listeners(broker: BrokerLayers) -> ConfigSource:
-    """The source of the derived addresses: that of `listeners`, from which they are derived."""
-    is_set = "listeners" in broker.static
+def _source_of_derived(option: Option, broker: BrokerLayers) -> ConfigSource:
+    """The source of a derived value; of addresses it is that of `listeners`, from which they are derived."""
+    is_set = option.name == "advertised.listeners" and "listeners" in broker.static
     return ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
 
 
@@ -156,14 +171,13 @@ def _default_of(option: Option) -> list[Found]:
     return [(option.name, option.format(option.default), ConfigSource.DEFAULT_CONFIG)]
 
 
-def _entry(option: Option, found: list[Found], *, read_only: bool) -> ConfigEntry:
+def _entry(option: Option, found: list[Found], *, read_only: bool, factor: int = 1) -> ConfigEntry:
+    """The entry of an option; `factor` converts the first value to the option's unit."""
     if option.kind in _SENSITIVE:
         found = [(name, None, source) for name, _, source in found]
     default = ("", option.format(option.default), ConfigSource.DEFAULT_CONFIG)
     _, value, source = found[0] if found else default
+    # -1 means 'no limit' in every unit and stays -1.
+    if value is not None and factor != 1 and int(value) > 0:
+        value = str(int(value) * factor)
     return ConfigEntry(option, value, source, read_only, tuple(found))
-
-
-def _scaled(text: str, factor: int) -> str:
-    """Converts a text to the unit of the topic option. -1 means 'no limit' in every unit and stays -1."""
-    return str(int(text) * factor) if factor != 1 and int(text) > 0 else text

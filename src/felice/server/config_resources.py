@@ -11,15 +11,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from felice.config import shortened
+from felice.config import BrokerConfig, canonical_texts, shortened
+from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.kafka_only import nearest
 from felice.config.security import split_name
 from felice.controller import topic_names
 from felice.env.key_stores import TlsError
 from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.server.dynamic_config import check_dynamic, without_effect
+from felice.server.config_entries import named_option
+from felice.server.dynamic_config import check_dynamic, check_not_shut_out, usable, without_effect
 from felice.server.pace import paced
+from felice.server.quotas.connection_rates import plain_address
 from felice.server.telemetry.subscriptions import parse_resource
 from felice.server.tls import SecuredListener
 
@@ -105,9 +108,16 @@ async def change_broker(
     services = context.services
     idle: list[str] = []
 
+    def effective(changed: Mapping[str, str]) -> BrokerConfig | None:
+        configs = services.image.broker_configs
+        of_all = configs.get(DEFAULT_ENTITY, {}) if name else changed
+        own = changed if name else configs.get(str(services.broker_id), {})
+        return usable(services.settings.static, {**of_all, **own})[0]
+
     def checked(current: Mapping[str, str]) -> Mapping[str, str]:
-        changed = edit(current)
+        changed = canonical_texts(edit(current), named_option)
         check_dynamic(current, changed, services.settings.static, for_all=not name)
+        check_not_shut_out(plain_address(context.session.peer), effective(changed))
         idle[:] = without_effect(current, changed)
         return changed
 
@@ -126,7 +136,7 @@ async def change_client_metrics(name: str, edit: Edit, validate_only: bool, cont
     def checked(current: Mapping[str, str]) -> Mapping[str, str]:
         changed = edit(current)
         parse_resource(name, changed)
-        return changed
+        return canonical_texts(changed, CLIENT_METRICS_OPTIONS.get)
 
     await context.services.cluster_admin.change_client_metrics(name, checked, validate_only=validate_only)
 

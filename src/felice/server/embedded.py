@@ -13,14 +13,16 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Never, Self, TypeVar
 
-from felice.config import BROKER_OPTIONS, BrokerConfig
+from felice.config import BROKER_OPTIONS, BrokerConfig, directory_text
+from felice.config.kafka_only import is_kafkas
 from felice.env import Environment, event_loop
+from felice.env.forks import Owner
 from felice.server.broker import Broker
 from felice.server.handlers.table import Handle
 from felice.server.local_cluster import LocalCluster, known_config, local_settings
@@ -51,11 +53,19 @@ class ServerThread(ABC):
 
     def __init__(self, name: str) -> None:
         self._is_killed = False
+        self._is_given_up = False
+        self._owner = Owner()
         self._started = threading.Event()
         self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self._started.wait()
+        try:
+            self._started.wait()
+        except BaseException:
+            # Ctrl-C, or a time limit of the test: the caller gets no object that it could stop.
+            self._give_up()
+            raise
         if self._failure is not None:
             self._thread.join()
             raise self._failure
@@ -70,10 +80,12 @@ class ServerThread(ABC):
     def stop(self) -> None:
         """Stops cleanly, and returns when the thread has ended. A second call does nothing.
 
-        Raises the error of a stop that failed, and `TimeoutError` if the thread still runs after a minute.
+        Nor does a call in a forked process, which has no such thread. Raises the error of a stop that failed, and
+        `TimeoutError` if the thread still runs after a minute.
         """
-        if not self._thread.is_alive():
+        if not self._owner.is_here or not self._thread.is_alive():
             return
+        assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
@@ -89,8 +101,28 @@ class ServerThread(ABC):
         self._is_killed = True
         self.stop()
 
+    def _give_up(self) -> None:
+        """Ends a start that nobody waits for, or the server that it started, and waits for that."""
+        self._is_given_up = True  # for a thread that has no loop yet
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._interrupt)
+        self._thread.join(_STOP_TIMEOUT_S)
+
+    def _interrupt(self) -> None:
+        if self._started.is_set():
+            self._stopping.set()
+        elif self._serving is not None:
+            self._serving.cancel()
+
     def run(self, work: Coroutine[object, Never, T]) -> T:
         """Runs a coroutine on the thread's loop, where it may use the state of the broker, and returns its result."""
+        if not self._owner.is_here:
+            work.close()
+            self._owner.check(
+                "server"
+            )  # raises; the thread that would run the coroutine is in the other process
+        assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
@@ -114,8 +146,11 @@ class ServerThread(ABC):
             self._started.set()
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._serving = asyncio.current_task()
         self._stopping = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._is_given_up:
+            return
         await self._open()
         self._started.set()
         await self._stopping.wait()
@@ -126,7 +161,7 @@ class EmbeddedBroker(ServerThread):
     """A broker on a thread. The constructor starts it or raises `StartupError`; `stop` or the end of `with` stops it.
 
     Overrides are broker options by attribute (`num_partitions=3`) or, in `properties`, by name
-    (`{"num.partitions": "3"}`). Port 0 selects a free port.
+    (`{"num.partitions": "3"}`). Options of Kafka that have no effect here are logged. Port 0 selects a free port.
     """
 
     def __init__(
@@ -193,7 +228,9 @@ class EmbeddedCluster(ServerThread):
 def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, str]) -> BrokerConfig:
     """Returns the configuration of a broker on 127.0.0.1. Raises `StartupError` for unknown names."""
     listener = f"PLAINTEXT://{HOST}:{port}"
-    return known_config({"listeners": listener, "log.dirs": str(data_dir), **local_settings(1), **properties})
+    return known_config(
+        {"listeners": listener, "log.dirs": directory_text(Path(data_dir)), **local_settings(1), **properties}
+    )
 
 
 def named(overrides: Mapping[str, object]) -> dict[str, str]:
@@ -202,6 +239,9 @@ def named(overrides: Mapping[str, object]) -> dict[str, str]:
     named = {}
     for attribute, value in overrides.items():
         option = names.get(attribute)
+        if option is None and is_kafkas(attribute.replace("_", ".")):
+            named[attribute.replace("_", ".")] = str(value)
+            continue
         if option is None:
             near = get_close_matches(attribute, names, 1)
             raise StartupError(

@@ -2,7 +2,8 @@
 
 librdkafka does this with `group.protocol=consumer`: the broker does not offer that protocol (KIP-848), and librdkafka
 waits for ever without a message. (The Java client raises an error.) No request of librdkafka names the protocol, so the
-broker can only detect the missing request. A classic consumer whose topics do not exist behaves in the same way.
+broker can only detect the missing request. A classic consumer whose topics do not exist behaves in the same way, and so
+does one that chooses its partitions itself (`assign`) and has not committed yet. The line names all three causes.
 
 Keeps true: the number of observed clients is bounded, and their long names are cut. Each client software gets at most
             one line per minute.
@@ -71,8 +72,9 @@ class GroupLookups:
         del self._waiting[key]
         if self._lines.allows(software):
             _log.warning(
-                "a client looked up the coordinator of a group and has not used it: its topics do not exist, or it has "
-                "group.protocol=consumer, which is not supported (KIP-848); set group.protocol=classic",
+                "a client looked up the coordinator of a group and has not used it: it uses assign() and has not "
+                "committed, or its topics do not exist, or it has group.protocol=consumer, which is not supported "
+                "(KIP-848); in the last case set group.protocol=classic",
                 extra={"group": group, "client": software, "client_id": key[1], "peer": key[0]},
             )
 

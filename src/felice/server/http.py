@@ -1,8 +1,10 @@
 """A small HTTP server for monitoring: GET and HEAD, one request for each connection.
 
 Keeps true: memory and time are bounded for every input, and for clients that never read: at most `MAX_CONNECTIONS`,
-            `MAX_HEAD_BYTES` of a request, and `TIMEOUT_S` for a connection from its beginning to its end. A page is
-            sent in pieces: the next piece when the client has taken most of the previous one.
+            `MAX_HEAD_BYTES` of a request within `HEAD_TIMEOUT_S`, and `TIMEOUT_S` for a connection from its beginning
+            to its end. A page is sent in pieces: the next piece when the client has taken most of the previous one.
+            Idle clients cannot keep others out: above `MAX_CONNECTIONS`, and above `MAX_UNREAD` with a response that
+            its client does not read, the one that has waited longest for its client is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from http import HTTPStatus
+from typing import cast
 
 from felice.dataclass import dataclass
 from felice.env import Network
@@ -19,11 +22,16 @@ from felice.env.network import port_of
 
 _log = logging.getLogger("felice.server")
 
-MAX_CONNECTIONS = 32
+# A connection whose request or response is not complete holds at most 8 or 16 KiB. As many as come in a burst must fit:
+# a client's request arrives a moment after its connection.
+MAX_CONNECTIONS = 512
+# Those that hold a piece of a page.
+MAX_UNREAD = 32
 MAX_HEAD_BYTES = 8 * 1024
+HEAD_TIMEOUT_S = 2.0
 TIMEOUT_S = 20.0
 _END_OF_HEAD = b"\r\n\r\n"
-_UNSENT_BYTES = 64 * 1024
+_UNSENT_BYTES = 16 * 1024
 _METHODS = ("GET", "HEAD")
 
 
@@ -50,12 +58,14 @@ class HttpServer:
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self.routes = routes
-        self.connections: set[HttpConnection] = set()
+        # In the order in which they were accepted.
+        self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self, network: Network, host: str | None, port: int) -> int:
         """Listens, and returns the port. Raises OSError."""
-        self._server = await network.listen(lambda: HttpConnection(self), host, port)
+        # A client that finds the queue full tries again only after a second.
+        self._server = await network.listen(lambda: HttpConnection(self), host, port, backlog=MAX_CONNECTIONS)
         return port_of(self._server) or port
 
     async def stop(self) -> None:
@@ -68,6 +78,17 @@ class HttpServer:
             connection.abort()
         await asyncio.sleep(0)  # the connections end in the next turn
 
+    def make_room(self) -> None:
+        """Closes a connection if there are too many for another one."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            _close_one(list(self.connections))
+
+    def limit_unread(self) -> None:
+        """Closes a connection if too many hold a piece of a page that their clients do not read."""
+        unread = [found for found in self.connections if found.is_unread]
+        if len(unread) > MAX_UNREAD:
+            _close_one(unread)
+
     async def answer(self, method: str, path: str) -> Answer:
         """The answer to a request."""
         if method not in _METHODS:
@@ -79,6 +100,12 @@ class HttpServer:
         return await route()
 
 
+def _close_one(connections: Sequence[HttpConnection]) -> None:
+    """Closes the connection that has waited longest for its client, or the oldest if all wait for this server."""
+    waiting = [found for found in connections if found.waits_since_s is not None]
+    min(waiting or connections, key=lambda found: found.waits_since_s or 0.0).abort()
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection: reads a request, sends its answer, and closes."""
 
@@ -88,35 +115,50 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self.waits_since_s: float | None = None
+        """Since when this connection waits for its client, by the clock of the event loop."""
         self._may_write = asyncio.Event()
         self._may_write.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if len(self._server.connections) >= MAX_CONNECTIONS:
-            transport.abort()
-            return
-        self._server.connections.add(self)
+        # A cast, because uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast(asyncio.Transport, transport)
+        self._server.make_room()
+        self._server.connections[self] = None
         transport.set_write_buffer_limits(_UNSENT_BYTES)
-        self._deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, self.abort)
+        self._wait()
+        self._close_after(HEAD_TIMEOUT_S)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the client has not read what was sent, so that no more is sent."""
+        return not self._may_write.is_set()
+
+    def _wait(self) -> None:
+        self.waits_since_s = asyncio.get_running_loop().time()
+
+    def _close_after(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport."""
         if self._task is not None or self._transport is None:
             return  # bytes behind the request
+        # The end may have begun in the bytes before.
+        searched = max(0, len(self._head) - len(_END_OF_HEAD))
         self._head += data
-        if _END_OF_HEAD in self._head:
-            self._transport.pause_reading()
-            self._begin(self._answer())
-        elif len(self._head) > MAX_HEAD_BYTES:
-            self._transport.pause_reading()
+        end = self._head.find(_END_OF_HEAD, searched)
+        if end > MAX_HEAD_BYTES or (end < 0 and len(self._head) > MAX_HEAD_BYTES):
             self._begin(_at_once(text_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)))
+        elif end >= 0:
+            self._begin(self._answer())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport once."""
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
         if self._task is not None:
@@ -125,17 +167,25 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the transport when enough bytes wait for the client."""
         self._may_write.clear()
+        self._wait()
+        self._server.limit_unread()
 
     def resume_writing(self) -> None:
         """Called by the transport when the client has taken bytes."""
         self._may_write.set()
+        self.waits_since_s = None
 
     def abort(self) -> None:
-        """Cuts the connection."""
+        """Cuts the connection. It counts no longer, although the transport reports its end later."""
+        self._server.connections.pop(self, None)
         if self._transport is not None:
             self._transport.abort()
 
     def _begin(self, answer: Awaitable[Answer]) -> None:
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self.waits_since_s = None
+        self._close_after(TIMEOUT_S)
         self._task = asyncio.get_running_loop().create_task(self._send(answer))
 
     async def _answer(self) -> Answer:
@@ -157,6 +207,7 @@ class HttpConnection(asyncio.Protocol):
             for piece in found.body:
                 await self._may_write.wait()
                 self._transport.write(piece)
+        self._wait()  # until the client has read the rest
         self._transport.close()
 
 

@@ -46,6 +46,7 @@ async def prepare_store(
         is_new = any(one.path == layout.CLUSTER_ID for one in missing)
         if is_new:
             check_may_begin(disk, log_directories, where)
+            await _check_has_no_topics(store)
             # Only for a new cluster: an existing one keeps its finalized features, even if there are none.
             missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
         try:
@@ -64,6 +65,16 @@ async def prepare_store(
         return name
 
 
+async def _check_has_no_topics(store: MetadataStore) -> None:
+    """Raises `StartupError` if a store without a cluster id has topics: a new id would stop their brokers."""
+    [topics] = await store.children_many([layout.TOPICS])
+    if topics:
+        raise StartupError(
+            f"the metadata store has {len(topics)} topics but no cluster id; restore its node {layout.CLUSTER_ID} "
+            "with the cluster.id of the brokers' meta.properties"
+        )
+
+
 def check_may_begin(disk: Disk, log_directories: Sequence[Path], where: str | None) -> None:
     """Raises `StartupError` if a log directory belongs to a cluster.
 
@@ -78,6 +89,14 @@ def check_may_begin(disk: Disk, log_directories: Sequence[Path], where: str | No
                     else f"and there is none at {where}; see that its hosts and the chroot behind them are right"
                 )
                 raise StartupError(f"log directory {path} belongs to cluster {meta.cluster_id}, {reason}")
+
+
+def other_cluster(own: str, found: str) -> str:
+    """Why a broker stops whose store has another cluster than its log directories."""
+    return (
+        f"the metadata store has cluster {found}, but this broker and its log directories belong to cluster {own}; "
+        "nothing was deleted: restore the store, or give the broker the store of its cluster"
+    )
 
 
 async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:

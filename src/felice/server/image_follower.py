@@ -4,6 +4,8 @@ Keeps true: R2 a broker whose session has ended follows an image without leaders
             the end until it is registered again.
             Configuration changes first, then partitions, then fetchers, then coordinators.
             No image is followed while a thread makes or reopens log files.
+            If an operator restored an older state of the store, no component follows it before the broker has raised
+            the leader epochs in the store above those of its logs.
 How:        `prepare` and `on_image` are called by the watcher for each new image. Before `lead_again` and after
             `stop_leading` no component follows them.
 """
@@ -11,6 +13,7 @@ How:        `prepare` and `on_image` are called by the watcher for each new imag
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from felice.controller.controller import Controller
 from felice.metadata import ClusterImage
@@ -49,6 +52,8 @@ class ImageFollower:
         self._coordinators = coordinators
         self._controller = controller
         self._metrics = metrics
+        # Joins the cluster again, which raises leader epochs where that is necessary.
+        self.on_join_again: Callable[[], None] = lambda: None
         # The image that the components followed last.
         self._followed = ClusterImage()
         self._is_following = False
@@ -70,6 +75,8 @@ class ImageFollower:
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Brings the components to a new image."""
+        if self._is_following and self._partitions.goes_back(new):
+            self.join_again()
         if self._is_following:
             self._metrics.on_image(old, new)
             self._follow(new)
@@ -121,6 +128,7 @@ class ImageFollower:
             # Keep the lock: no thread may start to create files before the components follow the image.
             self._is_following = True
             self._follow(self._watcher.image)
+            self._partitions.set_strays_aside()
             self._controller.on_image()
         return True
 
@@ -130,6 +138,11 @@ class ImageFollower:
         if self._is_following:
             self._is_following = False
             self._follow(self._followed.without_leaders())
+
+    def join_again(self) -> None:
+        """Leads nothing until the broker has joined again: the store's leader epochs are too low for logs here."""
+        self.stop_leading()
+        self.on_join_again()
 
     def check_session(self) -> None:
         """Checks the session. Call it before a client is answered.

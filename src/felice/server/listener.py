@@ -121,7 +121,7 @@ class Listener:
         reached = self.services.connections.reached(self)
         if reached is not None:
             return self._refuse(session, reached)
-        limit = config.per_ip_overrides.get(plain_address(session.peer), config.max_connections_per_ip)
+        limit = config.connections_of(plain_address(session.peer))
         if self._by_ip[session.peer] >= limit:
             return self._refuse(session, f"max.connections.per.ip={limit}")
         principal = self._identify(session)

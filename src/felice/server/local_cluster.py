@@ -8,14 +8,16 @@ How:        all brokers share one event loop. The store is in `DIR/metadata`, th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
-from felice.config import BrokerConfig, Listener
-from felice.config.kafka_only import nearest
+from felice.config import BrokerConfig, Listener, directory_text
+from felice.config.kafka_only import is_kafkas, nearest, why_no_broker
 from felice.config.monitoring import METRICS_LISTENER, listener_of
 from felice.env import Environment
 from felice.env.ports import free_ports
+from felice.env.variables import SystemSources
 from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
 from felice.server.broker import Broker
@@ -23,6 +25,7 @@ from felice.server.listener import check_free
 from felice.server.startup import StartupError
 from felice.server.store_sources import STORE_DIRECTORY, SharedSource, StoreFiles
 
+_log = logging.getLogger("felice.server")
 MAX_BROKERS = 100
 _REPLICAS = 3
 
@@ -62,7 +65,8 @@ class LocalCluster:
             raise StartupError(f"the number of brokers must be 1 to {MAX_BROKERS}, not {broker_count}")
         if port and port + broker_count > 65_536:
             raise StartupError(f"{broker_count} ports from {port} on would exceed 65535")
-        self._directory = Path(data_dir)
+        # Absolute: an embedded cluster's process may change its working directory between two starts of a broker.
+        self._directory = Path(data_dir).absolute()
         self._host = host
         # The racks of the brokers in the order of their ids. They repeat if there are more brokers than racks.
         self._racks = racks
@@ -166,7 +170,7 @@ class LocalCluster:
         """Returns the configuration of a broker. Raises `StartupError` for unknown names."""
         properties = {
             "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
-            "log.dirs": str(self._directory / f"broker-{broker_id}"),
+            "log.dirs": directory_text(self._directory / f"broker-{broker_id}"),
             **self.properties_of(broker_id),
             **({"broker.rack": self._racks[(broker_id - 1) % len(self._racks)]} if self._racks else {}),
             "node.id": str(broker_id),
@@ -175,9 +179,17 @@ class LocalCluster:
 
 
 def known_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """Parses properties. Raises `StartupError` for unknown names."""
-    config, unknown = BrokerConfig.parse(properties)
-    if unknown:
+    """Parses properties, as `felice start` does: Kafka's options that have no effect here are logged.
+
+    Raises `StartupError` for names that Kafka does not know either, and for a KRaft node without a broker of its own.
+    """
+    if (reason := why_no_broker(properties)) is not None:
+        raise StartupError(reason)
+    config, others = BrokerConfig.parse(properties, sources=SystemSources())
+    kafkas = [name for name in others if is_kafkas(name)]
+    if kafkas:
+        _log.warning("these options of Kafka have no effect here: %s", ", ".join(kafkas))
+    if unknown := set(others).difference(kafkas):
         raise StartupError(f"unknown configuration: {', '.join(map(_with_suggestion, sorted(unknown)))}")
     return config
 

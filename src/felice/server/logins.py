@@ -129,7 +129,7 @@ class Logins:
         found = security.options_of_mechanism(OAUTHBEARER)
         claims = Claims(
             found.sasl_oauthbearer_expected_issuer,
-            found.sasl_oauthbearer_expected_audience or (),
+            found.sasl_oauthbearer_expected_audience,
             found.sasl_oauthbearer_sub_claim_name,
             found.sasl_oauthbearer_scope_claim_name,
             found.sasl_oauthbearer_clock_skew_seconds,

@@ -13,6 +13,7 @@ from functools import partial
 
 from felice.env.clock import set_within
 from felice.log.directory import LogDirectory
+from felice.metadata import MetadataStore
 from felice.protocol.errors import ApiError
 from felice.server.listener import Listener
 from felice.server.services import Services
@@ -26,6 +27,8 @@ _IDLE_CHECK_MS = 5_000
 _FRAME_MEMORY_MS = 10_000
 _TELEMETRY_MS = 10_000
 _RETRY_LOGS_MS = 10_000
+_OFFLINE_REPLICAS_MS = 1_000
+_DELETED_TOPICS_MS = 5_000
 _MAX_SLEEP_MS = 24 * 3_600_000
 
 PeriodicTask = Callable[[], Awaitable[None]]
@@ -34,13 +37,21 @@ PeriodicTask = Callable[[], Awaitable[None]]
 class Maintenance:
     """The periodic tasks of one broker."""
 
-    def __init__(self, services: Services, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        listeners: Sequence[Listener],
+        store: MetadataStore,
+        report_offline_replicas: PeriodicTask,
+    ) -> None:
+        self._report_offline_replicas = report_offline_replicas
         self._clock = services.env.clock
         self._settings = services.settings
         self._directories = services.directories
         self._partitions = services.partitions
         self._frame_memory = services.frame_memory
         self._offline_logs = services.offline_logs
+        self._services, self._store = services, store
         self._listeners = listeners
         self._tokens = services.tokens
         self._telemetry = services.telemetry
@@ -75,7 +86,9 @@ class Maintenance:
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
             ("logs on full disks", _RETRY_LOGS_MS, self._offline_logs.retry),
+            ("offline replicas", _OFFLINE_REPLICAS_MS, self._report_offline_replicas),
             ("client telemetry", _TELEMETRY_MS, self._forget_silent_clients),
+            ("deleted topics", _DELETED_TOPICS_MS, self._confirm_deletions),
             (
                 "delegation token expiry",
                 config.delegation_token_expiry_check_interval_ms,
@@ -176,6 +189,13 @@ class Maintenance:
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.expire_producers(now_ms)
+
+    async def _confirm_deletions(self) -> None:
+        if self._watcher.image.deleted_topics:
+            # A start needs no module for this.
+            from felice.server.deleted_topics import DeletedTopics
+
+            await DeletedTopics(self._services, self._store).confirm()
 
     async def _forget_silent_clients(self) -> None:
         self._telemetry.forget_silent()

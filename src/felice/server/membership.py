@@ -4,7 +4,10 @@ Keeps true: C4 at most one broker has a broker id: a second broker with the id i
             ended leads nothing, from the moment that it learns of the end until it is registered again.
             Before a broker serves, it resigns from the leaderships and ISRs of its previous incarnation, because its
             log may have lost records since.
-How:        the registration is an ephemeral node; the broker waits until the node of its previous incarnation is gone.
+            A broker joins no other cluster than its own. It outlives every sequence of pauses of the store.
+How:        while the store refuses a write or does not answer, the broker leads nothing and tries again, with a new
+            session if the last one has ended.
+            The registration is an ephemeral node; the broker waits until the node of its previous incarnation is gone.
             Each change of a partition's state is the same compare-and-set that the controller writes, so neither can
             undo the other.
 """
@@ -13,27 +16,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
-from felice.controller.election import fence_previous_incarnation, step_down
+from felice.controller.election import above_epoch, fence_previous_incarnation, step_down
 from felice.controller.writing import FOLLOW_TIMEOUT_S, carry_out
 from felice.env.network import hostname
 from felice.metadata import (
+    BadVersion,
     ClusterImage,
     MetadataStore,
+    Node,
     NodeExists,
+    NoNode,
     PartitionImage,
     SessionExpired,
     SessionState,
     StoreError,
+    TopicImage,
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
 from felice.protocol.topic_partition import PartitionKey
 from felice.replication.peers import NoSecurity, PeerSecurity
+from felice.server.identity import other_cluster
 from felice.server.listener import Listener
 from felice.server.own_address import NotAllowed, why_not_reached
 from felice.server.services import Services
@@ -41,10 +51,15 @@ from felice.server.startup import StartupError
 
 _log = logging.getLogger("felice.server")
 
-_RETRY_PAUSE_S = 1.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0
 _POLL_S = 0.1
+# Topics with offline replicas that a registration names.
+_MAX_OFFLINE_TOPICS = 2_000
+# How often the log says that the broker waits for the store.
+_SHOWN_WITHIN_S = FOLLOW_TIMEOUT_S
 
-NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
+NextState = Callable[[TopicImage, PartitionImage, ClusterImage], StateNode | None]
 
 
 class Membership:
@@ -53,25 +68,33 @@ class Membership:
     def __init__(
         self,
         services: Services,
+        cluster_id: str,
         store: MetadataStore,
         session_timeout_ms: int,
         listeners: Sequence[Listener],
         security: PeerSecurity,
     ) -> None:
+        # That of the log directories.
+        self.cluster_id = cluster_id
         self._broker_id = services.broker_id
         self._env = services.env
         self._settings = services.settings
         self._lifecycle = services.lifecycle
         self._watcher = services.watcher
         self._image_follower = services.image_follower
+        self._partitions = services.partitions
         self._metrics = services.metrics
         self._store = store
         self._listeners = listeners
         self._security = security
         self._session_timeout_ms = session_timeout_ms
+        # Sessions in which this process tried to register since it registered last, and the session of that time.
+        self._own_sessions: set[int] = set()
         self._rejoining: asyncio.Task[None] | None = None
+        self._joining_again: asyncio.Task[None] | None = None
         self._reaching: asyncio.Task[None] | None = None
         self._stop_listening = store.watch_session(self._on_session)
+        services.image_follower.on_join_again = self._on_join_again
 
     @property
     def session_state(self) -> SessionState:
@@ -83,40 +106,79 @@ class Membership:
     async def join(self) -> None:
         """Registers this broker, waits until the image shows it, and fences its previous incarnation.
 
-        Raises `StartupError`.
+        Raises `StartupError`, and `StoreError` if the session ends or the store fails.
         """
+        await self._check_cluster()
         await self._register()
+        session_id = self._store.session_id
         registration = await self._store.get(layout.broker_path(self._broker_id))
 
         def is_known(image: ClusterImage) -> bool:
             known = image.brokers.get(self._broker_id)
             return known is not None and known.epoch == registration.created_zxid
 
-        if not await self._watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
-            raise StartupError("the metadata store does not report its changes")
+        while not await self._watcher.wait_until(is_known, _SHOWN_WITHIN_S):
+            # The store may be suspended. When it is reached again, it reports the registration or the session's end.
+            if self._lifecycle.failure is not None:
+                raise StartupError(self._lifecycle.failure)
+            # The registration ends with its session, also if the store has begun another one since.
+            if self._store.session_state is SessionState.EXPIRED or self._store.session_id != session_id:
+                raise SessionExpired
+            _log.warning(
+                "the metadata store does not report its changes yet", extra={"broker": self._broker_id}
+            )
         await self._resign_previous_incarnation()
+
+    async def _check_cluster(self) -> None:
+        """Raises `StartupError` if the store has another cluster, and `StoreError` if it has none.
+
+        A store without a cluster may be about to be restored.
+        """
+        node = await self._store.exists(layout.CLUSTER_ID)
+        if node is None:
+            raise StoreError(
+                layout.CLUSTER_ID, f"the store lost cluster {self.cluster_id}; it must be restored"
+            )
+        found = layout.decode_cluster_id(node.data)
+        if found != self.cluster_id:
+            raise StartupError(other_cluster(self.cluster_id, found))
 
     async def _register(self) -> None:
         """Creates the registration of this broker, with the addresses that clients use."""
         description = self._description()
         self._check_addresses_unique(description)
         path, data = layout.broker_path(self._broker_id), layout.encode_broker(description)
-        deadline = self._env.clock.monotonic() + self._session_timeout_ms / 1000
-        while True:
-            try:
-                await self._store.create(path, data, ephemeral=True)
-                return
-            except NodeExists:
-                node = await self._store.exists(path)
-                if node is not None and node.ephemeral_owner == self._store.session_id:
-                    return  # an earlier attempt succeeded, but its response was lost
-            if self._env.clock.monotonic() >= deadline:
+        self._own_sessions.add(self._store.session_id)
+        # Polls are counted instead of time: a store that is suspended does not answer, and ends no session meanwhile.
+        polls_left = int(self._session_timeout_ms / 1000 / _POLL_S)
+        while (node := await self._foreign_registration(path, data)) is not None:
+            if polls_left == 0:
                 raise StartupError(
                     f"another broker with node.id {self._broker_id} is alive{_at(node)}; "
                     "stop it, or give this one another node.id and log.dirs of its own"
                 )
             # The session of this broker's previous incarnation may not have expired yet.
             await asyncio.sleep(_POLL_S)
+            polls_left -= 1
+        self._own_sessions = {self._store.session_id}
+
+    async def _foreign_registration(self, path: str, data: bytes) -> Node | None:
+        """Tries to register; returns the registration of another process that prevents it."""
+        while True:
+            try:
+                await self._store.create(path, data, ephemeral=True)
+                return None
+            except NodeExists:
+                node = await self._store.exists(path)
+            if node is None:
+                continue
+            if node.ephemeral_owner == self._store.session_id:
+                return None  # an earlier attempt succeeded, but its response was lost
+            if node.ephemeral_owner not in self._own_sessions:
+                return node
+            # It is of an earlier session of this process, which the store has not ended yet.
+            with suppress(NoNode, BadVersion):
+                await self._store.delete(path, node.version)
 
     def _check_addresses_unique(self, description: BrokerNode) -> None:
         """Raises `StartupError` if another broker has one of these addresses: clients would reach only one of them."""
@@ -140,8 +202,31 @@ class Membership:
             endpoint.listener: config.security_of(endpoint.listener).protocol for endpoint in endpoints
         }
         return BrokerNode(
-            endpoints, protocols, config.broker_rack, self._env.clock.now_ms(), features.SUPPORTED
+            endpoints,
+            protocols,
+            config.broker_rack,
+            self._env.clock.now_ms(),
+            features.SUPPORTED,
+            self._offline_replicas(),
         )
+
+    def _offline_replicas(self) -> Mapping[str, tuple[int, ...]]:
+        """What the registration says about this broker's disks. A store's node has a size limit."""
+        offline = self._partitions.offline()
+        return dict(islice(offline.items(), _MAX_OFFLINE_TOPICS))
+
+    async def report_offline_replicas(self) -> None:
+        """Changes the registration if other replicas are offline than it says. Call it periodically."""
+        known = self._watcher.image.brokers.get(self._broker_id)
+        if known is None or not self._image_follower.is_following:
+            return
+        if known.offline_replicas == self._offline_replicas():
+            return
+        path = layout.broker_path(self._broker_id)
+        try:
+            await self._store.set(path, layout.encode_broker(self._description()))
+        except StoreError as error:
+            _log.info("offline replicas were not reported", extra={"reason": str(error)})
 
     def check_own_addresses(self) -> None:
         """Checks in the background that the advertised addresses lead to this broker, and logs a warning if not.
@@ -185,18 +270,26 @@ class Membership:
         return NoSecurity() if config.security_of(listener).protocol == "PLAINTEXT" else None
 
     async def _resign_previous_incarnation(self) -> None:
-        broker_id = self._broker_id
+        broker_id, image = self._broker_id, self._watcher.image
+        known = dict(self._partitions.outdated(image.topics.values()))
+        if known:
+            _log.warning(
+                "leader epochs are raised, because the metadata store was restored",
+                extra={"broker": broker_id, "partitions": len(known)},
+            )
 
-        def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
-            return fence_previous_incarnation(partition, broker_id, _others(image, broker_id), epoch)
+        def next_state(topic: TopicImage, partition: PartitionImage, image: ClusterImage) -> StateNode | None:
+            epoch = image.controller_epoch
+            state = fence_previous_incarnation(partition, broker_id, _others(image, broker_id), epoch)
+            return above_epoch(partition, state, known.get((topic.name, partition.partition), -1), epoch)
 
-        image = self._watcher.image
         pending = {
             (topic.name, partition.partition)
             for topic in image.topics.values()
             for partition in topic.partitions
             if broker_id in (partition.leader, *partition.isr)
         }
+        pending |= known.keys()
         while pending:
             pending = await self._write_states(pending, next_state)
 
@@ -223,8 +316,8 @@ class Membership:
     async def _step_down(self, pending: set[tuple[str, int]]) -> None:
         broker_id = self._broker_id
 
-        def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
-            return step_down(partition, broker_id, _others(image, broker_id), epoch)
+        def next_state(topic: TopicImage, partition: PartitionImage, image: ClusterImage) -> StateNode | None:
+            return step_down(partition, broker_id, _others(image, broker_id), image.controller_epoch)
 
         while pending:
             pending = await self._write_states(pending, next_state)
@@ -272,7 +365,7 @@ class Membership:
             topic, partition = image.topics.get(name), image.partition(name, index)
             if topic is None or partition is None:
                 continue
-            state = next_state(partition, image, image.controller_epoch)
+            state = next_state(topic, partition, image)
             if state is not None:
                 decisions.append(state_change(topic, partition, state))
         lost = await carry_out(self._store, self._watcher, image, decisions)
@@ -287,16 +380,31 @@ class Membership:
         if state is SessionState.EXPIRED:
             _log.error("the session with the metadata store has ended", extra={"broker": self._broker_id})
             self._image_follower.stop_leading()
-            if self._rejoining is None:
-                self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
+            if self._joining_again is not None:
+                self._joining_again.cancel()  # in vain: the next attempt needs the next session
+            self._begin_rejoining()
+
+    def _on_join_again(self) -> None:
+        _log.warning(
+            "the broker joins again: the metadata store was restored, and its leader epochs are too low",
+            extra={"broker": self._broker_id},
+        )
+        self._begin_rejoining()
+
+    def _begin_rejoining(self) -> None:
+        if self._rejoining is None:
+            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
     async def _rejoin(self) -> None:
+        pause_s = _FIRST_PAUSE_S
         try:
             while not await self._try_rejoin():
-                await asyncio.sleep(_RETRY_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             _log.info("the cluster was joined again", extra={"broker": self._broker_id})
         except StartupError as error:
-            self._lifecycle.fail(str(error))
+            if self._lifecycle.failure is None:
+                self._lifecycle.fail(str(error))
         except Exception as error:
             # The state of the broker's components is unknown now: it must be restarted before it may lead again.
             _log.error("joining the cluster again failed unexpectedly", exc_info=error)
@@ -305,6 +413,7 @@ class Membership:
             self._rejoining = None
 
     async def _try_rejoin(self) -> bool:
+        """Whether the broker leads again. Raises `StartupError` if it never can."""
         try:
             await self._store.renew()
         except SessionExpired as error:
@@ -312,11 +421,18 @@ class Membership:
         except StoreError as error:
             _log.warning("the metadata store opens no new session", extra={"reason": str(error)})
             return False
+        self._joining_again = asyncio.get_running_loop().create_task(self.join())
         try:
-            await self.join()
+            await asyncio.wait({self._joining_again})
+            if self._joining_again.cancelled():
+                return False
+            self._joining_again.result()
         except StoreError as error:
             _log.warning("the cluster could not be joined again", extra={"reason": str(error)})
             return False
+        finally:
+            self._joining_again.cancel()
+            self._joining_again = None
         return await self._image_follower.lead_again()
 
     async def stop(self) -> None:
@@ -341,9 +457,6 @@ def _others(image: ClusterImage, broker_id: int) -> set[int]:
     return {other for other in image.brokers if other != broker_id}
 
 
-def _at(node: object) -> str:
-    data = getattr(node, "data", b"")
-    if not data:
-        return ""
-    endpoints = layout.decode_broker(data).endpoints
+def _at(registration: Node) -> str:
+    endpoints = layout.decode_broker(registration.data).endpoints
     return f" at {endpoints[0].host}:{endpoints[0].port}" if endpoints else ""

@@ -62,7 +62,9 @@ class OfflineLogs:
                     return
                 came_back = await self._partitions.retry_log(key, self._is_untouched)
             # An image that waited for the lock may have moved the leadership or deleted the topic.
-            if (
+            if came_back and self._partitions.needs_epoch() and self._follower.is_following:
+                self._follower.join_again()
+            elif (
                 came_back
                 and await self._watcher.catch_up(_IMAGE_TIMEOUT_S)
                 and not self._lifecycle.has_stop_begun

@@ -17,6 +17,7 @@ from felice.server.broker import Broker
 from felice.server.startup import BrokerFailed
 
 if TYPE_CHECKING:
+    from felice.server.companion import Companion
     from felice.server.local_cluster import LocalCluster
     from felice.server.process_group import ProcessGroup
     from felice.server.store_sources import StoreSource
@@ -27,9 +28,14 @@ def run(
     *,
     on_ready: Callable[[Broker], None] | None = None,
     store_source: StoreSource | None = None,
+    env: Environment | None = None,
+    companion: Companion | None = None,
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT. Raises `StartupError`, or `BrokerFailed` if the broker had to stop."""
-    broker = Broker(config, Environment.system(), store_source=store_source)
+    """Runs a broker until SIGTERM or SIGINT. Raises `StartupError`, or `BrokerFailed` if the broker had to stop.
+
+    `env` is the real machine by default. `companion` runs from `on_ready` until the broker stops.
+    """
+    broker = Broker(config, env or Environment.system(), store_source=store_source)
 
     async def start() -> list[Broker]:
         await broker.start()
@@ -37,28 +43,38 @@ def run(
 
     manager = ServiceManager()
     event_loop.run(
-        _serve(start, broker.stop, lambda: on_ready(broker) if on_ready is not None else None, manager)
+        _serve(
+            start,
+            broker.stop,
+            lambda: on_ready(broker) if on_ready is not None else None,
+            manager,
+            companion,
+        )
     )
 
 
-def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
+def run_cluster(
+    cluster: LocalCluster, *, on_ready: Callable[[], None], companion: Companion | None = None
+) -> None:
     """Runs all brokers of a cluster until a signal, as `run` does."""
 
     async def start() -> list[Broker]:
         await cluster.start()
         return list(cluster.brokers.values())
 
-    event_loop.run(_serve(start, cluster.stop, on_ready, ServiceManager()))
+    event_loop.run(_serve(start, cluster.stop, on_ready, ServiceManager(), companion))
 
 
-def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
+def run_processes(
+    group: ProcessGroup, *, on_ready: Callable[[], None], companion: Companion | None = None
+) -> None:
     """Runs the broker processes of a group until a signal, as `run` does."""
 
     async def start() -> list[Broker]:
         await group.start()
         return []
 
-    event_loop.run(_serve(start, group.stop, on_ready, ServiceManager()))
+    event_loop.run(_serve(start, group.stop, on_ready, ServiceManager(), companion))
 
 
 async def _serve(
@@ -66,6 +82,7 @@ async def _serve(
     stop: Callable[[], Awaitable[None]],
     on_ready: Callable[[], None],
     manager: ServiceManager,
+    companion: Companion | None = None,
 ) -> None:
     raise_limit()
     stopping = asyncio.Event()
@@ -88,8 +105,12 @@ async def _serve(
     gc.freeze()
     on_ready()
     manager.ready("serving")
+    if companion is not None:
+        companion.start()
     await stopping.wait()
     manager.stopping()
+    if companion is not None:
+        await companion.stop()
     await stop()
     manager.stopped()
     for broker in brokers:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 from felice.env.network import set_no_delay, set_send_buffer
 from felice.protocol.codec import Part
@@ -138,8 +138,8 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the transport. Aborts the connection if the listener does not admit it."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, because uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else str(peer)
         self.address = f"{self.peer}:{peer[1]}" if isinstance(peer, tuple) else self.peer

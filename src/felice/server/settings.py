@@ -1,6 +1,7 @@
 """The configuration in force on a broker: its file, overridden by the dynamic values of the metadata image.
 
-Keeps true: a dynamic value that cannot be parsed has no effect; the last valid configuration stays in force.
+Keeps true: a dynamic value that cannot be used is logged and has no effect. The other values are in force; if they
+            contradict each other, the last valid configuration stays.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from felice.config import BrokerConfig, ConfigError, Listener, TopicConfig
+from felice.config import BrokerConfig, ConfigError, Listener, TopicConfig, canonical_texts
 from felice.metadata import ClusterImage, layout
-from felice.server.config_entries import BrokerLayers
+from felice.server.config_entries import BrokerLayers, named_option
 
 _log = logging.getLogger("felice.server")
 
@@ -21,6 +22,8 @@ class Settings:
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
         self.config = static
+        self._file = {**static.originals, **canonical_texts(static.without_effect, named_option)}
+        self._reasons: list[str] = []
         # Called in this order, with the configuration in force, after each change of a dynamic value.
         self.on_change: list[Callable[[BrokerConfig], None]] = []
 
@@ -28,10 +31,26 @@ class Settings:
         """Applies the dynamic values of an image. Those of this broker override those of all brokers."""
         dynamic = image.broker_configs
         changed = {**dynamic.get(layout.DEFAULT_ENTITY, {}), **dynamic.get(str(broker_id), {})}
-        try:
-            self.config = self.static.changed(changed)
-        except ConfigError as error:
-            _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
+        faults: list[ConfigError] = []
+        if not changed:
+            self.config = self.static
+        else:
+            # Only now, because most brokers start without dynamic values.
+            from felice.server.dynamic_config import usable
+
+            config, faults = usable(self.static, changed)
+            self.config = config or self.config
+        reasons = [str(fault) for fault in faults]
+        if reasons != self._reasons:
+            self._reasons = reasons
+            for fault in faults:
+                _log.error(
+                    "a dynamic configuration cannot be used",
+                    extra={
+                        "reason": str(fault),
+                        "undo": f"kafka-configs --alter --delete-config {fault.name}, for the broker or all brokers",
+                    },
+                )
         for listener in self.on_change:
             listener(self.config)
 
@@ -47,17 +66,22 @@ class Settings:
         """Returns the values by source, as DescribeConfigs shows them."""
         dynamic = image.broker_configs
         return BrokerLayers(
-            dynamic.get(str(broker_id), {}),
-            dynamic.get(layout.DEFAULT_ENTITY, {}),
-            {**self.static.originals, **self.static.without_effect},
-            _derived(image, broker_id),
+            canonical_texts(dynamic.get(str(broker_id), {}), named_option),
+            canonical_texts(dynamic.get(layout.DEFAULT_ENTITY, {}), named_option),
+            self._file,
+            _derived(image, broker_id, self.static),
         )
 
 
-def _derived(image: ClusterImage, broker_id: int) -> dict[str, str]:
-    """Returns the values of unset options that this broker derives: the addresses that it gives to clients."""
+def _derived(image: ClusterImage, broker_id: int, static: BrokerConfig) -> dict[str, str]:
+    """Returns the values of unset options that this broker derives.
+
+    These are the addresses that it gives to clients, and the protocol with which it connects to other brokers.
+    """
+    between_brokers = static.security_of(static.inter_broker_listener).protocol
+    derived = {"security.inter.broker.protocol": between_brokers}
     broker = image.brokers.get(broker_id)
-    if broker is None:
-        return {}
-    listeners = [Listener(name, found.host, found.port) for name, found in broker.endpoints.items()]
-    return {"advertised.listeners": ",".join(map(str, listeners))}
+    if broker is not None:
+        listeners = [Listener(name, found.host, found.port) for name, found in broker.endpoints.items()]
+        derived["advertised.listeners"] = ",".join(map(str, listeners))
+    return derived

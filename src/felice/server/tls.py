@@ -2,7 +2,7 @@
 
 Keeps true: a listener opens only with a key, a certificate and a trust store that can be used as configured. A change
             that cannot be used is refused, and the listener keeps its configuration. Open connections stay open.
-Leaves:     reading key stores and making contexts to `felice.env`; the handshake to `felice.env.listening`.
+Leaves:     reading keys to `felice.security.listener_keys`, the handshake to `felice.env.listening`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,10 @@ import ssl
 from collections.abc import Collection, Iterable, Mapping
 
 from felice.config import BrokerConfig
-from felice.config.security import ListenerSecurity, SecurityOptions
+from felice.config.security import ListenerSecurity
 from felice.dataclass import dataclass
-from felice.env.key_stores import (
-    CertificateNames,
-    Identity,
-    StoreSource,
-    TlsError,
-    check_identity,
-    identity_of_pem,
-    read_identity,
-    read_trust,
-    trust_of_pem,
-)
-from felice.env.tls import TlsVersions, client_context, server_context, why_not_accepted
+from felice.env.key_stores import CertificateNames, TlsError
+from felice.env.tls import client_context, why_not_accepted
 from felice.security.mapping import BadRule, Rule, parse_rules
 
 _log = logging.getLogger("felice.server")
@@ -121,30 +111,26 @@ def _texts(config: BrokerConfig, listener: str) -> dict[str, str]:
 
 
 def _make(security: ListenerSecurity, inter_broker: str, texts: Mapping[str, str]) -> SecuredListener:
-    options = security.options
-    key_source = _source("keystore", options, security)
-    identity = _identity(key_source, options)
-    names = check_identity(key_source, identity)
-    trust = _trust(_source("truststore", options, security), options)
-    if trust is None and security.client_auth != "none":
-        raise TlsError(
-            f"{security.key('ssl.client.auth')}={security.client_auth} needs the certificates that clients may have; "
-            f"set {security.prefix}ssl.truststore.location"
-        )
-    versions = TlsVersions(options.ssl_enabled_protocols, options.ssl_cipher_suites)
-    context = server_context(identity, trust, security.client_auth, versions)
+    # The start of a broker without TLS does not need this module.
+    from felice.security.listener_keys import read_keys
+
+    keys = read_keys(security)
+    context = keys.server_context()
     client = None
     if security.name == inter_broker:
         client = client_context(
-            identity, trust, versions, check_hostname=bool(options.ssl_endpoint_identification_algorithm)
+            keys.identity,
+            keys.trust,
+            keys.versions,
+            check_hostname=bool(security.options.ssl_endpoint_identification_algorithm),
         )
         _check_accepted(security, context, client)
     return SecuredListener(
         context,
         client,
         security.client_auth != "none",
-        _rules(security, options),
-        names,
+        _rules(security),
+        keys.names,
         texts,
     )
 
@@ -158,55 +144,11 @@ def _check_accepted(security: ListenerSecurity, server: ssl.SSLContext, client: 
         )
 
 
-def _rules(security: ListenerSecurity, options: SecurityOptions) -> tuple[Rule, ...]:
+def _rules(security: ListenerSecurity) -> tuple[Rule, ...]:
     try:
-        return parse_rules(options.ssl_principal_mapping_rules)
+        return parse_rules(security.options.ssl_principal_mapping_rules)
     except BadRule as error:
         raise TlsError(f"{security.key('ssl.principal.mapping.rules')}: {error}") from None
-
-
-def _source(store: str, options: SecurityOptions, security: ListenerSecurity) -> StoreSource:
-    prefix = security.key(f"ssl.{store}.location").removesuffix(f"{store}.location")
-    return StoreSource(
-        store,
-        getattr(options, f"ssl_{store}_type"),
-        getattr(options, f"ssl_{store}_location"),
-        getattr(options, f"ssl_{store}_password"),
-        prefix,
-    )
-
-
-def _identity(source: StoreSource, options: SecurityOptions) -> Identity:
-    chain, key = options.ssl_keystore_certificate_chain, options.ssl_keystore_key
-    if source.location is not None:
-        if chain is not None or key is not None:
-            raise source.error(
-                "location", "set either a file, or the key and its certificate chain, not both"
-            )
-        return read_identity(source, options.ssl_key_password)
-    if chain is None and key is None:
-        raise source.error(
-            "location", "a listener with TLS needs a private key and a certificate; set this option"
-        )
-    if chain is None or key is None:
-        missing = "certificate.chain" if chain is None else "key"
-        raise source.error(missing, "the key and its certificate chain go together; set this option, too")
-    if source.kind != "PEM":
-        raise source.error("type", "a key in the configuration is PEM; set this option to PEM")
-    return identity_of_pem(source, chain.encode(), key.encode(), options.ssl_key_password)
-
-
-def _trust(source: StoreSource, options: SecurityOptions) -> bytes | None:
-    inline = options.ssl_truststore_certificates
-    if source.location is not None:
-        if inline is not None:
-            raise source.error("location", "set either a file or the certificates, not both")
-        return read_trust(source)
-    if inline is None:
-        return None
-    if source.kind != "PEM":
-        raise source.error("type", "certificates in the configuration are PEM; set this option to PEM")
-    return trust_of_pem(source, inline.encode())
 
 
 def _check_names(security: ListenerSecurity, old: SecuredListener, new: SecuredListener) -> None:

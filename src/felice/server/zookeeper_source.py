@@ -64,12 +64,15 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     """Returns the settings of the connection from the broker's configuration."""
     from felice.metadata.zookeeper import JaasSettings, TlsSettings, ZooKeeperSettings
 
+    def path_of(text: str | None) -> Path | None:
+        return config.path_of(text) if text is not None else None
+
     session_timeout_ms, jaas_file = config.zookeeper_session_timeout_ms, config.zookeeper_jaas_file
     tls = None
     if config.zookeeper_ssl_client_enable:
         tls = TlsSettings(
-            _path(config.zookeeper_ssl_truststore_location),
-            _path(config.zookeeper_ssl_keystore_location),
+            path_of(config.zookeeper_ssl_truststore_location),
+            path_of(config.zookeeper_ssl_keystore_location),
             config.zookeeper_ssl_keystore_password,
             bool(config.zookeeper_ssl_endpoint_identification_algorithm),
         )
@@ -82,9 +85,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
         config.zookeeper_digest_auth,
         config.zookeeper_set_acl,
         tls,
-        jaas=JaasSettings(Path(jaas_file), config.zookeeper_sasl_clientconfig) if jaas_file else None,
+        jaas=(
+            JaasSettings(config.path_of(jaas_file), config.zookeeper_sasl_clientconfig) if jaas_file else None
+        ),
     )
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text is not None else None

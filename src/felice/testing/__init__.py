@@ -1,4 +1,4 @@
-"""A durable broker inside your tests, with faults on demand: for any Kafka client, in this process or another.
+"""A durable broker inside your tests, with faults on demand: for Kafka clients in this process or another.
 
     from felice.testing import ErrorCode, felice_broker
 

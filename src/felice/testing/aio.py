@@ -1,21 +1,27 @@
 """The test broker for coroutines: calls that take time are awaited, and the caller's loop keeps running meanwhile.
 
 The broker runs on a thread and a loop of its own, as `Broker` does; a blocked test cannot stop it.
+
+Keeps true: a cancelled start leaves no broker and no directory that it made. A stop, a kill and a restart that are
+            cancelled are carried out first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from felice.client.arguments import takes_lists
+from felice.env.forks import Owner
 from felice.server.embedded import stopping_after
 from felice.testing.broker import Broker, Headers, Record, Text
 from felice.testing.faults import Faults
 
 
+@takes_lists
 class AsyncBroker:
     """The asynchronous test broker: `async with AsyncBroker() as broker`. Takes the arguments of `Broker`."""
 
@@ -24,10 +30,12 @@ class AsyncBroker:
         self._args = args
         self._options = options
         self._started: Broker | None = None
+        self._owner = Owner()
 
     @property
     def blocking(self) -> Broker:
         """The same broker with its blocking API."""
+        self._owner.check("broker")
         if self._started is None:
             raise RuntimeError("the broker was not started: use `async with` or `await broker.start()`")
         return self._started
@@ -54,23 +62,44 @@ class AsyncBroker:
 
     async def start(self) -> Self:
         """See `Broker.start`."""
-        if self._started is None:
-            self._started = await asyncio.to_thread(Broker, *self._args, **self._options)
-        else:
-            await asyncio.to_thread(self._started.start)
+        self._owner.check("broker")
+        existed = self._started is not None
+        try:
+            await _to_the_end(self._start)
+        except asyncio.CancelledError:
+            # The caller gets no broker from a cancelled start, so nobody else would stop it.
+            await _to_the_end(self._end if existed else self._undo)
+            raise
         return self
+
+    def _start(self) -> None:
+        if self._started is None:
+            self._started = Broker(*self._args, **self._options)
+        else:
+            self._started.start()
+
+    def _undo(self) -> None:
+        started, self._started = self._started, None
+        if started is not None:
+            started.stop()
+
+    def _end(self) -> None:
+        """Stops a broker that was started again. Its directory, which is older than this start, stays."""
+        self.blocking.kill()
 
     async def stop(self) -> None:
         """See `Broker.stop`."""
-        await asyncio.to_thread(self.blocking.stop)
+        if self._started is not None and self._owner.is_here:
+            await _to_the_end(self._started.stop)
 
     async def kill(self) -> None:
         """See `Broker.kill`."""
-        await asyncio.to_thread(self.blocking.kill)
+        if self._owner.is_here:
+            await _to_the_end(self.blocking.kill)
 
     async def restart(self) -> None:
         """See `Broker.restart`."""
-        await asyncio.to_thread(self.blocking.restart)
+        await _to_the_end(self.blocking.restart)
 
     async def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
@@ -122,3 +151,19 @@ class AsyncBroker:
     ) -> None:
         with stopping_after(error):
             await self.stop()
+
+
+async def _to_the_end(work: Callable[[], None]) -> None:
+    """Runs `work` on a thread, and returns when it has ended. A cancellation that comes earlier is raised then."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait((running,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if (failure := running.exception()) is not None:
+            cancelled.add_note(f"It failed, too: {type(failure).__name__}: {failure}")
+        raise cancelled
+    running.result()

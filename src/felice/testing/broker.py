@@ -1,7 +1,8 @@
 """A whole broker on a thread of the test's process, with direct access to its topics and records.
 
 Keeps true: acknowledged records are there after `restart` and after `kill`, at the same address. A directory that the
-            broker created is removed by `stop`; a directory of the caller stays.
+            broker created is removed by `stop`; a directory of the caller stays. A process that was forked from the
+            broker's stops and removes nothing.
             `create_topic`, `produce` and `records` use the broker's components directly, so scripted faults
             neither act on these calls nor count them. `records` returns what a read_committed consumer reads.
 How:        `EmbeddedBroker` with a table of handlers that `Faults` has wrapped.
@@ -9,13 +10,19 @@ How:        `EmbeddedBroker` with a table of handlers that `Faults` has wrapped.
 
 from __future__ import annotations
 
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from felice.client.arguments import takes_lists
+from felice.config import Listener
 from felice.controller.topic_plans import NewTopic
+from felice.env.forks import Owner
+from felice.env.own_directory import OwnDirectory
 from felice.env.ports import free_ports
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.aborted import AbortedTransactions
@@ -25,7 +32,7 @@ from felice.records.kernels import murmur2
 from felice.records.reader import read_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.broker import Broker as Server
-from felice.server.embedded import EmbeddedBroker, named
+from felice.server.embedded import HOST, EmbeddedBroker, named
 from felice.testing.faults import Faults
 from felice.testing.serving import TEST_SETTINGS, Serving
 
@@ -49,6 +56,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+@takes_lists
 class Broker(Serving):
     """A broker for tests. It starts when created, or raises `StartupError`; `stop`, or `with`, ends it.
 
@@ -66,10 +74,20 @@ class Broker(Serving):
         **overrides: object,
     ) -> None:
         self.faults = Faults()
-        self._given_dir = Path(data_dir) if data_dir is not None else None
-        self._own_dir: tempfile.TemporaryDirectory[str] | None = None
-        self._port = port or free_ports(1)[0]
+        # Absolute: the test may change the working directory while the broker runs, and before it starts again.
+        self._given_dir = Path(data_dir).absolute() if data_dir is not None else None
+        self._own_dir: OwnDirectory | None = None
+        self._owner = Owner()
+        # A start or a stop on another thread (`AsyncBroker`) ends before the next one begins.
+        self._changing = threading.RLock()
         self._properties = {**TEST_SETTINGS, **(properties or {}), **named(overrides)}
+        listeners = _with_ports(self._properties.get("listeners", f"PLAINTEXT://{HOST}:{port}"))
+        self._properties["listeners"] = ",".join(map(str, listeners))
+        # A KRaft node's file also names listeners of its controller, on which nobody listens here.
+        controllers = self._properties.get("controller.listener.names", "").upper().split(",")
+        first = next((each for each in listeners if each.name not in controllers), listeners[0])
+        self._port = first.port
+        self._host = HOST if first.host in ("", "0.0.0.0", "::") else first.host
         self._running: EmbeddedBroker | None = None
         self.start()
         self._create_topics(topics)
@@ -89,7 +107,7 @@ class Broker(Serving):
     @property
     def bootstrap(self) -> str:
         """The address, for `bootstrap.servers`."""
-        return f"127.0.0.1:{self._port}"
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
 
     @property
     def data_dir(self) -> Path:
@@ -98,39 +116,56 @@ class Broker(Serving):
             return self._given_dir
         if self._own_dir is None:
             raise RuntimeError("the broker was stopped, and its directory is gone")
-        return Path(self._own_dir.name)
+        return self._own_dir.path
 
     def start(self) -> None:
         """Start again after `kill` or `stop`; does nothing while the broker runs. The constructor calls it."""
-        if self._running is not None:
-            return
-        if self._given_dir is None and self._own_dir is None:
-            self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
-        try:
-            self._running = EmbeddedBroker(
-                self.data_dir,
-                self._port,
-                properties=self._properties,
-                handlers=self.faults.handlers,
-            )
-        except BaseException:
-            self._remove_own_dir()
-            raise
-        self.faults.attach(self._running)
+        with self._changing_state():
+            if self._running is not None:
+                return
+            made = self._given_dir is None and self._own_dir is None
+            if made:
+                self._own_dir = OwnDirectory("felice-")
+            try:
+                self._running = EmbeddedBroker(
+                    self.data_dir,
+                    self._port,
+                    properties=self._properties,
+                    handlers=self.faults.handlers,
+                )
+            except BaseException:
+                if made:
+                    self._remove_own_dir()
+                raise
+            self.faults.attach(self._running)
 
     def stop(self) -> None:
-        """Stop cleanly and remove the directory if the broker created it. A second call does nothing."""
-        self._end(EmbeddedBroker.stop)
-        self._remove_own_dir()
+        """Stop cleanly and remove the directory if the broker created it.
+
+        A second call does nothing, nor does a call in a process that was forked from the broker's.
+        """
+        if self._owner.is_here:
+            with self._changing:
+                self._end(EmbeddedBroker.stop)
+                self._remove_own_dir()
 
     def kill(self) -> None:
         """End as `kill -9` would: connections are cut, nothing is closed cleanly, the directory stays."""
-        self._end(EmbeddedBroker.kill)
+        if self._owner.is_here:
+            with self._changing:
+                self._end(EmbeddedBroker.kill)
 
     def restart(self) -> None:
         """Stop cleanly, unless the broker was killed, and start with the same directory and port."""
-        self._end(EmbeddedBroker.stop)
-        self.start()
+        with self._changing_state():
+            self._end(EmbeddedBroker.stop)
+            self.start()
+
+    @contextmanager
+    def _changing_state(self) -> Iterator[None]:
+        self._owner.check("broker")
+        with self._changing:
+            yield
 
     def _end(self, how: Callable[[EmbeddedBroker], None]) -> None:
         running, self._running = self._running, None
@@ -141,7 +176,7 @@ class Broker(Serving):
     def _remove_own_dir(self) -> None:
         own, self._own_dir = self._own_dir, None
         if own is not None:
-            own.cleanup()
+            own.remove()
 
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap} {'running' if self.is_running else 'stopped'}>"
@@ -171,7 +206,8 @@ class Broker(Serving):
 
         Without `partition` the key decides, as in Java's client; without a key it is partition 0. Raises `ApiError`.
         """
-        record = Record(topic, -1, -1, timestamp_ms or -1, _bytes(key), _bytes(value), tuple(headers))
+        timestamp_ms = -1 if timestamp_ms is None else timestamp_ms
+        record = Record(topic, -1, -1, timestamp_ms, _bytes(key), _bytes(value), tuple(headers))
         return self._embedded.run(_append(self._server, record, partition))
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
@@ -201,6 +237,13 @@ class Broker(Serving):
     @property
     def _server(self) -> Server:
         return self._embedded.broker
+
+
+def _with_ports(text: str) -> list[Listener]:
+    """The listeners of an option, with free ports instead of 0: an address stays the same across restarts."""
+    found = [Listener.parse(part.strip(), "listeners") for part in text.split(",")]
+    free = iter(free_ports(len(found)))
+    return [replace(listener, port=listener.port or next(free)) for listener in found]
 
 
 def _bytes(text: Text | None) -> bytes | None:

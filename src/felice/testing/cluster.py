@@ -7,12 +7,14 @@ Does not:   script faults: those belong to a single broker (`felice.testing.Brok
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from felice.client.arguments import takes_lists
 from felice.controller.topic_plans import NewTopic
+from felice.env.forks import Owner
+from felice.env.own_directory import OwnDirectory
 from felice.metadata import ClusterImage, PartitionImage
 from felice.server.embedded import EmbeddedCluster, named
 from felice.testing.serving import TEST_SETTINGS, Serving
@@ -20,6 +22,7 @@ from felice.testing.serving import TEST_SETTINGS, Serving
 _POLL_S = 0.005
 
 
+@takes_lists
 class Cluster(Serving):
     """A cluster for tests: `with Cluster(brokers=3) as cluster`. It starts when created, or raises `StartupError`.
 
@@ -39,13 +42,20 @@ class Cluster(Serving):
         **overrides: object,
     ) -> None:
         settings = {**TEST_SETTINGS, **(properties or {}), **named(overrides)}
-        self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
+        self._owner = Owner()
+        self._own_dir: OwnDirectory | None = None
+        if data_dir is None:
+            self._own_dir = OwnDirectory("felice-")
+            data_dir = self._own_dir.path
         try:
             self._running = EmbeddedCluster(
-                data_dir or self._own_dir.name, brokers, properties=settings, racks=racks
+                data_dir,
+                brokers,
+                properties=settings,
+                racks=racks,
             )
         except BaseException:
-            self._own_dir.cleanup()
+            self._remove_own_dir()
             raise
         self._create_topics(topics)
 
@@ -78,9 +88,18 @@ class Cluster(Serving):
         self._running.run(self._running.cluster.start_broker(broker_id))
 
     def stop(self) -> None:
-        """Stop all brokers and remove the directory if the cluster created it. A second call does nothing."""
+        """Stop all brokers and remove the directory if the cluster created it.
+
+        A second call does nothing, nor does a call in a process that was forked from the cluster's.
+        """
+        if not self._owner.is_here:
+            return
         self._running.stop()
-        self._own_dir.cleanup()
+        self._remove_own_dir()
+
+    def _remove_own_dir(self) -> None:
+        if self._own_dir is not None:
+            self._own_dir.remove()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.bootstrap} running {self.running}>"

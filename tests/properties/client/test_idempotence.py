@@ -167,7 +167,7 @@ async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes |
             done.set()
 
     sender = Sender(cluster, accumulator, parse_settings("p", config), on_delivered, lambda *drop: None)  # type: ignore[arg-type]
-    accumulator.open_topic("t", 1, 0.0)
+    accumulator.open_topic("t", 1, (0,))
     number = 0
     for size in sizes:
         for _ in range(size):

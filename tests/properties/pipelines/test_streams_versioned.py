@@ -74,8 +74,8 @@ def test_what_was_replaced_long_ago_is_forgotten(given: list[Put]) -> None:
     store.put("b", None, 1_001 + HISTORY_MS)
     store.put("a", None, 1_002 + HISTORY_MS)
     store.put("c", 1, 2_000)
-    assert set(store.rows) == {"c"}
+    assert set(store.rows) == {b"c"}
     for timestamp in range(2_000, 2_100):
         store.put("c", 1, timestamp)
         # The versions of the history, and the one that was the row when it began.
-        assert len(store.rows["c"]) <= HISTORY_MS + 1
+        assert len(store.rows[b"c"]) <= HISTORY_MS + 1

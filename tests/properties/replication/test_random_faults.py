@@ -1,7 +1,10 @@
 """Three replicas under random crashes, elections, missed images, stalled writes and delayed responses, from a seed.
 
-Afterwards all brokers run again, and these must hold: the logs are equal; they contain every record that was
-acknowledged with acks=all; and no high watermark ever passed a record that was lost.
+Records are deleted in between, also in the middle of batches; segments are deleted, disks are full or replaced.
+
+Afterwards all brokers run again, and these must hold: the logs are equal from the last of their starts on; they contain
+every record that was acknowledged with acks=all and not deleted; no high watermark ever passed a record that was lost;
+and every replica is in sync, even if records were lost in unclean elections.
 """
 
 from __future__ import annotations
@@ -22,11 +25,14 @@ BROKERS = (1, 2, 3)
 class FaultyCluster:
     """A replicated partition, and the random commands that a seed chooses for it."""
 
-    def __init__(self, path: Path, seed: int) -> None:
+    def __init__(self, path: Path, seed: int, *, allows_unclean: bool = False) -> None:
+        self.allows_unclean = allows_unclean
         self.world = ReplicationWorld(path)
         self.random = random.Random(seed)
         self.history: list[str] = []
         self.acknowledged: set[str] = set()
+        # The last offset of each batch.
+        self.last_offsets: dict[str, int] = {}
         self.written = 0
         self.run(f"brokers 1 2 3 min_isr={1 + seed % 2} lag=1000")
 
@@ -37,7 +43,16 @@ class FaultyCluster:
             value, _, outcome = line.partition(": ")
             if outcome == "acknowledged" and value.startswith("s"):
                 self.acknowledged.add(value)
+            written, _, offset = outcome.partition(" at ")
+            if command.startswith("produce"):
+                self.last_offsets[written] = int(offset or 0) + written.count("+")
         self.check_watermarks()
+
+    def batch(self, kind: str) -> str:
+        """The records of a new batch, joined: the name of the batch in the trace."""
+        self.written += 1
+        count = self.random.choice((1, 1, 2, 5))
+        return "+".join(f"{kind}{self.written}.{number}" for number in range(count))
 
     def check_watermarks(self) -> None:
         """R1: ISR members have all records below the high watermark, unless their removal is proposed (R4)."""
@@ -71,14 +86,12 @@ class FaultyCluster:
     def may_produce(self) -> None:
         leaders = [number for number in self.up() if self.world.replicas[number].partition.leader]  # type: ignore[union-attr]
         if leaders:
-            self.written += 1
-            self.run(f"produce {self.random.choice(leaders)} s{self.written}")
+            self.run(f"produce {self.random.choice(leaders)} {self.batch('s')}")
 
     def may_write_unsafely(self) -> None:
         leaders = [number for number in self.up() if self.world.replicas[number].partition.leader]  # type: ignore[union-attr]
         if leaders:
-            self.written += 1
-            self.run(f"produce {self.random.choice(leaders)} u{self.written} acks=1")
+            self.run(f"produce {self.random.choice(leaders)} {self.batch('u')} acks=1")
 
     def fetch(self, command: str) -> None:
         number = self.some()
@@ -115,8 +128,11 @@ class FaultyCluster:
         # The last in-sync replica must keep its records: no protocol survives their loss.
         count = len(batches_of(log))
         lost = self.random.randrange(count + 1) if state.isr != (number,) else 0
-        self.run(f"save {number}")
+        if self.random.random() < 0.7:
+            self.run(f"save {number}")
         self.run(f"crash {number} lost={lost}")
+        if lost and self.random.random() < 0.3:
+            self.run(f"wipe {number}")
         self.control()
 
     def may_restart(self) -> None:
@@ -132,6 +148,30 @@ class FaultyCluster:
         if candidates:
             isr = ",".join(map(str, state.isr))
             self.run(f"elect {self.random.choice(candidates)} isr={isr}")
+
+    def may_elect_unclean(self) -> None:
+        """Elects any replica that runs, as the topic of an unclean cluster allows."""
+        if self.allows_unclean and (number := self.some()) is not None:
+            self.run(f"elect {number}")
+
+    def may_trim(self) -> None:
+        number = self.some()
+        if number is None:
+            return
+        log = self.world.replicas[number].log
+        self.run(f"trim {number} {self.random.randint(log.log_start_offset, log.log_end_offset)}")
+
+    def may_roll(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"roll {number}")
+
+    def may_fill(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"full {number}")
+
+    def may_empty(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"room {number}")
 
     def may_miss_images(self) -> None:
         if (number := self.some()) is not None:
@@ -170,6 +210,7 @@ class FaultyCluster:
         for number in BROKERS:
             self.run(f"hear {number}")
             self.run(f"flow {number}")
+            self.run(f"room {number}")
         self.control()
         leader = self.state().leader
         assert leader in BROKERS, self.trace()
@@ -183,15 +224,19 @@ class FaultyCluster:
             self.run(f"tick {leader}")
 
     def check(self) -> None:
+        start = max(found.log.log_start_offset for found in self.world.replicas.values())
         logs = {
             number: [
-                (header.base_offset, header.leader_epoch, text) for header, text in batches_of(found.log)
+                (header.base_offset, header.leader_epoch, text)
+                for header, text in batches_of(found.log)
+                if header.next_offset > start
             ]
             for number, found in self.world.replicas.items()
         }
         assert logs[1] == logs[2] == logs[3], f"{logs}\n{self.trace()}"
         kept = {text for _, _, text in logs[1]}
-        assert not self.acknowledged - kept, f"{self.acknowledged - kept} lost\n{self.trace()}"
+        lost = {text for text in self.acknowledged - kept if self.last_offsets[text] >= start}
+        assert not lost or self.allows_unclean, f"{lost} lost\n{self.trace()}"
         assert self.state().isr == BROKERS, self.trace()
 
 
@@ -205,6 +250,11 @@ _WEIGHTS = {
     "crash": 2,
     "restart": 4,
     "elect": 1,
+    "elect_unclean": 1,
+    "trim": 3,
+    "roll": 2,
+    "fill": 1,
+    "empty": 2,
     "miss_images": 1,
     "see_images": 2,
     "stall": 1,
@@ -214,9 +264,12 @@ _WEIGHTS = {
 _COMMANDS = [command for command, weight in _WEIGHTS.items() for _ in range(weight)]
 
 
+@pytest.mark.parametrize("allows_unclean", [False, True], ids=["clean", "unclean"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_acknowledged_records_survive_random_faults(seed: int, tmp_path: Path) -> None:
-    cluster = FaultyCluster(tmp_path, seed)
+def test_acknowledged_records_survive_random_faults_and_every_replica_comes_back(
+    seed: int, allows_unclean: bool, tmp_path: Path
+) -> None:
+    cluster = FaultyCluster(tmp_path, seed, allows_unclean=allows_unclean)
     try:
         for _ in range(STEPS):
             cluster.step()

@@ -90,7 +90,7 @@ def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, liste
             auto_create_topics_enable=False,
             felice_auto_create_topics_max_at_once=0,
         ),
-        auto_topics=SimpleNamespace(under_way=0),
+        auto_topics=SimpleNamespace(under_way=0, is_creating=lambda _: False),
         access=SimpleNamespace(is_enabled=False),
         env=SimpleNamespace(clock=SystemClock()),
     )

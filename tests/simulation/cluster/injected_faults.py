@@ -11,13 +11,17 @@ from unittest.mock import patch
 from felice.controller import duties, election, leaderships, writing
 from felice.controller.reassignment import Assignment, Move
 from felice.coordinator.hosted_shard import HostedShard
+from felice.log import replicated
 from felice.log.epochs import LeaderEpochs
 from felice.log.log import Log
+from felice.metadata.image import ClusterImage, TopicImage
 from felice.metadata.layout import StateNode
 from felice.metadata.store import ANY_VERSION, SetData
+from felice.metadata.watcher import Watcher
 from felice.replication import divergence, fetcher, follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
+from felice.replication.partitions import Partitions
 from felice.server import membership
 from felice.server.image_follower import ImageFollower
 from felice.server.transactions import MarkerWriter
@@ -39,6 +43,32 @@ def _hit(*kinds: str) -> Any:
 
 _FAILOVER = ("isolate leader", "kill leader", "rolling restart", "pause")
 _DIVERGED = ("isolate leader",)
+
+
+# The store
+
+
+def _deletes_followers(original: Any) -> Any:
+    """The other replicas have all records and are copied again when the topic is back."""
+
+    def set_aside(self: Partitions, topic: TopicImage, other: TopicImage | None) -> None:
+        is_leader = any(partition.leader == self._broker_id for partition in topic.partitions)
+        return original(self, topic, other) if is_leader else self._delete(topic)
+
+    return set_aside
+
+
+@contextlib.contextmanager
+def _follows_any_cluster() -> Iterator[None]:
+    async def skip(membership: Any) -> None:
+        pass
+
+    with (
+        patch.object(Watcher, "_is_of_cluster", lambda watcher, image: True),
+        patch.object(membership.Membership, "_check_cluster", skip),
+        patch.object(ClusterImage, "is_deletion_requested", lambda image, topic_id: True),
+    ):
+        yield
 
 
 # Following
@@ -82,6 +112,11 @@ def _before_kip_101() -> Iterator[None]:
         patch.object(follower, "next_fetch", _sends_no_epoch(follower.next_fetch)),
     ):
         yield
+
+
+def _knows_no_start(original: Any) -> Any:
+    """A batch that begins below the log's end is refused, even if the log has no records."""
+    return lambda *args, **kwargs: original(*args, **{**kwargs, "log_start_offset": -1})
 
 
 # Leading
@@ -257,6 +292,13 @@ INJECTED_FAULTS = (
         seed=22,
     ),
     InjectedFault(
+        "log start in a batch",
+        "a follower refuses a batch that begins below its log start",
+        _wrap(replicated, "checked_batches", _knows_no_start),
+        lambda plan: plan.deletes_records,
+        seed=2,
+    ),
+    InjectedFault(
         "no epochs",
         "new leader epochs are not recorded",
         _wrap(LeaderEpochs, "assign", _records_epoch_zero),
@@ -385,6 +427,29 @@ INJECTED_FAULTS = (
         _wrap(MarkerWriter, "_append", _marker_is_enough),
         lambda plan: "transactions" in plan.workloads,
         seed=1,
+    ),
+    InjectedFault(
+        "missing is deleted",
+        "a broker deletes the logs of topics that the store lacks, without a record of their deletion",
+        _replace(ClusterImage, "is_deletion_requested", lambda image, topic_id: True),
+        lambda plan: any(fault.kind in ("store restored", "topics removed") for fault in plan.faults),
+        seed=58,
+    ),
+    InjectedFault(
+        "missing follower is deleted",
+        "a follower deletes its log when the store lacks the topic, and copies it again later",
+        _wrap(Partitions, "_set_aside", _deletes_followers),
+        lambda plan: (
+            _shared(plan) and any(fault.kind in ("store restored", "topics removed") for fault in plan.faults)
+        ),
+        seed=58,
+    ),
+    InjectedFault(
+        "any cluster",
+        "a broker follows the images of whichever cluster the store has, and deletes its logs",
+        _follows_any_cluster,
+        lambda plan: any(fault.kind == "store replaced" for fault in plan.faults),
+        seed=6,
     ),
     InjectedFault(
         "unsynced replicas",

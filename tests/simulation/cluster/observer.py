@@ -100,6 +100,7 @@ class ClusterObserver:
                 log.log_end_offset,
                 mark,
                 batches,
+                log.log_start_offset,
             )
         )
 
@@ -136,6 +137,22 @@ class ClusterObserver:
     def _ends_of(self, machine: BrokerMachine, topic: str, number: int) -> tuple[int, int]:
         partition = self._find(machine, topic, number)
         return (-1, -1) if partition is None else (partition.log_end_offset, partition.high_watermark)
+
+    def starts(self) -> dict[str, dict[int, tuple[int, Batch | None]]]:
+        """Log start offset of every replica of a topic that is not compacted, and the first batch that it serves."""
+        found: dict[str, dict[int, tuple[int, Batch | None]]] = {}
+        for topic, node in self._topics():
+            for number, replicas in node.partitions.items():
+                for broker in replicas:
+                    machine = self._brokers[broker]
+                    partition = self._find(machine, topic, number)
+                    if partition is None or partition.log.config.is_compacted:
+                        continue
+                    with _undisturbed(machine.disk):
+                        start = partition.log_start_offset
+                        first = next(batches_of(partition, start), None)
+                        found.setdefault(f"{topic}-{number}", {})[broker] = start, first
+        return found
 
     def _find(self, machine: BrokerMachine, topic: str, number: int) -> Partition | None:
         broker = machine.broker

@@ -36,6 +36,9 @@ _CLIENT_FAULTS = ("stop client", "kill client", "client part")
 _MACHINE_FAULTS = ("clock", "disk error", "full disk")
 _POWER_FAULTS = ("power", "power", "power at operation")
 _SLOW_DISK_SHARE = 0.3
+STORE_LOSSES = ("store emptied", "store replaced", "store pauses", "store restored", "topics removed")
+_STORE_LOSS_SHARE = 0.4
+_DELETION_SHARE = 0.3
 
 
 def cluster_plan_of(seed: int) -> Plan:
@@ -46,6 +49,8 @@ def cluster_plan_of(seed: int) -> Plan:
     replicas, min_isr = random.choice(_PROMISES)
     workloads = tuple(random.sample(WORKLOADS, 1 if random.random() < 0.7 else 2))
     length_s = random.uniform(1.0, 3.0)
+    deletes_records = Random(f"{seed}/deletions").random() < _DELETION_SHARE
+    keeps_topics = deletes_records or bool({"transactions", "copier", "admin"} & set(workloads))
     return Plan(
         seed,
         durability,
@@ -56,13 +61,18 @@ def cluster_plan_of(seed: int) -> Plan:
         properties=_properties(random, durability, min_isr),
         faults=tuple(
             sorted(
-                [*_faults(random, durability, length_s), *_slow_disks(seed, length_s)],
+                [
+                    *_faults(random, durability, length_s),
+                    *_slow_disks(seed, length_s),
+                    *_store_losses(seed, durability, length_s, keeps_topics=keeps_topics),
+                ],
                 key=lambda fault: fault.time_s,
             )
         ),
         brokers=brokers,
         replicas=replicas,
         min_isr=min_isr,
+        deletes_records=deletes_records,
     )
 
 
@@ -124,3 +134,16 @@ def _slow_disks(seed: int, length_s: float) -> list[Fault]:
         Fault(random.uniform(0, length_s / 2), "slow disk", random.uniform(0.5, 2.5), random.randrange(1, 60))
         for _ in range(random.randrange(1, 3))
     ]
+
+
+def _store_losses(seed: int, durability: str, length_s: float, *, keeps_topics: bool) -> list[Fault]:
+    """A loss of the store's data, in addition to the other faults.
+
+    Topics are not lost under transactions, whose markers cannot be written then, or under clients that create them
+    again.
+    """
+    random = Random(f"{seed}/store losses")
+    if durability != "cached" or random.random() >= _STORE_LOSS_SHARE:
+        return []
+    kind = random.choice(STORE_LOSSES[:3] if keeps_topics else STORE_LOSSES)
+    return [Fault(random.uniform(0.1, length_s), kind, random.uniform(0.1, 4.0), random.randrange(1, 60))]

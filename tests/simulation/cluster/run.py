@@ -6,15 +6,16 @@ import asyncio
 import errno
 from collections.abc import Callable
 
-from checkers.replicas import copies_anomalies, state_anomalies
+from checkers.replicas import copies_anomalies, starts_anomalies, state_anomalies
 from felice.metadata import layout
 from felice.server.local_cluster import local_settings
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.world import BrokerMachine, World
+from simulation.cluster.lost_stores import HeldLogs, LostStores
 from simulation.cluster.observer import ClusterObserver
 from simulation.cluster.plan import LEADER_FAULTS, SESSION_TIMEOUT_S, cluster_plan_of
 from simulation.cluster.takeovers import Takeovers
-from simulation.cluster.workload import Reassigner
+from simulation.cluster.workload import Reassigner, RecordDeleter
 from simulation.observations import PLAIN, Observations, Sent
 from simulation.plan import Fault, Plan
 from simulation.run import BrokerSupervisor, RunResult, SimulationRun, _resume, execute
@@ -41,6 +42,8 @@ class ClusterRun(SimulationRun):
         self._by_number = dict(enumerate(self._brokers, 1))
         self._observer = ClusterObserver(world, self._ensemble, self._by_number)
         self._takeovers = Takeovers(world, self._ensemble, self._observer, self._shared)
+        self._lost_stores = LostStores(world, self._ensemble)
+        self._held_logs = HeldLogs(world, self._ensemble, self._by_number)
         # The broker whose power failed, until it is in no ISR. It lacks data that its ISR membership
         # promises (`guarded`).
         self._without_power: int | None = None
@@ -63,6 +66,8 @@ class ClusterRun(SimulationRun):
         clients = super()._make_clients()
         if "reassignment" in self._plan.workloads:
             clients.append(Reassigner(self._shared, "v1"))
+        if self._plan.deletes_records:
+            clients.append(RecordDeleter(self._shared, "d1"))
         return clients
 
     async def execute(self) -> None:
@@ -71,11 +76,15 @@ class ClusterRun(SimulationRun):
         looking.cancel()
         self._observations.reported += self._observer.replicas.anomalies
         self._observations.reported += state_anomalies(self._observer.states())
+        if self._plan.durability == "cached":
+            # A power failure may take a log that was never synced.
+            self._observations.reported += self._held_logs.anomalies()
 
     async def _observe_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(_OBSERVE_INTERVAL_S)
             self._observer.observe()
+            self._held_logs.observe()
             self._check_whether_caught_up()
             if self._without_power is None:
                 self._observer.check_isrs()
@@ -221,6 +230,58 @@ class ClusterRun(SimulationRun):
 
     def _inject_store_slow(self, fault: Fault) -> None:
         self._slow(f"b{self._some_broker()}", self._ensemble.name, min(fault.seconds, 0.5))
+
+    # Losses of the store
+
+    def _inject_store_emptied(self, fault: Fault) -> None:
+        if not self._lost_stores.is_lost:
+            self._lost_stores.empty(None)
+            self._after_loss(fault.seconds, self._lost_stores.fill)
+
+    def _inject_store_replaced(self, fault: Fault) -> None:
+        """Empty the store and let another cluster begin there: the brokers must stop."""
+        if not self._lost_stores.is_lost:
+            self._lost_stores.empty("another cluster")
+            self._after_loss(fault.seconds, self._lost_stores.fill)
+
+    def _inject_store_restored(self, fault: Fault) -> None:
+        """Restore a snapshot that is older than the topics, and later a newer one that has them."""
+        self._take_topics(fault, ends_sessions=True)
+
+    def _inject_topics_removed(self, fault: Fault) -> None:
+        """Remove the topics' nodes by hand, and create them again later."""
+        self._take_topics(fault, ends_sessions=False)
+
+    def _after_loss(self, seconds: float, restore: Callable[[], None]) -> None:
+        """Restore the store's data, but first check the disks: replicas that were deleted are copied again later."""
+
+        def check_and_restore() -> None:
+            self._observations.reported += self._held_logs.anomalies()
+            restore()
+
+        self._after(seconds, check_and_restore)
+
+    def _take_topics(self, fault: Fault, *, ends_sessions: bool) -> None:
+        if not self._lost_stores.is_lost:
+            taken = self._lost_stores.take_topics(ends_sessions=ends_sessions)
+            self._after_loss(
+                fault.seconds, lambda: self._lost_stores.give_topics(taken, ends_sessions=ends_sessions)
+            )
+
+    def _inject_store_pauses(self, fault: Fault) -> None:
+        """Suspend the store for longer than sessions last, again and again while the brokers return."""
+
+        async def suspend() -> None:
+            for _ in range(2 + fault.number % 3):
+                for broker in self._brokers:
+                    self._world.network.part(broker.name, self._ensemble.name)
+                await asyncio.sleep(1.5 * SESSION_TIMEOUT_S)
+                for broker in self._brokers:
+                    for way in ((broker.name, self._ensemble.name), (self._ensemble.name, broker.name)):
+                        self._world.network.unblock(*way)
+                await asyncio.sleep(fault.seconds / 8 * self._random.random())
+
+        self._healing.append(asyncio.ensure_future(suspend()))
 
     def _two_brokers(self) -> tuple[str, str]:
         one, other = self._random.sample(range(1, self._plan.brokers + 1), 2)
@@ -437,6 +498,7 @@ class ClusterRun(SimulationRun):
             await asyncio.sleep(_OBSERVE_INTERVAL_S)
         self._observer.observe()
         self._observations.reported += copies_anomalies(self._observer.ends())
+        self._observations.reported += starts_anomalies(self._observer.starts())
         return True
 
 

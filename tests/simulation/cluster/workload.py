@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from felice.client.admin.enumerations import AlterConfigOpType, ElectionType, ResourceType
-from felice.client.admin.model import ConfigEntry, ConfigResource, NewPartitions
-from felice.client.aio import Admin
-from felice.client.error import KafkaException
+from felice.client.admin.model import ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from felice.client.aio import Admin, Producer
+from felice.client.error import KafkaError, KafkaException
 from felice.env import Environment
-from simulation.observations import COPY, LEDGER, PLAIN
+from simulation.observations import COPY, DELETED, LEDGER, PLAIN
 from simulation.workload import WorkloadClient
 
 _TIMEOUT_S = 3.0
@@ -61,3 +63,41 @@ class Reassigner(WorkloadClient):
         """Add partitions to a topic. The other clients do not use them."""
         count = self.shared.plan.partitions + self.random.randrange(1, 3)
         await admin.create_partitions([NewPartitions(LEDGER, count)], timeout_s=_TIMEOUT_S)
+
+
+class RecordDeleter(WorkloadClient):
+    """Writes batches of several records to a topic of its own, deletes records in the middle of them, and
+    moves the partition to other brokers: new replicas begin where the leader's log starts.
+    """
+
+    async def run(self, env: Environment, incarnation: int) -> None:
+        plan = self.shared.plan
+        config = {**self.shared.client, "linger.ms": 20, "compression.type": plan.codec}
+        end_offset = 0
+        async with Admin(self.shared.client, env=env) as admin, Producer(config, env=env) as producer:
+            topic = NewTopic(DELETED, num_partitions=1, replication_factor=plan.replicas)
+            [made] = (await admin.create_topics([topic], _TIMEOUT_S)).values()
+            if isinstance(made, KafkaException) and made.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise made
+            while not self.shared.is_finishing:
+                try:
+                    sent = [
+                        await producer.send(DELETED, b"x", partition=0)
+                        for _ in range(self.random.randrange(2, 30))
+                    ]
+                    end_offset = (await asyncio.wait_for(sent[-1], _TIMEOUT_S)).offset() + 1
+                    await self._delete(admin, end_offset)
+                except (KafkaException, TimeoutError) as error:
+                    self.shared.world.note(f"{self.name}: {error}")
+                await self.pause(0.3)
+            # The last log start lies inside a batch, too.
+            await self._delete(admin, end_offset)
+
+    async def _delete(self, admin: Admin, end_offset: int) -> None:
+        offset = max(0, end_offset - self.random.randrange(1, 20))
+        found = await admin.delete_records({(DELETED, 0): offset}, timeout_s=_TIMEOUT_S)
+        self.shared.world.note(f"{self.name}: records before {offset} are deleted: {found}")
+        if self.random.random() < 0.5:
+            brokers = range(1, len(self.shared.brokers) + 1)
+            target = self.random.sample(brokers, self.shared.plan.replicas)
+            await admin.alter_partition_reassignments({(DELETED, 0): target}, timeout_s=_TIMEOUT_S)

@@ -136,7 +136,8 @@ def test_a_simulated_cluster_goes_through_all_phases_and_counts() -> None:
     # Its leaders and its places in ISRs change, in few transactions; two brokers are left to hear of it.
     assert 40 <= lost.nodes_written <= 44
     assert lost.transactions <= 4
-    assert lost.virtual_s > 17.9
+    # The session of 18 s, which the broker had last confirmed up to a tenth of a second before.
+    assert lost.virtual_s > 17.85
     assert phases["10 idle seconds"].transactions == 0
 
 

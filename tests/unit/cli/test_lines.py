@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import socket
+import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from felice.cli import consume, load, main, produce
-from felice.cli.consume import RecordFormat, Written, parse_offset, write_records
+from felice.cli.consume import RecordFormat, Written, parse_offset, reader_config, write_records
 from felice.cli.faults import Fault
-from felice.cli.options import quiet_logger
+from felice.cli.kafka_tools import console
+from felice.cli.options import delivery_limit, quiet_logger
 from felice.cli.produce import LineFormat, produce_lines
 from felice.client import Consumer, KafkaError
 from felice.client.net.waiting import WAITING_LOGGER
@@ -21,6 +24,7 @@ from felice.client.net.waiting import WAITING_LOGGER
 class Message:
     def __init__(self, **facts: object) -> None:
         self._facts = {
+            "topic": "t",
             "timestamp": (1, 1700000000000),
             "partition": 2,
             "offset": 7,
@@ -35,19 +39,36 @@ class Message:
         return lambda: self._facts[name]
 
 
+HEADERS = {"parse.headers": "true", "parse.key": "true", "null.marker": "NULL"}
+LAX = {**HEADERS, "ignore.error": "true"}
+
+
+# As LineMessageReader of Apache Kafka 4.3.1 parses them.
 @pytest.mark.parametrize(
     ("properties", "line", "expected"),
     [
         ({}, b"plain", {"value": b"plain"}),
         ({"parse.key": "true"}, b"k\tv", {"key": b"k", "value": b"v"}),
         ({"parse.key": "true", "key.separator": ":"}, b"k:v:w", {"key": b"k", "value": b"v:w"}),
-        ({"parse.key": "true", "ignore.error": "true"}, b"alone", {"key": b"", "value": b"alone"}),
+        ({"parse.key": "true", "ignore.error": "true"}, b"alone", {"key": None, "value": b"alone"}),
+        ({"parse.key": "true"}, b"\tv", {"key": b"", "value": b"v"}),
+        ({"parse.key": "true", "null.marker": ""}, b"\t", {"key": None, "value": None}),
         (
             {"parse.headers": "true", "parse.key": "true"},
             b"a:1,b:2\tk\tv",
             {"headers": [("a", b"1"), ("b", b"2")], "key": b"k", "value": b"v"},
         ),
         ({"null.marker": "NULL"}, b"NULL", {"value": None}),
+        (HEADERS, b"NULL\tNULL\tNULL", {"key": None, "value": None}),
+        (
+            HEADERS,
+            b"a:NULL,b:,c:1,,\t\t",
+            {"headers": [("a", None), ("b", b""), ("c", b"1")], "key": b"", "value": b""},
+        ),
+        (HEADERS, b",\tk\tv", {"headers": [], "key": b"k", "value": b"v"}),
+        (LAX, b"alone", {"key": None, "value": b"alone"}),
+        (LAX, b"alone\tk\tv", {"headers": [("alone", None)], "key": b"k", "value": b"v"}),
+        (LAX, b"\tk\tv", {"headers": [("", None)], "key": b"k", "value": b"v"}),
     ],
 )
 def test_a_line_becomes_a_record(
@@ -59,6 +80,33 @@ def test_a_line_becomes_a_record(
 def test_a_line_without_a_separator_is_refused_with_its_line_number() -> None:
     with pytest.raises(Fault, match="No key separator ':' found on line number 3"):
         LineFormat.parse({"parse.key": "true", "key.separator": ":"}).record(b"alone", 3)
+
+
+@pytest.mark.parametrize(
+    ("properties", "line"),
+    [(HEADERS, b"\tk\tv"), (HEADERS, b"a:1,b\tk\tv"), (HEADERS, b"NULL:1\tk\tv"), (LAX, b"NULL:1\tk\tv")],
+)
+def test_headers_without_keys_are_refused_with_the_line_number(
+    properties: dict[str, str], line: bytes
+) -> None:
+    with pytest.raises(Fault, match="on line number 7"):
+        LineFormat.parse(properties).record(line, 7)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"parse.key": "true", "key.separator": ""}, "key.separator must not be empty"),
+        ({"parse.key": "true", "null.marker": "\t"}, "null.marker and key.separator may not be equal"),
+        (
+            {"parse.headers": "true", "headers.delimiter": ","},
+            "headers.delimiter and headers.separator may not be equal",
+        ),
+    ],
+)
+def test_separators_that_cannot_be_told_apart_are_refused(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(Fault, match=reason):
+        LineFormat.parse(properties)
 
 
 @pytest.mark.parametrize("parse", [LineFormat.parse, RecordFormat.parse])
@@ -87,6 +135,95 @@ def test_a_record_becomes_a_line(
     properties: dict[str, str], facts: dict[str, object], expected: bytes
 ) -> None:
     assert RecordFormat.parse(properties).line(Message(**facts)) == expected
+
+
+_SERDES = "org.apache.kafka.common.serialization."
+
+
+# As the deserializer's `toString()` prints them in Java 17.
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("Long", b"\0\0\0\0\0\0\0\x07", b"7"),
+        ("Integer", b"\xff\xff\xff\xff", b"-1"),
+        ("Short", b"\x01\0", b"256"),
+        ("Boolean", b"\x01", b"true"),
+        ("String", "\u2603".encode(), "\u2603".encode()),
+        ("Double", struct.pack(">d", 1.5), b"1.5"),
+        ("Double", struct.pack(">d", 1e7), b"1.0E7"),
+        ("Double", struct.pack(">d", 9999999.5), b"9999999.5"),
+        ("Double", struct.pack(">d", 100.0), b"100.0"),
+        ("Double", struct.pack(">d", -0.001), b"-0.001"),
+        ("Double", struct.pack(">d", 0.00012345), b"1.2345E-4"),
+        ("Double", struct.pack(">d", -0.0), b"-0.0"),
+        ("Double", struct.pack(">d", float("-inf")), b"-Infinity"),
+        ("Float", struct.pack(">f", 0.1), b"0.1"),
+        ("Float", struct.pack(">f", 16777216.0), b"1.6777216E7"),
+        ("Float", struct.pack(">f", 3.4028235e38), b"3.4028235E38"),
+        ("UUID", b"123E4567-e89b-12d3-a456-426614174000", b"123e4567-e89b-12d3-a456-426614174000"),
+        ("Bytes", b"a\\\x00\xff", b"a\\x5C\\x00\\xFF"),
+        ("ByteArray", b"\xff", b"\xff"),
+    ],
+)
+def test_a_value_is_printed_as_its_deserializer_reads_it(name: str, data: bytes, expected: bytes) -> None:
+    form = RecordFormat.parse({"value.deserializer": f"{_SERDES}{name}Deserializer"})
+    assert form.line(Message(value=data)) == expected + b"\n"
+    assert form.line(Message(value=None)) == b"null\n"
+
+
+@pytest.mark.parametrize("name", ["key.deserializer", "value.deserializer", "headers.deserializer"])
+def test_a_class_that_is_not_known_is_refused_by_name(name: str) -> None:
+    for unknown in ("org.example.AvroDeserializer", "LongDeserializer", f"{_SERDES}NopeDeserializer"):
+        with pytest.raises(Fault, match=f"no deserializer {unknown}; .*LongDeserializer"):
+            RecordFormat.parse({name: unknown})
+
+
+def test_keys_and_headers_have_deserializers_of_their_own() -> None:
+    long = f"{_SERDES}LongDeserializer"
+    form = RecordFormat.parse(
+        {"print.key": "true", "print.headers": "true", "key.deserializer": long, "header.deserializer": long}
+    )
+    seven = b"\0" * 7 + b"\x07"
+    shown = form.line(Message(key=seven, headers=[("h", seven), ("n", None)]))
+    assert shown == b"h:7,n:null\t7\tv\n"
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_record_that_cannot_be_printed_ends_the_output_or_is_skipped(skip: bool) -> None:
+    form = RecordFormat.parse({"value.deserializer": f"{_SERDES}ShortDeserializer"})
+    records = iter([Message(value=b"\0\x01"), Message(value=b"\0"), Message(value=b"\0\x02")])
+    out = io.BytesIO()
+    if skip:
+        assert write_records(records, form.line, out, False, skip_on_error=True).records == 3
+        assert out.getvalue() == b"1\n2\n"
+        return
+    with pytest.raises(Fault, match="t-2 offset 7: ShortDeserializer cannot read 1 bytes"):
+        write_records(records, form.line, out, False)
+    assert out.getvalue() == b"1\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "reason"),
+    [
+        (
+            {"auto.offset.reset": "latest"},
+            {"from_beginning": True},
+            "--from-beginning and 'auto.offset.reset=latest'",
+        ),
+        ({"group.id": "b"}, {"group": "a"}, "do not match: 'a' and 'b'"),
+        ({}, {"group": "a", "partition": 0}, "Options group and partition cannot be specified together"),
+    ],
+)
+def test_options_of_a_consumer_that_contradict_each_other_are_refused(
+    config: dict[str, object], options: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(Fault, match=reason):
+        reader_config(config, **{"group": None, "from_beginning": False, **options})  # type: ignore[arg-type]
+
+
+def test_options_that_say_the_same_are_accepted() -> None:
+    config: dict[str, object] = {"group.id": "a", "auto.offset.reset": "earliest"}
+    assert reader_config(config, "a", from_beginning=True)["group.id"] == "a"
 
 
 def test_an_interrupt_keeps_the_printed_records() -> None:
@@ -191,3 +328,29 @@ def test_a_quiet_client_prints_why_it_waits_for_a_coordinator(
         logger.warning("told by the command itself")
         logger.getChild(WAITING_LOGGER).warning("waiting: %s", "no room")
     assert capsys.readouterr().err == "waiting: no room\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (consume.consume, ["t", "--timeout-ms", "100"]),
+        (console.kafka_console_consumer, ["--topic", "t", "--timeout-ms", "100"]),
+        (produce.produce, ["t", "-X", "message.timeout.ms=500"]),
+    ],
+    ids=["felice consume", "kafka-console-consumer", "felice produce"],
+)
+def test_a_broker_that_accepts_connections_and_answers_nothing_is_a_failure(
+    command: Any, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"line\n")))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        code = main.run(command, [*words, "--bootstrap-server", address])
+    assert code == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+
+
+def test_a_tool_gives_a_record_up_after_the_time_of_kafkas_tools() -> None:
+    assert delivery_limit({"linger.ms": 5}) == {"message.timeout.ms": 120_000}
+    assert delivery_limit({"delivery.timeout.ms": 5}) == delivery_limit({"message.timeout.ms": 5}) == {}
+    assert delivery_limit({"transactional.id": "t"}) == {}, "the time of the transaction limits it"

@@ -212,6 +212,28 @@ def test_a_wrong_number_is_refused_with_what_was_expected(key: str, value: objec
     assert said in refused("p", **{key: value}).str()
 
 
+@pytest.mark.parametrize("value", ["no", "yes", "on", "off", "", "2"])
+def test_a_flag_is_true_or_false(value: str) -> None:
+    assert "expected true or false" in refused("c", enable_auto_commit=value).str()
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (("session.timeout.ms", "max.poll.interval.ms"), {"max_poll_interval_ms": 20_000}),
+        (("session.timeout.ms", "max.poll.interval.ms"), {"session_timeout_ms": 400_000}),
+        (("message.max.bytes", "fetch.max.bytes"), {"fetch_max_bytes": 100, "message_max_bytes": 1000}),
+        (("receive.message.max.bytes", "fetch.max.bytes"), {"receive_message_max_bytes": 1000}),
+        (("reconnect.backoff.ms", "reconnect.backoff.max.ms"), {"reconnect_backoff_max_ms": 10}),
+    ],
+)
+def test_contradictory_settings_of_a_consumer_are_refused(
+    names: tuple[str, str], keys: dict[str, object]
+) -> None:
+    text = refused("c", group_id="g", **keys).str()
+    assert all(f'"{name}"' in text for name in names), text
+
+
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(KafkaException, match="bootstrap.servers"):
         parse_settings("a", {})
@@ -222,6 +244,23 @@ def test_bootstrap_servers_are_required() -> None:
     [
         ("expected a name", {"transactional_id": ""}),
         ('needs "transactional.id"', {"transaction_timeout_ms": 1000}),
+        (
+            '"delivery.timeout.ms" must be at least "linger.ms" + "request.timeout.ms"',
+            {"delivery_timeout_ms": 1000, "request_timeout_ms": 1000},
+        ),
+        ('"delivery.timeout.ms" must be above "linger.ms"', {"message_timeout_ms": 9, "linger_ms": 9}),
+        (
+            '"queuing.strategy" must be "fifo" when "enable.idempotence"',
+            {"queuing_strategy": "lifo", "enable_idempotence": True},
+        ),
+        (
+            '"socket.timeout.ms" must be at most "transaction.timeout.ms"',
+            {"transactional_id": "t", "transaction_timeout_ms": 1000, "socket_timeout_ms": 1101},
+        ),
+        (
+            'must not be above "reconnect.backoff.max.ms"',
+            {"reconnect_backoff_ms": 200, "reconnect_backoff_max_ms": 100},
+        ),
         ('"enable.idempotence" must be true', {"transactional_id": "t", "enable_idempotence": False}),
         ('"acks" must be "all"', {"transactional_id": "t", "acks": 1}),
         (
@@ -243,8 +282,8 @@ def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "value", "parsed"),
     [
-        *(("p", "enable.idempotence", text, True) for text in ("true", " YES ", "1", "t", "on", True)),
-        *(("p", "enable.idempotence", text, False) for text in ("false", "No", "0", "f", "off", False)),
+        *(("p", "enable.idempotence", text, True) for text in ("true", " TRUE ", "1", "t", True)),
+        *(("p", "enable.idempotence", text, False) for text in ("false", "False", "0", "f", False)),
         ("p", "acks", "All", -1),
         ("p", "acks", 1, 1),
         ("p", "compression.type", "ZSTD", 4),

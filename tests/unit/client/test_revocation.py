@@ -88,11 +88,11 @@ def test_partition_kept_by_the_application_continues(broker: Coordinator) -> Non
 
         def keep(partitions: list[TopicPartition]) -> None:
             told.append(len(partitions))
-            consumer.assign(partitions)
+            consumer.assign(consumer.core.position(partitions))
 
         def leave_as_it_is(partitions: list[TopicPartition]) -> None:
             told.append(-1)
-            consumer.assign(consumer.assignment())
+            consumer.assign(consumer.core.assignment())
 
         async with aio.Consumer(settings(broker, enable_auto_commit=False)) as consumer:
             await consumer.subscribe(["t"], on_revoke=keep)

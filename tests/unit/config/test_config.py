@@ -1,6 +1,7 @@
 """Options: defaults, synonyms, and bad values that are refused with the reason."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,15 @@ from felice.config import (
     Kind,
     Listener,
     TopicConfig,
+    directory_text,
+    find_option,
 )
+from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.kafka_only import KAFKA_ONLY, is_kafkas, nearest
-from felice.config.option import Option
+from felice.config.option import Items, Option
 from felice.config.without_effect import FIXED, SETTABLE
+
+EVERY_OPTION = {**TOPIC_OPTIONS, **CLIENT_METRICS_OPTIONS, **SETTABLE, **BROKER_OPTIONS}
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -92,8 +98,32 @@ def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reaso
             "a name of its own",
         ),
         ({"advertised.listeners": "OTHER://h:1"}, "no listener is named OTHER"),
+        ({"advertised.listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "only one address"),
+        ({"advertised.listeners": "PLAINTEXT://h:1,plaintext://i:2"}, "only one address"),
+        ({"listeners": "PLAINTEXT://http://127.0.0.1:9092"}, "expected NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a/b:9092"}, "expected NAME://host:port"),
+        ({"listeners": "://h:9092"}, "expected NAME://host:port"),
+        ({"ssl.endpoint.identification.algorithm": "HTTP"}, "must be one of"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot connect to 0.0.0.0"),
-        ({"log.dirs": "/a,/a"}, "named twice"),
+        ({"log.dirs": "/a,/a"}, "must not be duplicated"),
+        ({"log.dirs": "/a,/b/../b/,/b/../b"}, "named twice"),
+        # At these values no client could connect, or send any request.
+        ({"max.connections": "0"}, "at least 1"),
+        ({"listener.name.plaintext.max.connections": "0"}, "at least 1"),
+        ({"max.connection.creation.rate": "0"}, "at least 1"),
+        ({"listener.name.plaintext.max.connection.creation.rate": "0"}, "at least 1"),
+        ({"max.connections.per.ip": "0"}, "an address that may connect"),
+        (
+            {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:0"},
+            "an address that may connect",
+        ),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:0"}, "own machine must be able to connect"),
+        ({"max.connections.per.ip.overrides": "[::1]:0"}, "own machine must be able to connect"),
+        ({"socket.request.max.bytes": "1023"}, "at least 1024"),
+        ({"sasl.server.max.receive.size": "1"}, "at least 1024"),
+        ({"listener.name.plaintext.sasl.server.max.receive.size": "1"}, "at least 1024"),
+        ({"felice.request.max.elements": "1"}, "at least 100"),
+        ({"felice.tls.handshake.timeout.ms": "1"}, "at least 1000"),
         ({"group.min.session.timeout.ms": "9999999"}, "above group.max.session.timeout.ms"),
         ({"log.roll.hours": "x"}, "Not a number of type INT"),
         ({"inter.broker.listener.name": "OTHER"}, "there are PLAINTEXT"),
@@ -239,3 +269,137 @@ def test_super_users_are_separated_by_semicolons() -> None:
     authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
     config, _ = BrokerConfig.parse({**authorizer, "super.users": "User:CN=a,O=b; User:admin;"})
     assert config.super_user_names == {"User:CN=a,O=b", "User:admin"}
+
+
+def test_relative_paths_begin_where_the_process_was_when_it_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    config, _ = BrokerConfig.parse({"log.dirs": "data,/var/data"})
+    default, _ = BrokerConfig.parse({})
+    monkeypatch.chdir(second)
+    assert config.log_directories == [first / "data", Path("/var/data")]
+    assert default.log_directories == [first / "felice-data"]
+    changed = config.changed({"max.connections": "7"})
+    assert changed.log_directories == config.log_directories
+    assert changed.path_of("keys.pem") == first / "keys.pem"
+    with pytest.raises(ConfigError, match="named twice"):
+        BrokerConfig.parse({"log.dirs": f"data,{second}/./data"})
+
+
+@pytest.mark.parametrize("name", [name for name, found in EVERY_OPTION.items() if found.kind is Kind.LIST])
+@pytest.mark.parametrize("text", ["{0},", ",{0}", "{0},,{0}", ",", " , "])
+def test_a_list_has_no_empty_item(name: str, text: str) -> None:
+    found = EVERY_OPTION[name]
+    item = found.choices[0] if found.choices else "0:1" if "replicas" in name else "10.0.0.1:2"
+    given = text.format(item)
+    if found.items in (Items.LOOSE, Items.TEXT):
+        assert "" not in (found.parse(given) or ())
+    else:
+        with pytest.raises(ConfigError, match="must not be empty"):
+            found.parse(given)
+
+
+@pytest.mark.parametrize("name", ["listeners", "advertised.listeners", "log.dir", "log.dirs"])
+def test_a_list_that_is_needed_is_not_empty(name: str) -> None:
+    with pytest.raises(ConfigError, match="must not be empty"):
+        BrokerConfig.parse({name: ""})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:1"},
+        {"max.connections.per.ip.overrides": "10.0.0.1:0,127.0.0.1:1,"},
+        {"max.connections": "1", "max.connections.per.ip": "1", "max.connection.creation.rate": "1"},
+        {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,"},
+    ],
+)
+def test_limits_that_somebody_can_meet_are_taken(properties: dict[str, str]) -> None:
+    BrokerConfig.parse(properties)
+
+
+def test_a_directory_with_a_comma_is_not_two_directories() -> None:
+    assert directory_text(Path("/a/b")) == "/a/b"
+    with pytest.raises(ConfigError, match="no comma"):
+        directory_text(Path("/a,b/c"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("ssl.endpoint.identification.algorithm", "HTTPS", "https"),
+        ("ssl.keystore.type", "pkcs12", "PKCS12"),
+        ("ssl.truststore.type", "jks", "JKS"),
+        ("listener.name.plaintext.ssl.endpoint.identification.algorithm", "Https", "https"),
+    ],
+)
+def test_the_case_of_a_choice_counts_no_more_than_in_java(name: str, text: str, value: str) -> None:
+    BrokerConfig.parse({name: text})
+    option = find_option(name)
+    assert option is not None
+    assert option.parse(text) == value
+
+
+_TYPED = [
+    (" 100000 ", Kind.LONG, "100000"),
+    ("+007", Kind.INT, "7"),
+    ("\t5\n", Kind.SHORT, "5"),
+    (" TRUE", Kind.BOOLEAN, "true"),
+    ("False ", Kind.BOOLEAN, "false"),
+    ("1", Kind.DOUBLE, "1.0"),
+    (" .5f", Kind.DOUBLE, "0.5"),
+    ("1e-1", Kind.DOUBLE, "0.1"),
+    ("25000000", Kind.DOUBLE, "2.5E7"),
+    (" a , b,c ", Kind.LIST, "a,b,c"),
+    ("", Kind.LIST, ""),
+    (" a b ", Kind.STRING, "a b"),
+    (" x.Y ", Kind.CLASS, "x.Y"),
+    (" p ", Kind.PASSWORD, "p"),
+    (" ? ", Kind.UNKNOWN, " ? "),
+    (" many ", Kind.INT, " many "),
+    ("a,,b", Kind.LIST, "a,,b"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "shown"), _TYPED)
+def test_a_value_has_one_spelling(text: str, kind: Kind, shown: str) -> None:
+    declared = Option("x", kind, None, "")
+    assert declared.canonical(text) == shown
+    assert declared.canonical(shown) == shown
+
+
+@pytest.mark.parametrize("name", sorted(EVERY_OPTION))
+def test_the_default_of_every_option_with_spaces_around_it_keeps_its_spelling(name: str) -> None:
+    declared = EVERY_OPTION[name]
+    if (text := declared.format(declared.default)) is not None:
+        assert declared.canonical(f" {text.replace(',', ' , ')} ") == text
+
+
+@pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
+def test_only_a_topic_may_keep_nothing(unit: str) -> None:
+    with pytest.raises(ConfigError, match="1 or more"):
+        BrokerConfig.parse({f"log.retention.{unit}": "0"})
+    assert BrokerConfig.parse({f"log.retention.{unit}": "-1"})[0].topic_defaults()["retention_ms"] == -1
+    assert TopicConfig.parse({"retention.ms": "0"}).retention_ms == 0
+
+
+def test_a_file_is_remembered_in_canonical_spelling() -> None:
+    config, _ = BrokerConfig.parse(
+        {
+            "log.cleanup.policy": "delete, compact",
+            "log.retention.ms": " 100000 ",
+            "unclean.leader.election.enable": "True",
+            "listener.name.plaintext.max.connections": " +7",
+        }
+    )
+    assert config.originals == {
+        "log.cleanup.policy": "delete,compact",
+        "log.retention.ms": "100000",
+        "unclean.leader.election.enable": "true",
+        "listener.name.plaintext.max.connections": "7",
+    }
+    assert config.changed({"max.connections": " 9"}).originals["max.connections"] == "9"

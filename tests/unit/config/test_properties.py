@@ -35,3 +35,16 @@ printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size
 @given(st.dictionaries(printable.filter(lambda key: key[0] not in "#!"), printable))
 def test_written_properties_can_be_parsed_again(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties, "a heading")) == properties
+
+
+@pytest.mark.parametrize("text", [r"broker.rack=pa\user", r"\u12=x", r"a=\\\u00g0", r"a=\u", r"a=\u004"])
+def test_an_escape_that_java_refuses_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(r"a=pa\\user", r"pa\user"), (r"a=\u0041\\u", r"A\u"), (r"a=\q\U", "qU")]
+)
+def test_escapes_that_java_takes(text: str, value: str) -> None:
+    assert parse_properties(text) == {"a": value}

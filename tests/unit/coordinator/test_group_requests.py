@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -265,7 +266,8 @@ async def test_offsets_are_deleted_with_their_topic_alone() -> None:
     made.image = image_of(GROUP_TOPIC, "t", "u2")
     made.coordinator.on_image()
     await answered(made.coordinator.commit(commit_of(("t", 0, 5), ("u2", 0, 6)), NAMES))
-    made.image = image_of(GROUP_TOPIC, "t")
+    requested = {made.image.topics["u2"].topic_id: {1: 1}}
+    made.image = replace(image_of(GROUP_TOPIC, "t"), deleted_topics=requested)
     made.coordinator.on_image()
     await asyncio.sleep(0)
     group = await answered(

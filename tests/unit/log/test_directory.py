@@ -243,6 +243,102 @@ def test_a_name_of_the_longest_topic_can_still_be_set_aside(tmp_path: Path) -> N
     assert [len(path.name) for path in tmp_path.iterdir() if path.is_dir()] == [255]
 
 
+_HEX = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("events-00", "events-01", "events-+0", "events-\u0663", "events-2147483648", "events-99999999999"),
+        *("events", "events-", "-0", "events-x", "events-0 ", "events -0", "my events-0", "..-0", ".-0"),
+        *(
+            f"{'e' * 250}-0",
+            ".snapshots",
+            "events-0.bak",
+            f"events-0.{_HEX}",
+            f"events-0.{_HEX.upper()}-delete",
+        ),
+        *(f"events-00.{_HEX}-delete", f"backup.{_HEX}-delete", f"events-00.{_HEX}-stray"),
+        *(f"events.{_HEX}-future", f"events-00.{_HEX}-future", f".{_HEX}-future"),
+    ],
+)
+def test_a_directory_that_is_no_partitions_is_named_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a")
+    directory.close()
+    other = tmp_path / name
+    other.mkdir()
+    (other / "00000000000000000000.log").write_bytes(b"of somebody else")
+    again = opened(tmp_path)
+    assert (list(again.logs), again.failed, again.unfinished_moves) == ([("events", 0)], {}, [])
+    assert values_in(again.logs["events", 0]) == ["a"]
+    assert [vars(found)["path"] for found in caplog.records if found.levelname == "WARNING"] == [str(other)]
+    append(again.logs["events", 0], "b")
+    again.remove_paths(again.collect_deleted(NOW + 10**9))
+    assert (again.strays.present(), [path.name for path in other.iterdir()]) == (
+        [],
+        ["00000000000000000000.log"],
+    )
+    again.close()
+
+
+def paths_below(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+@pytest.mark.parametrize("content", ["a broker", "a broker without topics", "directories"])
+def test_a_directory_with_a_partitions_name_that_holds_no_log_is_named_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
+    """As `felice start` in the directory of `felice start --brokers 3`, which holds `broker-1` to `broker-3`."""
+    other = tmp_path / "broker-1"
+    if content == "directories":
+        (other / "archive" / "2024").mkdir(parents=True)
+        (other / "readme").write_text("of somebody")
+    else:
+        inner = opened(other)
+        if content == "a broker":
+            append(create(inner), "a")
+        inner.close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nbroker 1 0\n")
+    before = paths_below(other)
+    directory = opened(tmp_path)
+    append(create(directory), "b")
+    assert (list(directory.logs), directory.failed) == ([("events", 0)], {})
+    assert [vars(found)["path"] for found in caplog.records if found.levelname == "WARNING"] == [str(other)]
+    for make in (directory.create, directory.create_future):
+        with pytest.raises(LogDirectoryError, match="has a directory broker-1 already"):
+            make("broker", 1, TopicConfig(), TOPIC_ID)
+    assert directory.offline_reason is None
+    directory.remove_paths(directory.collect_deleted(NOW + 10**9))
+    directory.close()
+    assert paths_below(other) == before
+
+
+@pytest.mark.parametrize(
+    "files", [[], ["partition.metadata"], ["00000000000000000000.log"], ["leader-epoch-checkpoint", "notes/"]]
+)
+def test_a_partitions_directory_may_lack_files_and_hold_others(tmp_path: Path, files: list[str]) -> None:
+    (tmp_path / "events-0").mkdir()
+    for name in files:
+        path = tmp_path / "events-0" / name
+        path.mkdir() if name.endswith("/") else path.touch()
+    directory = opened(tmp_path)
+    assert list(directory.logs) == [("events", 0)]
+    directory.close()
+
+
+@pytest.mark.parametrize("name", ["metadata", "lost+found", "remote-log-index-cache"])
+def test_directories_that_are_often_beside_partitions_are_not_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    opened(tmp_path).close()
+    assert not [found for found in caplog.records if found.levelno > logging.INFO]
+
+
 def test_a_partition_is_not_created_over_another(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     create(directory)

@@ -11,9 +11,11 @@ import pytest
 from felice.config import TopicConfig
 from felice.log import AppendOrigin, LogOffline
 from felice.log.log import Log
+from felice.log.replicated import OverlappingBatch
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.records.batch import BatchHeader, stamp
+from felice.records.batch import BatchHeader, iter_batches, stamp
 from felice.records.compression import Codec
+from felice.records.errors import InvalidRecord
 from felice.records.reader import read_records
 from unit.log.logs import NOW, FailingDisk, ManualClock, append, batch, marker, open_log, values_in
 
@@ -164,6 +166,107 @@ def test_a_fetch_larger_than_a_segment_is_split_between_segments(tmp_path: Path)
     log.append(data, leader_epoch=0, now_ms=NOW, origin=AppendOrigin.REPLICATION)
     assert len(log.segments) > 3
     assert len(values_in(log)) == 10
+
+
+def transactional(base: int, values: list[str], producer_id: int = 7, sequence: int = 0) -> bytearray:
+    data = batch(
+        values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
+    )
+    stamp(data, 0, base, 0)
+    return data
+
+
+def marker_at(base: int, producer_id: int = 7, *, commit: bool) -> bytearray:
+    data = marker(producer_id, commit=commit)
+    stamp(data, 0, base, 0)
+    return data
+
+
+FROM_LEADER: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
+
+
+def begun_inside(directory: Path, **options: Any) -> Log:
+    """A follower's log after the leader's log start was moved to 130, into the batch of 100 to 139."""
+    log = open_log(directory, **options)
+    log.truncate_fully_and_start_at(130)
+    log.append(
+        transactional(100, [f"v{number}" for number in range(100, 140)]) + marker_at(140, commit=False),
+        **FROM_LEADER,
+    )
+    return log
+
+
+def test_a_log_begins_with_the_whole_batch_around_its_start(tmp_path: Path) -> None:
+    log = begun_inside(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (130, 141)
+    assert [segment.base_offset for segment in log.segments] == [100]
+    assert [entry.start_offset for entry in log.epochs.entries] == [130]
+    assert [header.base_offset for header in iter_batches(log.read_bytes(130, 10**6, end_offset=LAST))] == [
+        100,
+        140,
+    ]
+    assert code_of(log.read, 129, 10, end_offset=LAST) is ErrorCode.OFFSET_OUT_OF_RANGE
+    found = log.offset_for_timestamp(NOW, end_offset=LAST)
+    assert found is not None and found.offset == 130
+    # A consumer of committed records that begins at the log start must know that the batch was aborted.
+    assert [aborted.first_offset for aborted in log.aborted_transactions(130, LAST)] == [100]
+    assert log.last_stable_offset(141) == 141
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crash"])
+def test_a_log_that_starts_inside_its_first_batch_is_loaded_so(tmp_path: Path, is_clean: bool) -> None:
+    begun_inside(tmp_path).close(clean=is_clean)
+    log = open_log(tmp_path, clean_shutdown=is_clean, log_start_offset=130)
+    assert (log.log_start_offset, log.log_end_offset) == (130, 141)
+    assert values_in(log)[:2] == ["v130", "v131"]
+    assert [aborted.first_offset for aborted in log.aborted_transactions(130, LAST)] == [100]
+    log.append(transactional(141, ["more"], sequence=40), **FROM_LEADER)
+    assert log.last_stable_offset(142) == 141
+    # Retention keeps the first batch for as long as any record of it may be read.
+    log.roll()
+    log.delete_records_before(139)
+    assert not log.apply_retention(NOW, 142)
+    log.delete_records_before(142)
+    assert [gone.base_offset for gone in log.apply_retention(NOW, 142)] == [100]
+    log.close()
+
+
+def test_a_log_that_could_not_write_the_batch_around_its_start_is_loaded_empty(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    log.truncate_fully_and_start_at(130)
+    disk.failing, disk.suffix = {"write"}, ".log"
+    assert code_of(log.append, transactional(100, ["a"] * 40), **FROM_LEADER) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    disk.failing = set()
+    log.close()
+    log = open_log(tmp_path, log_start_offset=100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    log.truncate_fully_and_start_at(130)
+    log.append(transactional(100, ["a"] * 40), **FROM_LEADER)
+    assert (log.log_start_offset, log.log_end_offset) == (130, 140)
+    log.close()
+
+
+def test_only_the_first_batch_may_begin_below_an_empty_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.truncate_fully_and_start_at(130)
+    for base, count in ((100, 30), (100, 20)):
+        # It ends below the log's start: no leader sends it.
+        with pytest.raises(InvalidRecord):
+            log.append(replicated((base, 0, ["x"] * count)), **FROM_LEADER)
+    log.append(replicated((130, 0, ["x"])), **FROM_LEADER)
+    with pytest.raises(OverlappingBatch):
+        log.append(replicated((130, 0, ["x", "y"])), **FROM_LEADER)
+    assert (log.log_start_offset, log.log_end_offset) == (130, 131)
+
+
+def test_a_read_below_the_first_segment_begins_with_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append(replicated((2**40, 0, ["a"])), **FROM_LEADER)
+    log.roll()
+    log.append(replicated((2**40 + 1, 0, ["b"])), **FROM_LEADER)
+    assert values_in(log, 0) == ["a", "b"]
 
 
 # -- rolling -----------------------------------------------------------------------------------------------

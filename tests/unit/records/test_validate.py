@@ -248,11 +248,32 @@ def test_faults_of_both_kinds_raise_invalid_record_with_all_faults() -> None:
     assert [index for index, _ in getattr(error, "record_errors", [])] == [0, 1]
 
 
-@pytest.mark.parametrize("rules", [RULES, APPEND_TIME])
-def test_producers_may_not_set_append_time(rules: ProduceRules) -> None:
-    error = refusal(batch(codec=Codec.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME), rules)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_producers_may_not_set_append_time_where_the_broker_does(codec: Codec) -> None:
+    claimed = batch(codec=codec, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    error = refusal(claimed, APPEND_TIME)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert len(getattr(error, "record_errors", [])) == 5
+    header = validate(claimed, RULES).header
+    assert (header.is_log_append_time, header.max_timestamp) == (False, NOW_MS + 4)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("bits", [0x40, 0x80, 0xC0, 0x4000])
+def test_bits_without_meaning_end_where_the_broker_writes_attributes(codec: Codec, bits: int) -> None:
+    """Measured with Kafka 4.3.1: kept, with append time only the delete horizon, compressed anew none."""
+    data = batch(codec=codec)
+    header = BatchHeader.parse(data)
+    write_header(data, header._replace(attributes=header.attributes | bits))
+    codec_id, append_time = header.attributes, 0x08
+    assert validate(bytes(data), RULES).header.attributes == codec_id | bits
+    stamped = validate(bytes(data), APPEND_TIME).header.attributes
+    assert stamped == codec_id | append_time | (bits & 0x40)
+    for rules, kind in (
+        (replace(RULES, codec=Codec.LZ4), 0),
+        (replace(APPEND_TIME, codec=Codec.LZ4), append_time),
+    ):
+        assert validate(bytes(data), rules).header.attributes == 3 | kind
 
 
 # --- changes by the broker
@@ -374,15 +395,6 @@ def test_an_lz4_frame_with_linked_blocks_is_refused() -> None:
 
 def test_an_lz4_frame_with_independent_blocks_is_accepted() -> None:
     assert validate(lz4_batch(linked=False)).header.codec is Codec.LZ4
-
-
-def test_log_append_time_from_a_producer_is_accepted_only_without_compression() -> None:
-    claim = 0x08
-    taken = validate(changed(batch(), attributes=claim)).header
-    assert not taken.is_log_append_time
-    assert taken.max_timestamp == NOW_MS + 4
-    compressed = changed(batch(codec=Codec.GZIP), attributes=claim | int(Codec.GZIP))
-    assert refusal(compressed).code == ErrorCode.INVALID_TIMESTAMP
 
 
 # --- batches too large for the event loop

@@ -21,6 +21,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from felice.records.batch import stamp
 from felice.replication.fetcher import Fetchers
 from felice.replication.partitions import Partitions
 from waiting import LIMIT_S
@@ -121,6 +122,33 @@ def test_a_partition_waits_if_its_leaders_offsets_are_unknown_and_the_others_con
         assert asked_for(request) == {1: 1}
         assert [row.partitions for row in request.forgotten_topics_data] == [[0]]
         assert partitions.find("a", 0).log_end_offset == 0
+
+    run(tmp_path, leader, scenario)
+
+
+@pytest.mark.parametrize("kind", ["newer epoch", "offset in range"])
+def test_an_answer_that_changes_nothing_makes_its_partition_wait(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same request would get the same answer at once, and so on for ever."""
+    leader = KnowingLeader()
+
+    async def scenario(partitions: Partitions) -> None:
+        _, answer = await leader.next_request()
+        useless = OUT_OF_RANGE
+        if kind == "newer epoch":
+            useless = records(0, 0)
+            data = bytearray(useless.records or b"")
+            stamp(data, 0, 0, 9)
+            useless.records = bytes(data)
+        else:
+            partitions.find("a", 0).log.truncate_fully_and_start_at(800)
+        answer(useless, records(1, 0))
+        request, _ = await leader.next_request()
+        assert asked_for(request) == {1: 1}
+        assert [row.partitions for row in request.forgotten_topics_data] == [[0]]
+        reason = {"newer epoch": "newer leader epoch", "offset in range": "between 700 and 900"}[kind]
+        assert reason in caplog.records[-1].__dict__["reason"]
 
     run(tmp_path, leader, scenario)
 

@@ -58,10 +58,10 @@ def test_an_exception_for_one_partition_does_not_lose_the_other_answers(
 ) -> None:
     append = Partition.append_as_follower
 
-    def append_or_fail(partition: Partition, *arguments: Any, **facts: Any) -> None:
+    def append_or_fail(partition: Partition, *arguments: Any, **facts: Any) -> bool:
         if partition.partition == 1:
             raise RuntimeError("nobody thought of that")
-        append(partition, *arguments, **facts)
+        return append(partition, *arguments, **facts)
 
     monkeypatch.setattr(Partition, "append_as_follower", append_or_fail)
 

@@ -61,6 +61,29 @@ def test_a_leader_that_lacks_our_end_offset_is_shorter_or_starts_later(
     assert found == remedy
 
 
+@pytest.mark.parametrize(
+    ("leader_start", "remedy"),
+    [
+        (20, RestartAt(20)),
+        (25, RestartAt(20)),
+        (19, TruncateTo(15, is_unclean=False)),
+        (0, TruncateTo(15, is_unclean=False)),
+    ],
+)
+def test_records_where_the_leader_has_another_batch_are_removed(leader_start: int, remedy: object) -> None:
+    def found(high_watermark: int) -> object:
+        return follower.after_overlap(
+            batch_offset=15,
+            log_end_offset=20,
+            high_watermark=high_watermark,
+            leader_start_offset=leader_start,
+        )
+
+    assert found(15) == remedy
+    if isinstance(remedy, TruncateTo):
+        assert found(16) == TruncateTo(15, is_unclean=True)
+
+
 def test_the_watermark_rises_to_the_leaders_as_far_as_the_log_goes() -> None:
     assert follower.next_high_watermark(3, 5, 10) == 5
     assert follower.next_high_watermark(3, 15, 10) == 10

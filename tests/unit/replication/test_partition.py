@@ -16,6 +16,7 @@ from felice.log.answers import AppendInfo, AppendOrigin
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import stamp
 from felice.records.builder import BatchBuilder, build_batch, build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.records.record import Record
@@ -33,6 +34,12 @@ def batch(count: int = 1) -> bytearray:
     for number in range(count):
         builder.append(NOW_MS, b"k", b"v%d" % number)
     return bytearray(builder.build())
+
+
+def placed(offset: int, count: int) -> bytearray:
+    data = batch(count)
+    stamp(data, 0, offset, 0)
+    return data
 
 
 class LazyDisk(SystemDisk):
@@ -657,3 +664,22 @@ def test_a_follower_deletes_what_its_leader_deleted_but_nothing_uncommitted(tmp_
     assert partition.log_start_offset == 1
     partition.append_as_follower(b"", high_watermark=2, log_start_offset=1, now_ms=NOW_MS)
     assert partition.log_start_offset == 1
+
+
+def test_readers_of_a_follower_are_woken_when_their_offsets_may_be_gone(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 0, leader=2, replicas=(2, 1))
+    woken: list[tuple[int, int]] = []
+    partition.on_advance.add(lambda: woken.append((partition.log_start_offset, partition.log_end_offset)))
+    partition.append_as_follower(batch(4), high_watermark=4, log_start_offset=0, now_ms=NOW_MS)
+    partition.append_as_follower(b"", high_watermark=4, log_start_offset=3, now_ms=NOW_MS)
+    assert woken[-1] == (3, 4)
+    partition.follow_out_of_range(9, 12)
+    assert woken[-1] == (9, 9)
+    partition.append_as_follower(placed(9, 2), high_watermark=9, log_start_offset=9, now_ms=NOW_MS)
+    partition.follow_divergence(0, 9)
+    assert woken[-1] == (9, 9)
+    # No change, no wake.
+    count = partition.change_count
+    partition.append_as_follower(b"", high_watermark=9, log_start_offset=9, now_ms=NOW_MS)
+    assert partition.change_count == count

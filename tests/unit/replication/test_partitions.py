@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -37,8 +38,18 @@ def registry(*directories: LogDirectory) -> Partitions:
     )
 
 
-def image(*topics: TopicImage) -> ClusterImage:
-    return ClusterImage(topics={topic.name: topic for topic in topics})
+def image(*topics: TopicImage, deleted: Sequence[UUID] = (), reading: int = 0) -> ClusterImage:
+    """`deleted`: topics whose deletion was requested. `reading`: other numbers are not known to follow each other."""
+    return ClusterImage(
+        topics={topic.name: topic for topic in topics},
+        deleted_topics={topic_id: {1: 0} for topic_id in deleted},
+        reading=reading,
+    )
+
+
+def of_kind(path: Path, kind: str) -> list[str]:
+    """The partitions whose directories were set aside so: `delete` or `stray`."""
+    return sorted(found.name.partition(".")[0] for found in path.glob(f"*-{kind}"))
 
 
 def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,)) -> TopicImage:
@@ -52,14 +63,15 @@ def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,
 def test_partitions_are_created_and_deleted_with_the_image(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
-    empty, two, three = image(), image(topic("a", FIRST, 2)), image(topic("a", FIRST, 3))
+    empty, gone = image(), image(deleted=[FIRST])
+    two, three = image(topic("a", FIRST, 2)), image(topic("a", FIRST, 3))
     partitions.apply(empty, two)
     first = partitions.find("a", 0)
     assert first.is_leader
     partitions.apply(two, three)
     assert partitions.find("a", 0) is first
     assert len(partitions) == 3
-    partitions.apply(three, empty)
+    partitions.apply(three, gone)
     assert len(partitions) == 0
     assert not first.is_leader
     with pytest.raises(ApiError) as error:
@@ -75,7 +87,7 @@ def test_partitions_are_created_and_deleted_with_the_image(tmp_path: Path) -> No
 def test_a_topic_created_again_is_empty(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
-    old, new = image(topic("a", FIRST, 1)), image(topic("a", SECOND, 1))
+    old, new = image(topic("a", FIRST, 1)), image(topic("a", SECOND, 1), deleted=[FIRST])
     partitions.apply(image(), old)
     before = partitions.find("a", 0)
     partitions.apply(old, new)
@@ -98,7 +110,7 @@ def test_a_topic_whose_id_was_edited_by_hand_gets_none_of_the_others_records(
     assert not held.is_open
     assert (partitions.find("a", 0).topic_id, directory.logs["a", 0].topic_id) == (SECOND, SECOND)
     assert [path.name[-6:] for path in tmp_path.glob("a-0.*")] == ["-stray"], "a person may want them"
-    assert "changed by hand" in caplog.text
+    assert "its deletion was not requested" in caplog.text
     directory.close()
 
 

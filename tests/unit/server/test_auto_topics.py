@@ -13,6 +13,7 @@ from felice.controller.topic_plans import NewTopic
 from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.server import auto_topics
 from felice.server.auto_topics import MAX_CREATING, AutoTopics
 from felice.server.lifecycle import Lifecycle
 from felice.server.settings import Settings
@@ -64,6 +65,40 @@ def test_so_many_names_at_once_begin_only_a_bounded_number_of_topics() -> None:
     asyncio.run(flood())
     names = [requested.name for requested in controller.requests]
     assert names == [*(f"t{number}" for number in range(MAX_CREATING)), OFFSETS, f"t{MAX_CREATING}"]
+
+
+class Silent(Controller):
+    """Begins creations and never ends them."""
+
+    async def create_topic(self, requested: NewTopic) -> None:
+        await super().create_topic(requested)
+        await asyncio.Event().wait()
+
+
+def test_a_client_waits_for_a_creation_that_ends() -> None:
+    async def wait() -> None:
+        asked = topics(Controller(too_few(1)))
+        for name in ("fails", "works"):
+            asked.ensure(name)
+        async with asyncio.timeout(60):
+            await asked.wait_created(["fails", "works", "nobody creates this one"])
+        assert not asked.is_creating(["fails", "works"])
+
+    asyncio.run(wait())
+
+
+def test_a_client_waits_for_a_creation_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto_topics, "CREATION_WAIT_S", 0.01)
+
+    async def wait() -> None:
+        asked = topics(Silent())
+        asked.ensure("slow")
+        async with asyncio.timeout(60):
+            await asked.wait_created(["slow"])
+        assert asked.is_creating(["other", "slow"]), "the creation goes on"
+        assert not asked.is_creating(["other"])
+
+    asyncio.run(wait())
 
 
 def too_few(brokers: int) -> ApiError:

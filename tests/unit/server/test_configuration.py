@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from felice.config import BrokerConfig
+from felice.config.option import INT_MAX
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_configs import ConfigSource
 from felice.server.config_entries import (
@@ -14,7 +15,7 @@ from felice.server.config_entries import (
     dynamic_default_entries,
     topic_entries,
 )
-from felice.server.dynamic_config import check_dynamic, without_effect
+from felice.server.dynamic_config import check_dynamic, check_not_shut_out, usable, without_effect
 
 NOTHING = BrokerLayers({}, {}, {})
 
@@ -36,7 +37,24 @@ def test_the_strongest_source_gives_a_topics_value_and_all_are_named() -> None:
         ("log.retention.ms", "3", ConfigSource.DYNAMIC_BROKER_CONFIG),
         ("log.retention.ms", "4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.hours", "7200000", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    )
+    in_hours = entry(topic_entries({}, BrokerLayers({}, {}, {"log.retention.hours": "2"})), "retention.ms")
+    assert (in_hours.value, in_hours.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_the_synonyms_of_a_brokers_time_name_its_coarser_units() -> None:
+    layers = BrokerLayers(
+        {"log.retention.ms": "3"}, {}, {"log.retention.ms": "5", "log.retention.minutes": "9"}
+    )
+    found = entry(broker_entries(layers), "log.retention.ms")
+    assert (found.value, found.read_only) == ("3", False)
+    assert found.synonyms == (
+        ("log.retention.ms", "3", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.minutes", "9", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
     )
 
 
@@ -186,3 +204,43 @@ def test_advertised_listeners_shows_the_addresses_that_clients_get() -> None:
     ):
         found = entry(broker_entries(BrokerLayers({}, {}, static, derived)), "advertised.listeners")
         assert (found.value, found.source) == (value, source)
+
+
+def test_stored_values_that_cannot_be_used_do_not_count_and_the_others_do() -> None:
+    stored = {
+        "max.connections": "0",
+        "max.connections.per.ip": "0",
+        "listener.name.plaintext.max.connections": "0",
+        "log.retention.ms": "many",
+        "num.replica.fetchers": "3",
+    }
+    config, faults = usable(BrokerConfig(), stored)
+    assert config is not None
+    assert (config.max_connections, config.max_connections_per_ip, config.num_replica_fetchers) == (
+        INT_MAX,
+        INT_MAX,
+        3,
+    )
+    assert sorted(fault.name for fault in faults) == sorted(stored.keys() - {"num.replica.fetchers"})
+
+
+def test_values_that_contradict_each_other_leave_the_configuration_as_it_is() -> None:
+    config, faults = usable(BrokerConfig(), {"log.cleaner.threads": "1000"})
+    assert config is None
+    assert [fault.name for fault in faults] == ["log.cleaner.dedupe.buffer.size"]
+
+
+def test_a_client_cannot_shut_itself_out() -> None:
+    config, _ = BrokerConfig.parse(
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:2"}
+    )
+    check_not_shut_out("10.0.0.1", config)
+    with pytest.raises(ApiError, match=r"overrides=10\.0\.0\.2:1") as error:
+        check_not_shut_out("10.0.0.2", config)
+    assert error.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_values_that_kafkas_tools_stored_as_they_were_typed_are_shown_in_one_spelling() -> None:
+    typed = {"cleanup.policy": "delete, compact", "retention.ms": " 100000 ", "preallocate": "False"}
+    shown = {found.name: found.value for found in topic_entries(typed, NOTHING) if found.name in typed}
+    assert shown == {"cleanup.policy": "delete,compact", "retention.ms": "100000", "preallocate": "false"}

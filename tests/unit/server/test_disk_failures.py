@@ -244,7 +244,7 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
     others = dict.fromkeys(field.name for field in fields(Services))
     env = SimpleNamespace(clock=SystemClock())
     services: Any = SimpleNamespace(**others | {"partitions": partitions, "env": env})
-    asyncio.run(Maintenance(services, ())._flush_due())
+    asyncio.run(Maintenance(services, (), None, None)._flush_due())
     assert flushed == ["b"]
 
 

@@ -321,6 +321,54 @@ def test_setting_an_option_without_effect_is_warned_of(
     assert told["did_you_mean"] == "log.retention.ms"
 
 
+@pytest.mark.parametrize("resource", ["", "0"])
+def test_no_dynamic_value_shuts_its_owner_out(tmp_path: Path, resource: str) -> None:
+    locks = [
+        {"max.connections": "0"},
+        {"max.connections": "-1"},
+        {"max.connection.creation.rate": "0"},
+        {"listener.name.plaintext.max.connections": "0"},
+        {"listener.name.plaintext.max.connection.creation.rate": "0"},
+        {"max.connections.per.ip": "0"},
+        {"max.connections.per.ip.overrides": "127.0.0.1:0"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:5"},
+        {"num.io.threads": "0"},
+        {"num.network.threads": "0"},
+        {"num.replica.fetchers": "0"},
+    ]
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        for lock in locks:
+            assert alter_to(wire, resource, lock) == ErrorCode.INVALID_REQUEST, lock
+        # Two limits that are right alone: one for all brokers, one for this broker.
+        other = "0" if resource == "" else ""
+        assert alter_to(wire, other, {"max.connections.per.ip.overrides": "10.0.0.1:5"}) == 0
+        with Wire(broker.bootstrap) as again:
+            again.ask(MetadataRequest(topics=[]))
+            assert alter_to(again, resource, {"max.connections": "1"}) == 0
+            assert alter_to(again, resource, {}) == 0
+
+
+def test_a_stored_value_that_would_shut_all_clients_out_does_not_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = {"max.connections": "0", "num.replica.fetchers": "3"}
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        admin = broker.broker.services.cluster_admin
+        broker.run(admin.change_broker_config("0", lambda old: stored))
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        with Wire(broker.bootstrap) as wire, Wire(broker.bootstrap) as second:
+            second.ask(MetadataRequest(topics=[]))
+            assert broker.broker.config.num_replica_fetchers == 3
+            assert alter_to(wire, "0", {}) == 0
+        [told] = {record.undo for record in caplog.records if "cannot be used" in record.message}  # type: ignore[attr-defined]
+        assert "--delete-config max.connections" in told
+
+
+def alter_to(wire: Wire, resource: str, configs: dict[str, str]) -> int:
+    named = {name.replace(".", "_"): text for name, text in configs.items()}
+    return alter(wire, BROKER, resource, **named).error_code
+
+
 def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "data", max_connections_per_ip=1) as broker:
         with Wire(broker.bootstrap) as first:

@@ -11,9 +11,10 @@ from http import HTTPStatus
 
 import pytest
 
+import strangers
 from felice.env import SystemNetwork
 from felice.server import http as server_module
-from felice.server.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, Answer, HttpServer, text_answer
+from felice.server.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_UNREAD, Answer, HttpServer, text_answer
 from waiting import until
 
 BODY = [b"x" * 100_000] * 50
@@ -116,23 +117,93 @@ def test_a_head_without_end_is_refused_at_its_limit() -> None:
     run(scenario)
 
 
-def test_silent_connections_end_and_further_ones_are_closed_at_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("bytes_at_first", [b"", b"GET /hello HTTP/1.1\r\nHost: "])
+def test_a_request_that_does_not_end_is_closed_at_its_deadline(
+    bytes_at_first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(serving: Serving) -> None:
-        silent = [await serving.connect() for _ in range(MAX_CONNECTIONS)]
-        await until(lambda: len(serving.server.connections) >= MAX_CONNECTIONS)
-        try:
-            refused = await serving.ask(b"GET /hello HTTP/1.1\r\n\r\n")
-        except ConnectionError:
-            refused = b""
-        assert refused == b""
-        await serving.until_gone()  # by their deadline
+        began = asyncio.get_running_loop().time()
+        reader, writer = await serving.connect()
+        writer.write(bytes_at_first)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert asyncio.get_running_loop().time() - began >= 0.2
+        writer.close()
+
+    monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(server_module, "TIMEOUT_S", 600.0)
+    run(scenario)
+
+
+def test_a_head_above_its_limit_is_refused_also_if_it_ends() -> None:
+    async def scenario(serving: Serving) -> None:
+        got = await serving.ask(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n")
+        assert got.split(b" ")[1] == b"431"
+
+    run(scenario)
+
+
+def test_the_end_of_a_head_may_arrive_byte_by_byte() -> None:
+    async def scenario(serving: Serving) -> None:
+        reader, writer = await serving.connect()
+        for byte in b"GET /hello HTTP/1.1\r\n\r\n":
+            writer.write(bytes((byte,)))
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert (await reader.read()).endswith(b"hello\n")
+        writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", strangers.KINDS)
+@pytest.mark.parametrize("count", [MAX_UNREAD, 200])
+def test_strangers_keep_nobody_out(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No deadline helps: those who waited longest for their clients give way.
+    monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(server_module, "TIMEOUT_S", 600.0)
+
+    async def scenario(serving: Serving) -> None:
+        def ask() -> None:
+            with strangers.strangers(serving.port, kind, count, "/large"):
+                for _ in range(5):
+                    assert strangers.get(serving.port, "/hello") == (200, b"hello\n")
+                    assert strangers.get(serving.port, "/large") == (200, b"".join(BODY))
+
+        await asyncio.to_thread(ask)
+        assert len(serving.server.connections) <= MAX_CONNECTIONS
+        assert sum(found.is_unread for found in serving.server.connections) <= MAX_UNREAD
+
+    run(scenario)
+
+
+def test_the_connection_that_waited_longest_for_its_client_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 3)
+
+    async def scenario(serving: Serving) -> None:
+        _, first = await serving.connect()
+        await until(lambda: len(serving.server.connections) == 1)
+        slow, unread = await serving.connect()
+        slow._transport.pause_reading()  # type: ignore[attr-defined]
+        unread.write(b"GET /large HTTP/1.1\r\n\r\n")
+        await until(lambda: len(serving.server.connections) == 2)
+        oldest, reading = serving.server.connections
+        await until(lambda: reading.is_unread)
+        _, third = await serving.connect()
+        await until(lambda: len(serving.server.connections) == 3)
+        youngest = list(serving.server.connections)[2]
         assert b"hello" in await serving.ask(b"GET /hello HTTP/1.1\r\n\r\n")
-        for _, writer in silent:
+        assert oldest not in serving.server.connections
+        await until(lambda: len(serving.server.connections) == 2)
+        assert list(serving.server.connections) == [reading, youngest]
+        _, fourth = await serving.connect()
+        _, fifth = await serving.connect()
+        await until(lambda: reading not in serving.server.connections)
+        assert youngest in serving.server.connections
+        for writer in (first, unread, third, fourth, fifth):
             writer.close()
 
-    monkeypatch.setattr(server_module, "TIMEOUT_S", 10.0)
     run(scenario)
 
 
@@ -145,7 +216,7 @@ def test_a_client_that_does_not_read_keeps_little_memory_and_ends(monkeypatch: p
         (connection,) = serving.server.connections
         await asyncio.sleep(0.1)
         assert connection._transport is not None
-        assert connection._transport.get_write_buffer_size() <= 64 * 1024 + len(BODY[0])
+        assert connection._transport.get_write_buffer_size() <= 16 * 1024 + len(BODY[0])
         # Its deadline, which comes now: on a slow machine a short one would have come before.
         deadline, loop = connection._deadline, asyncio.get_running_loop()
         assert deadline is not None and not deadline.cancelled()

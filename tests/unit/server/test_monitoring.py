@@ -14,6 +14,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+import strangers
 from felice.cli.metrics import dashboard_text, samples
 from felice.config import BrokerConfig, ConfigError
 from felice.config.monitoring import METRIC_FAMILIES, address_of, listener_of
@@ -264,3 +265,12 @@ def test_labels_in_legends_are_labels_of_the_series() -> None:
             used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             if grouped:
                 assert used <= set(grouped[1].split(", ")), target
+
+
+@pytest.mark.parametrize("kind", strangers.KINDS)
+def test_a_broker_is_ready_for_others_while_strangers_hold_its_port(tmp_path: Path, kind: str) -> None:
+    with broker_in(tmp_path) as broker:
+        port = broker.broker.monitoring.port
+        with strangers.strangers(port, kind, 100):
+            for path in ("/ready", "/metrics"):
+                assert strangers.get(port, path)[0] == 200

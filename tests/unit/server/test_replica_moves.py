@@ -93,6 +93,33 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
+def test_a_copy_of_a_replica_that_starts_inside_a_batch_has_the_whole_batch(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def scenario() -> None:
+        broker = make_broker(one, two)
+        await broker.start()
+        try:
+            await broker.services.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
+            partition = broker.services.partitions.find("t", 0)
+            batch = build_batch([Record(0, 1_000, b"k", b"v%d" % number) for number in range(5)])
+            for _ in range(2):
+                partition.append(bytearray(batch), required_acks=1, now_ms=1_000)
+            partition.delete_records_before(7)
+            before = partition.log.read_bytes(7, 1 << 20, end_offset=10)
+            home = partition.log.directory.parent
+            target = two if home == one else one
+            broker.services.replica_moves.begin("t", 0, str(target))
+            await until(lambda: not broker.services.replica_moves._moves)
+            assert partition.log.directory.parent == target
+            assert (partition.log_start_offset, partition.log_end_offset) == (7, 10)
+            assert partition.log.read_bytes(7, 1 << 20, end_offset=10) == before
+        finally:
+            await broker.stop(hand_over=False)
+
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
 def test_throttled_moves_leave_the_threads_to_others(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 

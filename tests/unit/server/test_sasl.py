@@ -29,12 +29,18 @@ from felice.protocol.messages.alter_user_scram_credentials import (
 )
 from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
+from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
 from felice.protocol.messages.elect_leaders import ElectLeadersRequest
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -528,3 +534,46 @@ def test_an_unprefixed_jaas_text_does_not_count(tmp_path: Path) -> None:
     properties["sasl.jaas.config"] = properties.pop(f"{PREFIX}plain.sasl.jaas.config")
     with pytest.raises(ConfigError, match=r"listener.name.external.plain.sasl.jaas.config: PLAIN needs this"):
         EmbeddedBroker(tmp_path, properties=properties)
+
+
+def test_a_password_that_is_kept_elsewhere_lets_in_and_its_reference_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("ALICES_PW", "alices-s3cret")
+    (tmp_path / "secrets.properties").write_text("bob=bobs-s3cret\n")
+    package = "org.apache.kafka.common.config.provider"
+    bob = f"${{file:{tmp_path}/secrets.properties:bob}}"
+    properties = settings() | {
+        "config.providers": "env,file",
+        "config.providers.env.class": f"{package}.EnvVarConfigProvider",
+        "config.providers.file.class": f"{package}.FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(tmp_path),
+        f"{PREFIX}plain.sasl.jaas.config": f'{MODULE} required user_alice="${{env:ALICES_PW}}" user_bob="{bob}";',
+    }
+    with running(tmp_path, properties) as broker, Wire(broker.bootstrap) as plain:
+        for user, password, code in (
+            ("alice", "alices-s3cret", 0),
+            ("bob", "bobs-s3cret", 0),
+            ("alice", "${env:ALICES_PW}", ErrorCode.SASL_AUTHENTICATION_FAILED),
+            ("bob", bob, ErrorCode.SASL_AUTHENTICATION_FAILED),
+        ):
+            with connect(broker) as wire:
+                assert log_in(wire, PlainClient(user, password)).error_code == code, password
+        described = plain.ask(
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=None)
+                ],
+                include_synonyms=True,
+            )
+        )
+        assert "config.providers" in repr(described)
+        change = AlterableConfig(name=f"{PREFIX}plain.sasl.jaas.config", value="${env:ALICES_PW}")
+        resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=[change])
+        [row] = plain.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
+        assert row.error_code == ErrorCode.INVALID_REQUEST
+        assert "cannot be a reference" in row.error_message
+    assert "s3cret" not in repr(described)
+    assert "s3cret" not in caplog.text
+    assert not [record for record in caplog.records if "s3cret" in repr(vars(record))]

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 import felice.testing
+from felice.client.admin import AdminClient
+from felice.config import parse_properties
+from felice.env.ports import free_ports
 from felice.log.clean_shutdown import MARKER_NAME
 from felice.protocol.errors import ApiError
 from felice.server.startup import StartupError
@@ -105,6 +108,42 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) 
     assert threading.active_count() == threads
 
 
+KRAFT_NODE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+controller.listener.names=CONTROLLER
+listeners=CONTROLLER://:0,PLAINTEXT://:0
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.receive.buffer.bytes=102400
+share.coordinator.state.topic.replication.factor=1
+confluent.balancer.enable=true
+"""
+
+
+@pytest.mark.parametrize("more", [{}, {"num_io_threads": 4, "background_threads": 2}])
+def test_options_of_a_file_of_kafka_are_taken_and_those_without_effect_are_logged(
+    more: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level("WARNING", "felice.server"),
+        Broker(properties=parse_properties(KRAFT_NODE), **more) as broker,
+        AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
+    ):
+        assert list(admin.list_topics(timeout=60).brokers) == [1]
+    (line,) = (text for text in caplog.messages if "of Kafka have no effect" in text)
+    assert "controller.quorum.voters" in line and ("background.threads" in line) == bool(more)
+
+
+def test_a_kraft_node_whose_controller_is_elsewhere_is_refused() -> None:
+    settings = parse_properties(KRAFT_NODE.replace("broker,controller", "broker"))
+    with pytest.raises(StartupError, match="leaves the metadata to a KRaft controller"):
+        Broker(properties=settings)
+
+
 def test_topics_keys_and_partitions() -> None:
     with felice_broker(topics={"orders": 3}, num_partitions=2) as broker:
         by_key = [broker.produce("orders", "v", key=f"k{number}").partition for number in range(20)]
@@ -181,3 +220,23 @@ def test_every_name_of_the_package_can_be_imported() -> None:
     assert all(hasattr(felice.testing, name) for name in dir(felice.testing))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = felice.testing.no_such_name
+
+
+@pytest.mark.parametrize("port", [0, 1])
+def test_the_address_of_given_listeners_is_true_and_stays(port: int) -> None:
+    [free] = free_ports(1)
+    listener = f"PLAINTEXT://127.0.0.1:{free if port else 0}"
+    with Broker(properties={"listeners": listener}, topics=["orders"]) as broker:
+        before = broker.bootstrap
+        for _ in range(2):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            assert "orders" in admin.list_topics(timeout=60).topics
+            admin.close()
+            broker.restart()
+        assert broker.bootstrap == before
+
+
+def test_a_timestamp_of_zero_is_a_timestamp() -> None:
+    with Broker() as broker:
+        assert broker.produce("orders", "v", timestamp_ms=0).timestamp_ms == 0
+        assert broker.records("orders")[0].timestamp_ms == 0

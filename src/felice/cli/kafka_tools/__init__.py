@@ -1,17 +1,22 @@
 """Kafka's own tools, with their names, options and output, on the functions of `felice.cli`.
 
-Each module is one tool. An option of the original that is missing here is answered with
-`No such option`; docs/compatibility.md lists these options.
+Each module is one tool. An option of the original that is missing here is in the table of `left_out`: the tool's help
+names it, and using it is refused with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
+from click.core import ParameterSource
 
 from felice import __version__
 from felice.cli.command_group import CommandGroup
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools.left_out import LEFT_OUT
 from felice.cli.main import run_process
 
 Declaration = Callable[..., None]
@@ -21,16 +26,109 @@ bootstrap_server_option = click.option(
 )
 
 
-def kafka_tool(
-    name: str, kind: type[click.Command] = click.Command
-) -> Callable[[Declaration], click.Command]:
+class ToolCommand(click.Command):
+    """A command of a tool. It refuses an option given twice, as Kafka's tools do, and options of `left_out`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line after the checks."""
+        words = list(args)
+        with _naming_left_out(ctx):
+            rest = super().parse_args(ctx, args)
+        self._refuse_repeated(ctx, words)
+        return rest
+
+    def _refuse_repeated(self, ctx: click.Context, words: Sequence[str]) -> None:
+        _, _, order = self.make_parser(ctx).parse_args(list(words))
+        for parameter, count in Counter(order).items():
+            if not isinstance(parameter, click.Option) or parameter.is_flag:
+                continue
+            used = sorted({word.partition("=")[0] for word in words} & set(parameter.opts))
+            if len(used) > 1:
+                raise Fault(f"Options {' and '.join(used)} cannot be specified together.")
+            if count > 1 and not parameter.multiple:
+                raise Fault(f"Option {used[0]} was given {count} times, but it has one value")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, and those of Kafka's tool that are missing."""
+        super().format_options(ctx, formatter)
+        _write_left_out(ctx, formatter)
+
+
+class ToolGroup(CommandGroup):
+    """A tool with subcommands."""
+
+    command_class = ToolCommand
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the options before the subcommand."""
+        with _naming_left_out(ctx):
+            return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, and those of Kafka's tool that are missing."""
+        super().format_options(ctx, formatter)
+        _write_left_out(ctx, formatter)
+
+
+@contextmanager
+def _naming_left_out(ctx: click.Context) -> Iterator[None]:
+    """Says why an option is left out, in place of click's `No such option`."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        if (reason := _left_out(ctx).get(error.option_name)) is not None:
+            raise Fault(f"Felice's {_tool(ctx)} has no option {error.option_name}: {reason}") from None
+        raise
+
+
+def _tool(ctx: click.Context) -> str:
+    return ctx.find_root().command.name or ""
+
+
+def _left_out(ctx: click.Context) -> dict[str, str]:
+    return LEFT_OUT.get(_tool(ctx), {})
+
+
+def _write_left_out(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    if rows := sorted(_left_out(ctx).items()):
+        with formatter.section("Options of Kafka's tool that this one does not have"):
+            formatter.write_dl(rows)
+
+
+def chosen_action(actions: Mapping[str, Collection[str]]) -> str:
+    """The one action of the command line. `actions` has the names of the parameters that each takes.
+
+    The flag of an action is the parameter of its name, or `do_` and its name. Refuses several actions, and the options
+    of other actions.
+    """
+    given = click.get_current_context().params
+    chosen = [action for action in actions if given.get(f"do_{action}", given.get(action))]
+    if len(chosen) != 1:
+        flags = ", ".join(f"--{action.replace('_', '-')}" for action in actions)
+        raise Fault(f"Command must include exactly one action: {flags}")
+    check_action(chosen[0], actions[chosen[0]])
+    return chosen[0]
+
+
+def check_action(action: str, allowed: Collection[str]) -> None:
+    """Refuses the options of the command line that the action does not take. `allowed` has their parameters' names."""
+    ctx = click.get_current_context()
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in allowed:
+            continue
+        if name not in (f"do_{action}", action, "bootstrap_server", "command_config"):
+            raise Fault(f"Option {parameter.opts[0]} cannot be used with --{action.replace('_', '-')}")
+
+
+def kafka_tool(name: str, kind: type[ToolCommand] = ToolCommand) -> Callable[[Declaration], click.Command]:
     """Declares a tool with the option --version, which all of Kafka's tools have."""
     return lambda declared: click.command(name, cls=kind)(_version_option(name)(declared))
 
 
 def kafka_tool_group(name: str) -> Callable[[Declaration], CommandGroup]:
     """Declares a tool that has subcommands."""
-    return lambda declared: click.group(name, CommandGroup)(_version_option(name)(declared))
+    return lambda declared: click.group(name, ToolGroup)(_version_option(name)(declared))
 
 
 def _version_option(name: str) -> Callable[[Declaration], Declaration]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from felice.cli.acls import (
+    Resources,
     Rules,
     add,
     filters_of,
@@ -22,13 +23,21 @@ from felice.cli.acls import (
     rules_of,
     selections_of,
 )
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option
 
 if TYPE_CHECKING:
     from felice.client.admin import AclBinding, AclBindingFilter, AdminClient
 
-_ROLES_AND_RULES = ("operations", "producer", "consumer", "allow_hosts", "deny_hosts")
+_NOT_WITH_ROLES = ("operations", "deny_principals", "deny_hosts")
+_ALWAYS = frozenset((*Resources.__annotations__, "force"))
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "list": _ALWAYS | {"principals"},
+    "add": _ALWAYS | Rules.__annotations__.keys(),
+    "remove": _ALWAYS | Rules.__annotations__.keys(),
+}
 
 
 class _Options(Rules):
@@ -80,13 +89,12 @@ def kafka_acls(bootstrap_server: str, command_config: Path | None, **asked: Unpa
     kafka-acls --bootstrap-server localhost:9092 --list --topic flights --resource-pattern-type match
     kafka-acls --bootstrap-server localhost:9092 --remove --topic flights --force
     """
-    if [asked["do_add"], asked["do_remove"], asked["do_list"]].count(True) != 1:
-        raise click.UsageError("Command must include exactly one action: --list, --add, --remove.")
-    if asked["do_list"]:
-        _check_list(asked)
+    action = chosen_action(_ACTIONS)
+    _check_roles(asked)
+    if action == "list":
         filters = selections_of(asked, asked["principals"])
         _list(admin_client(bootstrap_server, command_config), filters, asked["principals"])
-    elif asked["do_add"]:
+    elif action == "add":
         rules = rules_of(asked)
         _add(admin_client(bootstrap_server, command_config), rules)
     else:
@@ -97,18 +105,24 @@ def kafka_acls(bootstrap_server: str, command_config: Path | None, **asked: Unpa
 
 def _refuse_controller(address: str | None) -> None:
     if address is not None:
-        raise click.UsageError(
+        raise Fault(
             "--bootstrap-controller is for KRaft's controllers, which Felice does not have; use --bootstrap-server: "
             "any broker changes the rules"
         )
 
 
-def _check_list(asked: _Options) -> None:
-    values: dict[str, object] = {**asked}
-    for name in _ROLES_AND_RULES:
-        if values[name]:
-            option = name.removesuffix("s").replace("_", "-")
-            raise click.UsageError(f'Option "[list]" can\'t be used with option "[{option}]"')
+def _check_roles(asked: _Options) -> None:
+    """Refuses what contradicts a role. (`felice acls` can also deny the operations of a role.)"""
+    values: Mapping[str, object] = asked
+    for role in ("producer", "consumer"):
+        for name in _NOT_WITH_ROLES if values[role] else ():
+            if values[name]:
+                option = name.removesuffix("s").replace("_", "-")
+                raise Fault(f"Option --{option} cannot be used with --{role}")
+    if asked["producer"] and not asked["topics"]:
+        raise Fault("With --producer you must specify a --topic")
+    if asked["idempotent"] and not asked["producer"]:
+        raise Fault("The --idempotent option is only available if --producer is set")
 
 
 def _add(admin: AdminClient, rules: list[AclBinding]) -> None:

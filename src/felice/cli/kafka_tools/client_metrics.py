@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _CONFIGS = ("interval.ms", "match", "metrics")
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "alter": frozenset(("name", "generate_name", "metrics", "interval", "match")),
+    "delete": frozenset(("name",)),
+    "describe": frozenset(("name",)),
+    "list": frozenset(),
+}
 
 
 class _Options(TypedDict):
@@ -53,10 +62,7 @@ def kafka_client_metrics(
       --metrics org.apache.kafka.producer. --interval 30000 --match client_id=app.*
     kafka-client-metrics --bootstrap-server localhost:9092 --describe
     """
-    if [asked["alter"], asked["delete"], asked["describe"], asked["do_list"]].count(True) != 1:
-        raise click.UsageError(
-            "Command must include exactly one action: --alter, --delete, --describe or --list."
-        )
+    chosen_action(_ACTIONS)
     name = _name(asked)
     admin = admin_client(bootstrap_server, command_config)
     if asked["alter"]:
@@ -76,16 +82,16 @@ def kafka_client_metrics(
 def _name(asked: _Options) -> str:
     """The name of the resource; empty if --describe or --list needs none."""
     if asked["alter"] and bool(asked["name"]) == asked["generate_name"]:
-        raise click.UsageError("One of --name or --generate-name must be specified with --alter.")
+        raise Fault("One of --name or --generate-name must be specified with --alter.")
     if asked["delete"] and not asked["name"]:
-        raise click.UsageError("A client metrics resource name must be specified with --delete.")
+        raise Fault("A client metrics resource name must be specified with --delete.")
     return asked["name"] or (str(uuid.uuid4()) if asked["alter"] else "")
 
 
 def _changes(asked: _Options) -> dict[str, str | None]:
     interval = asked["interval"]
     if interval and not interval.isdecimal():
-        raise click.UsageError("Invalid interval value. Enter an integer, or leave empty to reset.")
+        raise Fault("Invalid interval value. Enter an integer, or leave empty to reset.")
     given = {"metrics": asked["metrics"], "interval.ms": interval, "match": asked["match"]}
     return {key: text or None for key, text in given.items() if text is not None}
 

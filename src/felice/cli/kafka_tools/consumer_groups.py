@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,7 +14,6 @@ from felice.cli.faults import Fault
 from felice.cli.groups import (
     GroupState,
     ResetChoices,
-    delete_groups,
     describe_group,
     list_groups,
     parse_partitions,
@@ -20,18 +21,33 @@ from felice.cli.groups import (
     reset_offsets,
     selected_partitions,
 )
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, wait_all
 from felice.cli.output import padded
+from felice.cli.rounds import tell_left_out
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
-_ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
+_RESET_WAYS = frozenset(ResetChoices.__annotations__)
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "list": frozenset(("state", "group_type", "timeout")),
+    "describe": frozenset(("groups", "all_groups", "members", "state", "offsets", "verbose", "timeout")),
+    "delete": frozenset(("groups", "all_groups", "timeout")),
+    "reset_offsets": _RESET_WAYS
+    | {"groups", "all_groups", "topics", "all_topics", "export", "dry_run", "execute", "timeout"},
+    "delete_offsets": frozenset(("groups", "topics", "timeout")),
+}
+_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
+_TYPES = ("Classic", "Consumer")
+_MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
+_VERBOSE_MEMBER_COLUMNS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
 _OFFSET_COLUMNS = {
     "GROUP": "group",
     "TOPIC": "topic",
     "PARTITION": "partition",
+    "LEADER-EPOCH": "leader_epoch",
     "CURRENT-OFFSET": "current_offset",
     "LOG-END-OFFSET": "log_end_offset",
     "LAG": "lag",
@@ -55,6 +71,7 @@ class _Options(ResetChoices):
     all_topics: bool
     members: bool
     state: str | None
+    group_type: str | None
     offsets: bool
     verbose: bool
     export: bool
@@ -94,12 +111,20 @@ class _Options(ResetChoices):
     flag_value="",
     help="With --describe: show the state. With --list: show states, or only groups in the given states.",
 )
+@click.option(
+    "--type",
+    "group_type",
+    is_flag=False,
+    flag_value="",
+    help="With --list: show types, or only groups of the given types.",
+)
 @click.option("--offsets", is_flag=True, help="With --describe: show offsets (the default).")
-@click.option("--verbose", is_flag=True, help="With --members: show assignments too.")
+@click.option("--verbose", is_flag=True, help="With --describe: show assignments or epochs too.")
+@click.option("--timeout", type=click.IntRange(min=1), help="Milliseconds that each request may take.")
 @click.option("--export", is_flag=True, help="With --reset-offsets: print the new offsets as CSV.")
 @reset_choices
 def kafka_consumer_groups(
-    bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]
+    bootstrap_server: str, command_config: Path | None, timeout: int | None, **asked: Unpack[_Options]
 ) -> None:
     """List, describe or delete groups, and reset or delete their offsets.
 
@@ -108,18 +133,14 @@ def kafka_consumer_groups(
     kafka-consumer-groups --bootstrap-server localhost:9092 --reset-offsets --group billing \\
         --topic flights --to-earliest --execute
     """
-    flags: Mapping[str, object] = asked
-    chosen = [action for action in _ACTIONS if flags[f"do_{action}"]]
-    if len(chosen) != 1:
-        raise click.UsageError(
-            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets"
-        )
     if asked["groups"] and asked["all_groups"]:
-        raise click.UsageError("Option --group cannot be used with option --all-groups")
+        raise Fault("Option --group cannot be used with option --all-groups")
     if asked["do_delete_offsets"] and not (asked["groups"] and asked["topics"]):
-        raise click.UsageError("Option --delete-offsets takes the following options: --group, --topic")
-    admin = admin_client(bootstrap_server, command_config)
-    if chosen[0] == "list":
+        raise Fault("Option --delete-offsets takes the following options: --group, --topic")
+    action = chosen_action(_ACTIONS)
+    settings = {"request.timeout.ms": timeout} if timeout is not None else {}
+    admin = admin_client(bootstrap_server, command_config, settings)
+    if action == "list":
         _list(admin, asked)
         return
     names = _group_names(admin, asked)
@@ -129,112 +150,180 @@ def kafka_consumer_groups(
         "reset_offsets": _reset_offsets,
         "delete_offsets": _delete_offsets,
     }
-    actions[chosen[0]](admin, names, asked)
+    actions[action](admin, names, asked)
 
 
 def _group_names(admin: AdminClient, asked: _Options) -> list[str]:
     if asked["all_groups"]:
         return [row["group"] for row in list_groups(admin)]
     if not asked["groups"]:
-        raise click.UsageError("This action takes one of: --group, --all-groups")
+        raise Fault("This action takes one of: --group, --all-groups")
     return list(asked["groups"])
 
 
 def _list(admin: AdminClient, asked: _Options) -> None:
     rows = list_groups(admin)
-    if asked["state"] is None:
-        for row in rows:
-            click.echo(row["group"])
+    columns: dict[str, list[str]] = {"GROUP": [row["group"] for row in rows]}
+    kept = [True] * len(rows)
+    for option, header, words, values in (
+        (asked["group_type"], "TYPE", _TYPES, [row["type"].capitalize() for row in rows]),
+        (asked["state"], "STATE", _STATES, [row["state"] for row in rows]),
+    ):
+        if option is not None:
+            wanted = _chosen_words(option, header.lower(), words)
+            kept = [keep and value in wanted for keep, value in zip(kept, values, strict=True)]
+            columns[header] = values
+    shown = [row for row, keep in zip(zip(*columns.values(), strict=True), kept, strict=True) if keep]
+    if len(columns) == 1:
+        for (name,) in shown:
+            click.echo(name)
         return
-    wanted = {state.strip().lower() for state in asked["state"].split(",") if state.strip()}
-    shown = [(row["group"], row["state"]) for row in rows if not wanted or row["state"].lower() in wanted]
-    _print(("GROUP", "STATE"), shown, (25, 20))
+    _print(tuple(columns), shown, (25, 20, 20)[: len(columns)], after="")
+
+
+def _chosen_words(text: str, what: str, words: Sequence[str]) -> set[str]:
+    """The words that an option lists; all of them if it lists none. The case does not matter."""
+    by_lower = {word.lower(): word for word in words}
+    given = [part.strip().lower() for part in text.split(",")] if text else []
+    if any(part not in by_lower for part in given):
+        raise Fault(f"Invalid {what} list '{text}'. Valid {what}s are: {', '.join(words)}")
+    return {by_lower[part] for part in given} or set(words)
 
 
 def _describe(admin: AdminClient, names: list[str], asked: _Options) -> None:
+    from felice.client import KafkaException
+
+    views = {
+        "--members": asked["members"],
+        "--offsets": asked["offsets"],
+        "--state": asked["state"] is not None,
+    }
+    if sum(views.values()) > 1:
+        raise Fault(f"Option --describe takes at most one of these options: {', '.join(views)}")
+    if asked["state"]:
+        raise Fault(f"Option --describe does not take a value for --state: {asked['state']!r}")
+    failed: KafkaException | None = None
     for name in names:
-        found = describe_group(admin, name)
+        try:
+            found = describe_group(admin, name)
+        except KafkaException as error:
+            # Another group may have another coordinator.
+            failed = failed or error
+            if len(names) > 1:
+                tell_left_out(f"left out group '{name}'", error)
+            continue
         if found["state"] == "Dead":
             raise Fault(
                 f"Error: Executing consumer group command failed due to Consumer group '{name}' does not exist."
             )
+        if not found["members"]:
+            click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
         if asked["members"]:
             _print_members(found, verbose=asked["verbose"])
         elif asked["state"] is not None:
-            _print_state(found)
+            _print_state(found, verbose=asked["verbose"])
         else:
-            _print_offsets(found)
+            _print_offsets(found, verbose=asked["verbose"])
+    if failed is not None:
+        raise failed
 
 
-def _print(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], widths: tuple[int, ...]) -> None:
+def _print(
+    columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], widths: Sequence[int], after: str = "\n"
+) -> None:
     shown = [tuple("-" if cell is None else cell for cell in row) for row in rows]
     fitted = [
         max(width, *(len(str(row[number])) for row in shown)) if shown else width
         for number, width in enumerate(widths)
     ]
-    click.echo()
+    click.echo(after, nl=False)
     for line in padded(columns, shown, fitted):
         click.echo(line)
 
 
-def _print_offsets(found: GroupState) -> None:
-    if not found["members"]:
-        click.echo(f"\nConsumer group '{found['group']}' has no active members.", err=True)
+def _print_offsets(found: GroupState, *, verbose: bool) -> None:
+    columns = {name: key for name, key in _OFFSET_COLUMNS.items() if verbose or name != "LEADER-EPOCH"}
     rows = []
     for row in found["offsets"]:
         host = f"/{row['host'].removeprefix('/')}" if row["host"] else None
         cells: Mapping[str, object] = {**row, "host": host}
-        rows.append(tuple(cells[key] for key in _OFFSET_COLUMNS.values()))
-    _print(tuple(_OFFSET_COLUMNS), rows, (15, 15, 10, 15, 15, 15, 15, 15, 15))
+        rows.append(tuple(cells[key] for key in columns.values()))
+    _print(tuple(columns), rows, [10 if name == "PARTITION" else 15 for name in columns])
 
 
 def _print_members(found: GroupState, *, verbose: bool) -> None:
-    columns: tuple[str, ...] = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
-    rows: list[tuple[object, ...]] = []
+    rows: list[dict[str, object]] = []
     for member in found["members"]:
-        row: tuple[object, ...] = (
-            found["group"],
-            member["member_id"],
-            member["host"],
-            member["client_id"],
-            len(member["partitions"]),
-        )
-        rows.append((*row, ", ".join(member["partitions"])) if verbose else row)
-    if verbose:
-        columns = (*columns, "ASSIGNMENT")
-    _print(columns, rows, (15, 15, 15, 15, 15, 10)[: len(columns)])
+        row: dict[str, object] = {
+            "GROUP": found["group"],
+            "CONSUMER-ID": member["member_id"],
+            "HOST": member["host"],
+            "CLIENT-ID": member["client_id"],
+            "#PARTITIONS": len(member["partitions"]),
+        }
+        # Members of the classic protocol have neither epochs nor an assignment to come.
+        more = {"CURRENT-EPOCH": None, "CURRENT-ASSIGNMENT": _assignment(member["partitions"])}
+        rows.append({**row, **more, "TARGET-EPOCH": None, "TARGET-ASSIGNMENT": None} if verbose else row)
+    columns = [*_MEMBER_COLUMNS, *(_VERBOSE_MEMBER_COLUMNS if verbose else ())]
+    _print(tuple(columns), [tuple(row.values()) for row in rows], [15] * len(columns))
 
 
-def _print_state(found: GroupState) -> None:
-    row = (
-        found["group"],
-        found["coordinator"],
-        found["assignment_strategy"],
-        found["state"],
-        len(found["members"]),
-    )
-    _print(
-        ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row], (25, 25, 25, 20, 10)
-    )
+def _assignment(partitions: Sequence[str]) -> str:
+    """`t1:0,1;t2:0` from `t1-0`, `t1-1`, `t2-0`."""
+    topics: dict[str, list[int]] = {}
+    for name in partitions:
+        topic, _, number = name.rpartition("-")
+        topics.setdefault(topic, []).append(int(number))
+    return ";".join(f"{topic}:{','.join(map(str, sorted(topics[topic])))}" for topic in sorted(topics))
+
+
+def _print_state(found: GroupState, *, verbose: bool) -> None:
+    # Only groups of the new protocol have epochs.
+    epochs = {"GROUP-EPOCH": (None, 15), "TARGET-ASSIGNMENT-EPOCH": (None, 25)} if verbose else {}
+    cells: dict[str, tuple[object, int]] = {
+        "GROUP": (found["group"], 25),
+        "COORDINATOR (ID)": (found["coordinator"], 25),
+        "ASSIGNMENT-STRATEGY": (found["assignment_strategy"] or "-", 25),
+        "STATE": (found["state"], 20),
+        **epochs,
+        "#MEMBERS": (len(found["members"]), 10),
+    }
+    values, widths = zip(*cells.values(), strict=True)
+    _print(tuple(cells), [values], widths)
 
 
 def _delete(admin: AdminClient, names: list[str], asked: _Options) -> None:
-    delete_groups(admin, names)
-    shown = ", ".join(f"'{name}'" for name in names)
-    click.echo(f"Deletion of requested consumer groups ({shown}) was successful.")
+    from felice.client import KafkaException
+
+    deleted, failed = [], []
+    for name, future in admin.delete_consumer_groups(names).items():
+        try:
+            future.result()
+            deleted.append(f"'{name}'")
+        except KafkaException as error:
+            failed.append(f"Group '{name}' could not be deleted due to: {error.args[0].str()}")
+    if not failed:
+        click.echo(f"Deletion of requested consumer groups ({', '.join(deleted)}) was successful.")
+        return
+    if deleted:
+        click.echo(f"These consumer groups were deleted successfully: {', '.join(deleted)}")
+    raise Fault(f"Error: Deletion of some consumer groups failed: {'; '.join(failed)}")
 
 
 def _reset_offsets(admin: AdminClient, names: list[str], asked: _Options) -> None:
     if asked["execute"] and asked["dry_run"]:
-        raise click.UsageError("Only one of --execute and --dry-run can be given")
-    rows = []
+        raise Fault("Only one of --execute and --dry-run can be given")
+    rows: list[tuple[str, str, int, int]] = []
     for name in names:
-        partitions = selected_partitions(admin, name, asked["topics"], asked["all_topics"])
+        partitions = selected_partitions(
+            admin, name, asked["topics"], asked["all_topics"], asked.get("from_file")
+        )
         targets = reset_offsets(admin, name, partitions, asked, execute=asked["execute"])
         rows += [(name, topic, partition, offset) for (topic, partition), offset in targets.items()]
     if asked["export"]:
-        for _, topic, partition, offset in rows:
-            click.echo(f'"{topic}",{partition},{offset}')
+        # --from-file reads these rows again.
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerows(rows if len(names) > 1 else [row[1:] for row in rows])
         return
     _print(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (30, 30, 10, 15))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client
 from felice.cli.tokens import check_principals, parse_hmac
 
@@ -20,6 +21,15 @@ T = TypeVar("T")
 
 _ROW = "\n{:<15} {:<30} {:<15} {:<15} {:<25} {:<15} {:<15} {:<15}"
 _HEADER = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
+
+
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "create": frozenset(("owner_principal", "renewer_principal", "max_life_time_period")),
+    "renew": frozenset(("hmac", "renew_time_period")),
+    "expire": frozenset(("hmac", "expiry_time_period")),
+    "describe": frozenset(("owner_principal",)),
+}
 
 
 class _Options(TypedDict):
@@ -63,10 +73,7 @@ def kafka_delegation_tokens(bootstrap_server: str, command_config: Path, **asked
       --create --max-life-time-period -1 --renewer-principal User:scheduler
     kafka-delegation-tokens --bootstrap-server localhost:9093 --command-config admin.properties --describe
     """
-    if [asked["create"], asked["renew"], asked["expire"], asked["describe"]].count(True) != 1:
-        raise click.UsageError(
-            "Command must include exactly one action: --create, --renew, --expire or --describe"
-        )
+    chosen_action(_ACTIONS)
     check_principals((*asked["owner_principal"], *asked["renewer_principal"]))
     admin = admin_client(bootstrap_server, command_config)
     if asked["create"]:
@@ -141,7 +148,7 @@ def _hmac(asked: _Options) -> bytes:
 
 def _needed(value: T | None, option: str) -> T:
     if value is None:
-        raise click.UsageError(f'Missing required argument "[{option}]"')
+        raise Fault(f'Missing required argument "[{option}]"')
     return value
 
 

@@ -79,13 +79,13 @@ def _named(results: dict[tuple[str, int], str | None]) -> list[tuple[str, str | 
 def _partitions(asked: _Options) -> list[tuple[str, int]] | None:
     ways = [asked["topic"] is not None, asked["path_to_json_file"] is not None, asked["all_topic_partitions"]]
     if sum(ways) != 1:
-        raise click.UsageError(
+        raise Fault(
             "One and only one of the following options is required: "
             "--topic, --path-to-json-file, --all-topic-partitions"
         )
     if asked["topic"] is not None:
         if asked["partition"] is None:
-            raise click.UsageError("Missing required option(s): --partition")
+            raise Fault("Missing required option(s): --partition")
         return [(asked["topic"], asked["partition"])]
     if asked["path_to_json_file"] is None:
         return None

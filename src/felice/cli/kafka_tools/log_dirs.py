@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
-from felice.cli.log_dirs import log_dirs_of
+from felice.cli.log_dirs import known_brokers, log_dirs_in_rounds
 from felice.cli.options import admin_client, broker_ids, command_config_option
 
 if TYPE_CHECKING:
@@ -34,18 +34,25 @@ def kafka_log_dirs(
     \b
     kafka-log-dirs --bootstrap-server localhost:9092 --describe --topic-list flights
     """
+    from felice.client import KafkaException
+
     admin = admin_client(bootstrap_server, command_config)
-    brokers = broker_ids(broker_list) if broker_list else sorted(admin.list_topics(timeout=30).brokers)
+    brokers = broker_ids(broker_list) if broker_list else known_brokers(admin)
     names = topic_list.split(",") if topic_list else None
-    listed = ",".join(map(str, brokers))
     click.echo("Querying brokers for log directories information")
-    found = log_dirs_of(admin, brokers, names)
-    click.echo(f"Received log directory information from brokers {listed}")
-    rows = [
-        {"broker": broker, "logDirs": [_log_dir(row) for row in directories]}
-        for broker, directories in found.items()
-    ]
-    click.echo(json.dumps({"version": 1, "brokers": rows}, separators=(",", ":")))
+    found = log_dirs_in_rounds(admin, brokers, names)
+    answered = {broker: rows for broker, rows in found.items() if not isinstance(rows, KafkaException)}
+    if answered:
+        listed = ",".join(map(str, answered))
+        click.echo(f"Received log directory information from brokers {listed}")
+        rows = [
+            {"broker": broker, "logDirs": [_log_dir(row) for row in directories]}
+            for broker, directories in answered.items()
+        ]
+        click.echo(json.dumps({"version": 1, "brokers": rows}, separators=(",", ":")))
+    for error in found.values():
+        if isinstance(error, KafkaException):
+            raise error
 
 
 def _log_dir(found: LogDirDescription) -> dict[str, object]:

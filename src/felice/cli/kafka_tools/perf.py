@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import ToolCommand, bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.load import (
     MIB,
     Deliveries,
@@ -27,7 +27,12 @@ from felice.cli.load import (
     same_value,
     size_of,
 )
-from felice.cli.options import admin_client, client_config, key_values, read_properties, read_text
+from felice.cli.options import (
+    admin_client,
+    client_config,
+    client_properties,
+    read_text,
+)
 from felice.cli.perf import check_throughput
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -36,7 +41,7 @@ _DEFAULT_TRANSACTION_MS = 3000
 _ROUND_TRIPS_PER_LINE = 1000
 
 
-class _ManyValues(click.Command):
+class _ManyValues(ToolCommand):
     """Lets --command-property and --producer-props take several values after one option, as Kafka's tool does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -173,8 +178,7 @@ def _producer_config(
     bootstrap: str | None, command_config: Path | None, properties: tuple[str, ...]
 ) -> dict[str, object]:
     config: dict[str, object] = {"client.id": "perf-producer-client"}
-    config.update(read_properties(command_config) if command_config else {})
-    config.update(key_values(properties))
+    config.update(client_properties(command_config, properties))
     if bootstrap:
         config["bootstrap.servers"] = bootstrap
     if "bootstrap.servers" not in config:
@@ -322,6 +326,8 @@ def kafka_consumer_perf_test(
         "check.crcs": False,
         **client_config(bootstrap_server, command_config, properties),
     }
+    if group is not None and config["group.id"] != group:
+        raise Fault(f"--group {group!r} and group.id {config['group.id']!r} do not match")
     report = ConsumerReport(Rebalances(), interval_ms / 1000 if detailed else None)
     if not hide_header:
         click.echo(report.header())
@@ -400,7 +406,7 @@ def _as_date(moment: datetime) -> str:
 _POSITIONS = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size")
 
 
-class _Positional(click.Command):
+class _Positional(ToolCommand):
     """Takes values without names, too, as Kafka's tool does: it warns and goes on."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

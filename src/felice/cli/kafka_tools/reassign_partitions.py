@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from felice.cli.faults import Fault
 from felice.cli.json_files import read_rows
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client, broker_ids, command_config_option
 from felice.cli.reassign import (
     COMPLETED,
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _TOPICS = '{"topics": [{"topic": "t"}], "version": 1}'
-_ACTIONS = ("generate", "execute", "verify", "cancel", "list_moves")
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "generate": frozenset(("topics_file", "broker_list", "disable_rack_aware")),
+    "execute": frozenset(("plan_file", "throttle", "additional")),
+    "verify": frozenset(("plan_file", "preserve_throttles")),
+    "cancel": frozenset(("plan_file", "preserve_throttles")),
+    "list": frozenset(),
+}
 json_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -42,13 +50,14 @@ class _Options(TypedDict):
     execute: bool
     verify: bool
     cancel: bool
-    list_moves: bool
+    do_list: bool
     plan_file: Path | None
     topics_file: Path | None
     broker_list: str | None
     throttle: int
     additional: bool
     preserve_throttles: bool
+    disable_rack_aware: bool
 
 
 @kafka_tool("kafka-reassign-partitions")
@@ -58,7 +67,7 @@ class _Options(TypedDict):
 @click.option("--execute", is_flag=True, help="Start the moves of a plan.")
 @click.option("--verify", is_flag=True, help="Show whether a plan is complete; then remove its throttles.")
 @click.option("--cancel", is_flag=True, help="Cancel the moves of a plan.")
-@click.option("--list", "list_moves", is_flag=True, help="List moves in progress.")
+@click.option("--list", "do_list", is_flag=True, help="List moves in progress.")
 @click.option("--reassignment-json-file", "plan_file", type=json_file, help="The plan.")
 @click.option(
     "--topics-to-move-json-file",
@@ -74,6 +83,7 @@ class _Options(TypedDict):
     "--additional", is_flag=True, help="With --execute: allow it while other moves are in progress."
 )
 @click.option("--preserve-throttles", is_flag=True, help="Keep throttles.")
+@click.option("--disable-rack-aware", is_flag=True, help="With --generate: do not look at brokers' racks.")
 def kafka_reassign_partitions(
     bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]
 ) -> None:
@@ -83,23 +93,19 @@ def kafka_reassign_partitions(
     kafka-reassign-partitions --bootstrap-server localhost:9092 --execute --reassignment-json-file plan.json
     kafka-reassign-partitions --bootstrap-server localhost:9092 --verify --reassignment-json-file plan.json
     """
-    flags: Mapping[str, object] = asked
-    actions = [name for name in _ACTIONS if flags[name]]
-    if len(actions) != 1:
-        raise click.UsageError(
-            "Command must include exactly one action: --generate, --execute, --verify, --cancel, --list"
-        )
-    if actions[0] in ("execute", "verify", "cancel") and asked["plan_file"] is None:
-        raise click.UsageError("Missing required argument --reassignment-json-file")
+    action = chosen_action(_ACTIONS)
+    if "plan_file" in _ACTIONS[action] and asked["plan_file"] is None:
+        raise Fault("Missing required argument --reassignment-json-file")
     admin = admin_client(bootstrap_server, command_config)
-    _ACTS[actions[0]](admin, asked)
+    _ACTS[action](admin, asked)
 
 
 def _generate(admin: AdminClient, asked: _Options) -> None:
     if asked["topics_file"] is None or asked["broker_list"] is None:
-        raise click.UsageError("--generate needs --topics-to-move-json-file and --broker-list")
+        raise Fault("--generate needs --topics-to-move-json-file and --broker-list")
     topics = read_rows(asked["topics_file"], "topics", _TOPICS, lambda row: str(row["topic"]))
-    proposed = proposed_plan(admin, topics, broker_ids(asked["broker_list"]))
+    brokers = broker_ids(asked["broker_list"])
+    proposed = proposed_plan(admin, topics, brokers, rack_aware=not asked["disable_rack_aware"])
     click.echo(f"Current partition replica assignment\n{format_plan(current_plan(admin, topics))}\n")
     click.echo(f"Proposed partition reassignment configuration\n{format_plan(proposed)}")
 
@@ -133,7 +139,7 @@ def _verify(admin: AdminClient, asked: _Options) -> None:
         click.echo(_state_line(f"{topic}-{number}", state, plan[topic, number]))
     if IN_PROGRESS not in found.values() and not asked["preserve_throttles"]:
         click.echo()
-        _clear(admin, found)
+        _clear(admin, plan, found)
 
 
 def _state_line(name: str, state: str, wanted: Sequence[int]) -> str:
@@ -148,12 +154,13 @@ def _state_line(name: str, state: str, wanted: Sequence[int]) -> str:
     )
 
 
-def _clear(admin: AdminClient, found: Mapping[tuple[str, int], str]) -> None:
+def _clear(admin: AdminClient, plan: Plan, found: Mapping[tuple[str, int], str]) -> None:
     topics = topics_there(found)
-    brokers = clear_throttles(admin, topics)
-    click.echo(f"Clearing broker-level throttles on brokers {','.join(map(str, brokers))}")
+    cleared = clear_throttles(admin, plan, topics)
+    click.echo(f"Clearing broker-level throttles on brokers {','.join(map(str, cleared.brokers))}")
     for topic in topics:
         click.echo(f"Clearing topic-level throttles on topic {topic}")
+    cleared.check()
 
 
 def _cancel(admin: AdminClient, asked: _Options) -> None:
@@ -164,7 +171,7 @@ def _cancel(admin: AdminClient, asked: _Options) -> None:
     else:
         click.echo("None of the specified partition reassignments are active.")
     if not asked["preserve_throttles"]:
-        _clear(admin, states(admin, plan))
+        _clear(admin, plan, states(admin, plan))
 
 
 def _list(admin: AdminClient, asked: _Options) -> None:
@@ -187,7 +194,7 @@ _ACTS = {
     "execute": _execute,
     "verify": _verify,
     "cancel": _cancel,
-    "list_moves": _list,
+    "list": _list,
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, key_values
 from felice.cli.topics import (
     PartitionRow,
@@ -19,13 +19,31 @@ from felice.cli.topics import (
     delete_topics,
     describe_topics,
     matching_topics,
+    min_insync_replicas,
     replica_lists,
 )
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
-_ACTIONS = ("list", "create", "describe", "alter", "delete")
+# The options of --describe that choose what is shown. They exclude each other.
+_REPORTS = (
+    "at_min_isr_partitions",
+    "topics_with_overrides",
+    "unavailable_partitions",
+    "under_min_isr_partitions",
+    "under_replicated_partitions",
+)
+# Each action with the options that it takes.
+_ACTIONS: Mapping[str, frozenset[str]] = {
+    "list": frozenset(("topic", "exclude_internal")),
+    "create": frozenset(
+        ("topic", "partitions", "replication_factor", "replica_assignment", "configs", "if_not_exists")
+    ),
+    "describe": frozenset(("topic", "topic_id", "if_exists", "exclude_internal", *_REPORTS)),
+    "alter": frozenset(("topic", "partitions", "if_exists")),
+    "delete": frozenset(("topic", "if_exists")),
+}
 
 
 class _Options(TypedDict):
@@ -37,6 +55,7 @@ class _Options(TypedDict):
     do_alter: bool
     do_delete: bool
     topic: str | None
+    topic_id: str | None
     partitions: int | None
     replication_factor: int | None
     replica_assignment: str | None
@@ -47,6 +66,8 @@ class _Options(TypedDict):
     topics_with_overrides: bool
     under_replicated_partitions: bool
     unavailable_partitions: bool
+    under_min_isr_partitions: bool
+    at_min_isr_partitions: bool
 
 
 @kafka_tool("kafka-topics")
@@ -60,6 +81,7 @@ class _Options(TypedDict):
 @click.option(
     "--topic", help="Topic name; for --list, --describe, --alter and --delete also a regular expression."
 )
+@click.option("--topic-id", help="With --describe: the topic with this id.")
 @click.option(
     "--partitions", type=click.IntRange(min=1), help="Number of partitions, for --create and --alter."
 )
@@ -90,6 +112,16 @@ class _Options(TypedDict):
 @click.option(
     "--unavailable-partitions", is_flag=True, help="With --describe: only partitions without a leader."
 )
+@click.option(
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="With --describe: only partitions with fewer replicas in sync than min.insync.replicas.",
+)
+@click.option(
+    "--at-min-isr-partitions",
+    is_flag=True,
+    help="With --describe: only partitions with as many replicas in sync as min.insync.replicas.",
+)
 def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
     """List, create, describe, alter or delete topics.
 
@@ -98,15 +130,20 @@ def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Un
     kafka-topics --bootstrap-server localhost:9092 --describe --topic flights
     """
     flags: Mapping[str, object] = asked
-    chosen = [action for action in _ACTIONS if flags[f"do_{action}"]]
-    if len(chosen) != 1:
-        raise click.UsageError(
-            "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
-        )
-    if chosen[0] in ("create", "alter", "delete") and not asked["topic"]:
-        raise click.UsageError('Missing required argument "[topic]"')
+    action = chosen_action(_ACTIONS)
+    reports = [f"--{name.replace('_', '-')}" for name in _REPORTS if flags[name]]
+    if len(reports) > 1:
+        raise Fault(f"Options {' and '.join(reports)} cannot be specified together.")
+    if asked["topic"] is not None and asked["topic_id"] is not None:
+        raise Fault("Options --topic and --topic-id cannot be specified together.")
+    if action == "create" and asked["replica_assignment"] is not None:
+        for name in ("partitions", "replication_factor"):
+            if flags[name] is not None:
+                raise Fault(f"Option --{name.replace('_', '-')} cannot be used with --replica-assignment")
+    if action in ("create", "alter", "delete") and not asked["topic"]:
+        raise Fault('Missing required argument "[topic]"')
     actions = {"list": _list, "create": _create, "describe": _describe, "alter": _alter, "delete": _delete}
-    actions[chosen[0]](admin_client(bootstrap_server, command_config), asked)
+    actions[action](admin_client(bootstrap_server, command_config), asked)
 
 
 def _list(admin: AdminClient, asked: _Options) -> None:
@@ -140,13 +177,26 @@ def _matching_or_fault(admin: AdminClient, asked: _Options) -> list[str]:
 
 
 def _describe(admin: AdminClient, asked: _Options) -> None:
-    for row in describe_topics(admin, _matching_or_fault(admin, asked)):
+    rows = describe_topics(admin, _matching_or_fault(admin, asked))
+    if asked["topic_id"] is not None:
+        rows = [row for row in rows if row["topic_id"] == asked["topic_id"]]
+        if not rows and not asked["if_exists"]:
+            raise Fault(
+                f"Error while executing topic command : TopicId '{asked['topic_id']}' does not exist as expected"
+            )
+    flags: Mapping[str, object] = asked
+    only_partitions = any(flags[name] for name in _REPORTS if name != "topics_with_overrides")
+    needed = asked["under_min_isr_partitions"] or asked["at_min_isr_partitions"]
+    least = min_insync_replicas(admin, [row["topic"] for row in rows]) if needed else {}
+    for row in rows:
         if asked["topics_with_overrides"]:
             if row["configs"]:
                 click.echo(_headline(row))
             continue
-        partitions = [found for found in row["partitions"] if _is_asked_for(found, asked)]
-        if not asked["under_replicated_partitions"] and not asked["unavailable_partitions"]:
+        partitions = [
+            found for found in row["partitions"] if _is_asked_for(found, asked, least.get(row["topic"], 0))
+        ]
+        if not only_partitions:
             click.echo(_headline(row))
         for found in partitions:
             click.echo(
@@ -164,7 +214,11 @@ def _headline(row: TopicRow) -> str:
     )
 
 
-def _is_asked_for(found: PartitionRow, asked: _Options) -> bool:
+def _is_asked_for(found: PartitionRow, asked: _Options, min_insync: int) -> bool:
+    if asked["under_min_isr_partitions"]:
+        return len(found["isr"]) < min_insync
+    if asked["at_min_isr_partitions"]:
+        return len(found["isr"]) == min_insync
     if asked["under_replicated_partitions"]:
         return len(found["isr"]) < len(found["replicas"])
     if asked["unavailable_partitions"]:
@@ -178,7 +232,7 @@ def _joined(numbers: list[int]) -> str:
 
 def _alter(admin: AdminClient, asked: _Options) -> None:
     if asked["partitions"] is None:
-        raise click.UsageError("--alter needs --partitions; for options use kafka-configs")
+        raise Fault("--alter needs --partitions; for options use kafka-configs")
     for name in _matching_or_fault(admin, asked):
         add_partitions(admin, name, asked["partitions"])
 

@@ -7,7 +7,8 @@ authorizer responds with SECURITY_DISABLED.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from functools import total_ordering
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from felice.client.admin.enumerations import (
     AclOperation,
@@ -24,10 +25,16 @@ from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest
 
+E = TypeVar("E", bound=OrderedEnum)
 
+
+@total_ordering
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """An access rule: it allows or denies a principal an operation on a resource from a host. No wildcards."""
+    """An access rule: it allows or denies a principal an operation on a resource from a host. No wildcards.
+
+    The enumerations are also accepted as a name, in any case, or as a number.
+    """
 
     restype: ResourceType
     name: str | None
@@ -37,13 +44,21 @@ class AclBinding:
     operation: AclOperation
     permission_type: AclPermissionType
 
-    _forbidden: ClassVar[tuple[OrderedEnum, ...]] = (
-        ResourceType.ANY,
-        ResourcePatternType.ANY,
-        ResourcePatternType.MATCH,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            restype: ResourceType | str | int,
+            name: str | None,
+            resource_pattern_type: ResourcePatternType | str | int,
+            principal: str | None,
+            host: str | None,
+            operation: AclOperation | str | int,
+            permission_type: AclPermissionType | str | int,
+        ) -> None: ...
+
+    # A description may have UNKNOWN: what only a newer broker knows.
+    _forbidden: ClassVar[tuple[str, ...]] = ("ANY", "MATCH")
     _texts_needed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -53,18 +68,58 @@ class AclBinding:
                 raise ValueError(f"{field} must not be None")
             if value is not None and not isinstance(value, str):
                 raise TypeError(f"{field} must be a string")
-        for chosen in (self.restype, self.resource_pattern_type, self.operation, self.permission_type):
-            if chosen.name == "UNKNOWN" or chosen in self._forbidden:
-                raise ValueError(
-                    f"{type(chosen).__name__}.{chosen.name} cannot be used in {type(self).__name__}"
-                )
+        for field, kind in _ENUMERATIONS.items():
+            value = getattr(self, field)
+            if value is None:
+                raise ValueError(f"{field} must not be None")
+            chosen = kind.chosen(value)
+            if chosen.name in self._forbidden:
+                raise ValueError(f"{kind.__name__}.{chosen.name} cannot be used in {type(self).__name__}")
+            object.__setattr__(self, field, chosen)
+
+    @property
+    def is_complete(self) -> bool:
+        """False if a member is UNKNOWN: a newer broker has what this client cannot name."""
+        return all(getattr(self, field).name != "UNKNOWN" for field in _ENUMERATIONS)
+
+    @property
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.restype,
+            self.name,
+            self.resource_pattern_type,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission_type,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields == other._fields if isinstance(other, AclBinding) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self._fields < other._fields if isinstance(other, AclBinding) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({','.join(map(str, self._fields))})"
 
 
-@dataclass(frozen=True, slots=True)
+_ENUMERATIONS: dict[str, type[OrderedEnum]] = {
+    "restype": ResourceType,
+    "resource_pattern_type": ResourcePatternType,
+    "operation": AclOperation,
+    "permission_type": AclPermissionType,
+}
+
+
 class AclBindingFilter(AclBinding):
     """Selects access rules: None and the ANY members match everything."""
 
-    _forbidden: ClassVar[tuple[OrderedEnum, ...]] = ()
+    __slots__ = ()
+    _forbidden: ClassVar[tuple[str, ...]] = ("UNKNOWN",)
     _texts_needed: ClassVar[bool] = False
 
 
@@ -140,11 +195,16 @@ async def delete_acls(cluster: Cluster, filters: Iterable[AclBindingFilter]) -> 
 
 def _rule(resource_type: int, name: str, pattern_type: int, row: AclDescription) -> AclBinding:
     return AclBinding(
-        ResourceType(resource_type),
+        _known(ResourceType, resource_type),
         name,
-        ResourcePatternType(pattern_type),
+        _known(ResourcePatternType, pattern_type),
         row.principal,
         row.host,
-        AclOperation(row.operation),
-        AclPermissionType(row.permission_type),
+        _known(AclOperation, row.operation),
+        _known(AclPermissionType, row.permission_type),
     )
+
+
+def _known(kind: type[E], number: int) -> E:
+    """The member with this number; UNKNOWN for a number that a newer broker has."""
+    return next((member for member in kind if member.value == number), kind["UNKNOWN"])

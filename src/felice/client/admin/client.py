@@ -5,13 +5,13 @@ Keeps true:  Errors in the arguments themselves are raised at once.
 
 from __future__ import annotations
 
-import concurrent.futures
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import overload
 
 from felice.client.admin.acls import AclBinding, AclBindingFilter
-from felice.client.admin.arguments import distinct, distinct_rules, repeated
+from felice.client.admin.arguments import check_partitions, distinct, distinct_rules, given, repeated
 from felice.client.admin.client_metrics_futures import ClientMetricsFutures
 from felice.client.admin.enumerations import (
     ElectionType,
@@ -45,16 +45,21 @@ from felice.client.admin.scram import (
 )
 from felice.client.admin.token_futures import TokenFutures
 from felice.client.admin.transaction_futures import TransactionFutures
+from felice.client.arguments import expect, takes_lists
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 
+@takes_lists
 class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsFutures):
     """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
 
     Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the
     value or raises `KafkaException`. Timeouts are in seconds. Wrong arguments raise `ValueError`, `TypeError` or
     `KafkaException` at once. Close the client after use, or use it in a `with` block.
+
+    After `request_timeout` (or `timeout`) a call fails with _TIMED_OUT. `operation_timeout` limits the broker's work,
+    and the call as well if `request_timeout` is not given.
     """
 
     # Topics
@@ -70,9 +75,8 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         checked it. Timeouts are in seconds.
         """
         names = distinct([topic.topic for topic in new_topics], "topic")
-        work = self._admin.create_topics(
-            new_topics, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S, validate_only
-        )
+        limit_s = _limit_s(operation_timeout, request_timeout)
+        work = self._admin.create_topics(new_topics, limit_s, validate_only, operation_s=operation_timeout)
         return self._many(names, work)
 
     def delete_topics(
@@ -83,7 +87,8 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     ) -> dict[str, Future[None]]:
         """Delete topics and their records. Timeouts are in seconds."""
         names = distinct(topics, "topic")
-        work = self._admin.delete_topics(names, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S)
+        limit_s = _limit_s(operation_timeout, request_timeout)
+        work = self._admin.delete_topics(names, limit_s, operation_s=operation_timeout)
         return self._many(names, work)
 
     def create_partitions(
@@ -95,8 +100,11 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     ) -> dict[str, Future[None]]:
         """Add partitions until each topic has its `new_total_count`; with `validate_only` only check the requests."""
         names = distinct([topic.topic for topic in new_partitions], "topic")
-        timeout_s = operation_timeout or request_timeout or DEFAULT_TIMEOUT_S
-        return self._many(names, self._admin.create_partitions(new_partitions, timeout_s, validate_only))
+        limit_s = _limit_s(operation_timeout, request_timeout)
+        work = self._admin.create_partitions(
+            new_partitions, limit_s, validate_only, operation_s=operation_timeout
+        )
+        return self._many(names, work)
 
     def describe_topics(
         self,
@@ -122,15 +130,17 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         _TRANSPORT after the timeout, and with _ALL_BROKERS_DOWN if no broker can be reached.
         """
         limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
-        future = self._one(self._admin.metadata(None if topic is None else [topic], limit_s))
         try:
-            return future.result(timeout if timeout >= 0 else None)
-        except concurrent.futures.TimeoutError:
-            raise failure(KafkaError._TRANSPORT, f"no metadata in {timeout} s") from None
+            return self._one(self._admin.metadata(None if topic is None else [topic], limit_s)).result()
+        except KafkaException as error:
+            if error.code != KafkaError._TIMED_OUT:
+                raise
+            raise failure(KafkaError._TRANSPORT, f"no metadata in {limit_s:g} s") from None
 
     def cluster_id(self, timeout: float = DEFAULT_TIMEOUT_S) -> str | None:
         """Return the cluster's id. Blocks."""
-        return self._one(self._admin.describe_cluster(timeout)).result().cluster_id
+        limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
+        return self._one(self._admin.describe_cluster(limit_s)).result().cluster_id
 
     def describe_cluster(
         self, *, include_authorized_operations: bool = False, request_timeout: float = DEFAULT_TIMEOUT_S
@@ -151,6 +161,10 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
         """Look up offsets by `OffsetSpec`. Futures of `ListOffsetsResultInfo` by partition."""
+        expect("isolation_level", isolation_level, IsolationLevel)
+        check_partitions(topic_partition_offsets)
+        for spec in topic_partition_offsets.values():
+            expect("an offset to look up", spec, OffsetSpec)
         timestamps = {tp.key: spec._value for tp, spec in topic_partition_offsets.items()}
         work = self._admin.list_offsets(timestamps, isolation_level.value, request_timeout)
         futures = self._many(timestamps, work)
@@ -161,13 +175,14 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         topic_partition_offsets: list[TopicPartition],
         *,
         operation_timeout: float | None = None,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
+        request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
         """Delete the records before the offsets (KIP-107); OFFSET_END deletes all. Futures of `DeletedRecords`."""
+        check_partitions(topic_partition_offsets)
         offsets = {tp.key: tp.offset for tp in topic_partition_offsets}
-        futures = self._many(
-            offsets, self._admin.delete_records(offsets, operation_timeout or request_timeout)
-        )
+        limit_s = _limit_s(operation_timeout, request_timeout)
+        work = self._admin.delete_records(offsets, limit_s, operation_s=operation_timeout)
+        futures = self._many(offsets, work)
         return {tp: futures[tp.key] for tp in topic_partition_offsets}
 
     # Configs
@@ -176,6 +191,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         self, resources: list[ConfigResource], request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         """Return the configs of each resource. Futures of `{name: ConfigEntry}`."""
+        given(resources, "resource")
         return self._many(resources, self._admin.describe_configs(resources, request_timeout))
 
     def alter_configs(
@@ -185,6 +201,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
         """Replace the whole set of configs (`set_config`) of each resource: others fall back to their defaults."""
+        given(resources, "resource")
         return self._many(resources, self._admin.alter_configs(resources, request_timeout, validate_only))
 
     def incremental_alter_configs(
@@ -194,6 +211,7 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
         """Apply the changes in each resource's `incremental_configs` (KIP-339); other configs stay as they are."""
+        given(resources, "resource")
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
 
@@ -204,12 +222,15 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
     ) -> dict[AclBinding, Future[None]]:
         """Create access rules. A broker without an authorizer responds with SECURITY_DISABLED."""
         wanted = distinct_rules(acls, AclBinding)
+        if not all(rule.is_complete for rule in wanted):
+            raise failure(KafkaError._INVALID_ARG, "a rule to create must not have UNKNOWN members")
         return self._many(wanted, self._admin.create_acls(wanted, request_timeout))
 
     def describe_acls(
         self, acl_binding_filter: AclBindingFilter, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[list[AclBinding]]:
         """Return the access rules that match a filter."""
+        expect("acl_binding_filter", acl_binding_filter, AclBindingFilter)
         return self._one(self._admin.describe_acls(acl_binding_filter, request_timeout))
 
     def delete_acls(
@@ -263,6 +284,8 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         """Return mechanisms and iterations of users: a future each, or for None one future of all users' by name."""
         if users is None:
             return self._one(self._admin.describe_all_scram_users(request_timeout))
+        if not all(users):
+            raise ValueError("a user must have a name")
         if twice := repeated(users):
             raise ValueError(f"the user {twice[0]!r} is named twice")
         return self._many(users, self._admin.describe_scram_users(users, request_timeout))
@@ -311,17 +334,22 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         partitions: Iterable[TopicPartition] | None = None,
         *,
         operation_timeout: float | None = None,
-        request_timeout: float = DEFAULT_TIMEOUT_S,
+        request_timeout: float | None = None,
     ) -> Future[dict[TopicPartition, KafkaError | None]]:
         """Elect leaders (KIP-460). None means all partitions; the result then has only those that needed an election.
 
         A partition's value is None if it now has the requested leader, otherwise the error.
         """
-        wanted = None if partitions is None else [found.key for found in partitions]
-        timeout_s = operation_timeout or request_timeout
+        expect("election_type", election_type, ElectionType)
+        chosen = None if partitions is None else list(partitions)
+        check_partitions(chosen or [])
+        wanted = None if chosen is None else [found.key for found in chosen]
+        limit_s = _limit_s(operation_timeout, request_timeout)
 
         async def elect() -> dict[TopicPartition, KafkaError | None]:
-            results = await self._admin.elect_leaders(election_type, wanted, timeout_s)
+            results = await self._admin.elect_leaders(
+                election_type, wanted, limit_s, operation_s=operation_timeout
+            )
             return {
                 TopicPartition(*partition): None if result is None else result.error
                 for partition, result in results.items()
@@ -357,15 +385,24 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[int, Future[list[LogDirDescription]]]:
         """Describe log directories: futures of `[LogDirDescription]` by broker. None: all brokers, or all topics."""
+        end = time.monotonic() + request_timeout
         if brokers is None:
             brokers = [
                 node.id for node in self.describe_cluster(request_timeout=request_timeout).result().nodes
             ]
         asked = list(brokers)
-        return self._many(asked, self._admin.describe_log_dirs(asked, topics, request_timeout))
+        left_s = end - time.monotonic()
+        return self._many(asked, self._admin.describe_log_dirs(asked, topics, left_s))
 
     def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[Partition, Future[None]]:
         """Start to move a broker's replicas, by (topic, partition), to its other log directories (KIP-113)."""
         return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))
+
+
+def _limit_s(operation_timeout: float | None, request_timeout: float | None) -> float:
+    if request_timeout is not None:
+        return request_timeout
+    # 0 does not limit the call: the broker begins the work, and answers without waiting for its end.
+    return operation_timeout or DEFAULT_TIMEOUT_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.arguments import takes_lists
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
 from felice.protocol.messages.describe_configs import (
@@ -23,6 +24,7 @@ _SET, _DELETE = 0, 1
 _CLIENT_METRICS = int(ResourceType.CLIENT_METRICS)
 
 
+@takes_lists
 class ClientMetricsCalls(RetryingCalls):
     """Client metrics resources, as coroutines."""
 

@@ -7,8 +7,10 @@ from concurrent.futures import Future
 
 from felice.client.admin.futures import FutureCalls
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
+from felice.client.arguments import takes_lists
 
 
+@takes_lists
 class ClientMetricsFutures(FutureCalls):
     """Client metrics resources, as futures."""
 

@@ -106,16 +106,16 @@ async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]
 
 
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    synonyms = tuple(ConfigEntry(row.name, row.value, row.source, is_synonym=True) for row in config.synonyms)
     return ConfigEntry(
         config.name,
         config.value,
         config.config_source,
         config.read_only,
-        config.config_source == ConfigSource.DEFAULT_CONFIG,
+        config.config_source == ConfigSource.DEFAULT_CONFIG.value,
         config.is_sensitive,
-        synonyms={
-            row.name: ConfigEntry(row.name, row.value, row.source, is_synonym=True) for row in config.synonyms
-        },
+        synonyms={synonym.name: synonym for synonym in synonyms},
+        all_synonyms=synonyms,
     )
 
 

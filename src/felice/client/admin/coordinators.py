@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from felice.client.error import KafkaException, failure
@@ -19,11 +20,11 @@ _MOVED = (
 async def ask_coordinator(
     cluster: Cluster, key: str, request: object, timeout_s: float, key_type: int = GROUP_KEY_TYPE
 ) -> Any:
-    """Return the coordinator's response. After a failed request, the next one looks the coordinator up again."""
+    """Return the coordinator's response. After a failed or late one, the next one looks the coordinator up again."""
     node_id = await cluster.coordinator(key, timeout_s, key_type, waits_for_brokers=False)
     try:
         return await cluster.call(node_id, request)
-    except KafkaException:
+    except (KafkaException, asyncio.CancelledError):
         cluster.forget_coordinator(key, key_type)
         raise
 

@@ -37,39 +37,49 @@ from felice.client.admin.model import (
     PartitionReassignment,
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
-from felice.client.admin.results import Results
+from felice.client.admin.results import Results, WorkTime
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.admin.tokens import TokenCalls
 from felice.client.admin.transaction_calls import TransactionCalls
+from felice.client.arguments import takes_lists
 from felice.client.error import KafkaException
 from felice.client.model import ClusterMetadata, Partition
+from felice.client.net.limits import limited
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
 
+@takes_lists
 class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
     # Topics
 
     async def create_topics(
-        self, new: Iterable[NewTopic], timeout_s: float = DEFAULT_TIMEOUT_S, validate_only: bool = False
+        self,
+        new: Iterable[NewTopic],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        validate_only: bool = False,
+        *,
+        operation_s: float | None = None,
     ) -> Results:
         """Create topics. Returns None or the error by topic."""
-        timeout_ms = int(timeout_s * 1000)
+        work = WorkTime(timeout_s, operation_s)
         return await self._each(
             {topic.topic: topic for topic in new},
-            lambda some: topics.create_topics(self.cluster, some, timeout_ms, validate_only),
+            lambda some: topics.create_topics(self.cluster, some, work, validate_only),
             timeout_s,
         )
 
-    async def delete_topics(self, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
+    async def delete_topics(
+        self, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S, *, operation_s: float | None = None
+    ) -> Results:
         """Delete topics and their records. Returns None or the error by topic."""
-        timeout_ms = int(timeout_s * 1000)
+        work = WorkTime(timeout_s, operation_s)
         return await self._each(
             {name: name for name in names},
-            lambda some: topics.delete_topics(self.cluster, some, timeout_ms),
+            lambda some: topics.delete_topics(self.cluster, some, work),
             timeout_s,
         )
 
@@ -78,12 +88,14 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         wanted: Iterable[NewPartitions],
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
+        *,
+        operation_s: float | None = None,
     ) -> Results:
         """Add partitions up to each topic's `new_total_count`. Returns None or the error by topic."""
-        timeout_ms = int(timeout_s * 1000)
+        work = WorkTime(timeout_s, operation_s)
         return await self._each(
             {topic.topic: topic for topic in wanted},
-            lambda some: topics.create_partitions(self.cluster, some, timeout_ms, validate_only),
+            lambda some: topics.create_partitions(self.cluster, some, work, validate_only),
             timeout_s,
         )
 
@@ -112,13 +124,14 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, timeout_s: float = DEFAULT_TIMEOUT_S, include_authorized_operations: bool = False
     ) -> DescribeClusterResult:
         """Return the brokers and the controller."""
-        picture = await self.metadata([], timeout_s)
-        nodes = topics.nodes_of(picture)
         bits = OPERATIONS_NOT_REQUESTED
-        if include_authorized_operations:
-            request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-            response = await self._retrying(lambda: self.cluster.call_any(request), timeout_s)
-            bits = response.cluster_authorized_operations
+        async with limited(timeout_s):
+            picture = await self.metadata([], timeout_s)
+            if include_authorized_operations:
+                request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+                response = await self._retrying(lambda: self.cluster.call_any(request), timeout_s)
+                bits = response.cluster_authorized_operations
+        nodes = topics.nodes_of(picture)
         return DescribeClusterResult(
             nodes.get(picture.controller_id),
             [nodes[number] for number in sorted(nodes)],
@@ -142,14 +155,18 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         )
 
     async def delete_records(
-        self, offsets: Mapping[Partition, int], timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        offsets: Mapping[Partition, int],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        operation_s: float | None = None,
     ) -> Results:
         """Delete all records before the given offsets. Returns `DeletedRecords` or the error by partition."""
-        timeout_ms = int(timeout_s * 1000)
+        work = WorkTime(timeout_s, operation_s)
         return await self._each(
             {partition: partition for partition in offsets},
             lambda some: topics.delete_records(
-                self.cluster, {partition: offsets[partition] for partition in some}, timeout_ms
+                self.cluster, {partition: offsets[partition] for partition in some}, work
             ),
             timeout_s,
         )
@@ -297,12 +314,14 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         kind: ElectionType,
         partitions: Iterable[Partition] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        operation_s: float | None = None,
     ) -> Results:
         """Elect leaders. Returns None or the error by partition; of all, only those that needed an election."""
         wanted = None if partitions is None else list(partitions)
-        timeout_ms = int(timeout_s * 1000)
+        work = WorkTime(timeout_s, operation_s)
         return await self._retrying(
-            lambda: leadership.elect_leaders(self.cluster, kind, wanted, timeout_ms), timeout_s
+            lambda: leadership.elect_leaders(self.cluster, kind, wanted, work), timeout_s
         )
 
     async def alter_partition_reassignments(
@@ -337,14 +356,15 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
         """Return `[LogDirDescription]` or the error by broker; None means all brokers or all topics."""
-        if brokers is None:
-            brokers = [node.id for node in (await self.describe_cluster(timeout_s)).nodes]
         names = None if topics is None else list(topics)
-        return await self._each(
-            {broker: broker for broker in brokers},
-            lambda some: log_dirs.describe_log_dirs(self.cluster, some, names),
-            timeout_s,
-        )
+        async with limited(timeout_s):
+            if brokers is None:
+                brokers = [node.id for node in (await self.describe_cluster(timeout_s)).nodes]
+            return await self._each(
+                {broker: broker for broker in brokers},
+                lambda some: log_dirs.describe_log_dirs(self.cluster, some, names),
+                timeout_s,
+            )
 
     async def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S

@@ -6,7 +6,8 @@ If Kafka's protocol has a name or another number for a member, it is an attribut
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
+from typing import Self
 
 from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
@@ -16,6 +17,21 @@ class OrderedEnum(Enum):
 
     def __lt__(self, other: object) -> bool:
         return self.value < other.value if type(other) is type(self) else NotImplemented
+
+    @classmethod
+    def chosen(cls, given: object) -> Self:
+        """Return the member given, or the one with this name (in any case) or number.
+
+        Raises `ValueError` for a name or number that no member has, `TypeError` for anything else.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, str | int):
+            raise TypeError(f"expected a {cls.__name__}, its name or its number, not {given!r}")
+        for member in cls:
+            if given == member.value or (isinstance(given, str) and given.upper() == member.name):
+                return member
+        raise ValueError(f"{given!r} is not one of {', '.join(kind.name for kind in cls)}")
 
 
 class ResourceType(OrderedEnum):
@@ -33,16 +49,6 @@ class ResourceType(OrderedEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def of(cls, value: ResourceType | str | int) -> ResourceType:
-        """Return the member given, or the one with this name (in any case) or number; raises `ValueError`."""
-        if isinstance(value, ResourceType):
-            return value
-        try:
-            return cls[value.upper()] if isinstance(value, str) else cls(value)
-        except (KeyError, ValueError):
-            raise ValueError(f"{value!r} is not one of {', '.join(kind.name for kind in cls)}") from None
-
 
 # The protocol's numbers of config resources.
 WIRE_RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4, ResourceType.GROUP: 32}
@@ -57,8 +63,8 @@ class AlterConfigOpType(OrderedEnum):
     SUBTRACT = 3
 
 
-class ConfigSource(IntEnum):
-    """Where the value of a config comes from."""
+class ConfigSource(OrderedEnum):
+    """Where the value of a config comes from. Described entries have the number, as in confluent_kafka."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1

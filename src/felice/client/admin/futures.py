@@ -52,11 +52,18 @@ class FutureCalls:
 
     def poll(self, timeout: float = 0) -> int:
         """Return 0: futures complete by themselves, and no callbacks wait to be called."""
+        self._check_open()
         return 0
+
+    def _check_open(self) -> None:
+        """Raise `RuntimeError` after `close`, as confluent_kafka does."""
+        if self._closing:
+            raise RuntimeError(self._thread.why_ended())
 
     def _one(self, work: Coroutine[object, Never, T]) -> Future[T]:
         if not self._thread.alive:
             work.close()
+            self._check_open()
             raise failure(KafkaError._STATE, self._thread.why_ended())
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()

@@ -9,10 +9,14 @@ from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupTy
 from felice.client.admin.model import ConsumerGroupDescription, GroupMetadata, ListConsumerGroupsResult
 from felice.client.admin.results import Results
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.arguments import takes_lists
+from felice.client.error import KafkaError, KafkaException
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import Partition, TopicPartition
+from felice.client.net.limits import limited
 
 
+@takes_lists
 class GroupCalls(RetryingCalls):
     """The part of `Admin` that lists, describes and changes consumer groups."""
 
@@ -22,9 +26,17 @@ class GroupCalls(RetryingCalls):
         types: Iterable[ConsumerGroupType] = (),
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ListConsumerGroupsResult:
-        """Return the groups of all brokers, filtered by state and type; an empty filter selects all."""
+        """Return the groups of all brokers, filtered by state and type; an empty filter selects all.
+
+        Like librdkafka's, the result has an error if no broker answered in time.
+        """
         wanted = list(states), list(types)
-        return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
+        try:
+            return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
+        except KafkaException as error:
+            if error.code != KafkaError._TIMED_OUT:
+                raise
+            return ListConsumerGroupsResult(errors=[error])
 
     async def describe_consumer_group(
         self,
@@ -46,9 +58,10 @@ class GroupCalls(RetryingCalls):
         Raises `KafkaException` if a broker cannot list its groups, as librdkafka does. `list_consumer_groups` returns
         the groups of the other brokers, and the error.
         """
-        listed = await self._retrying(self._list_all, timeout_s)
-        names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
-        return [await self._group_metadata(name, timeout_s) for name in names]
+        async with limited(timeout_s):
+            listed = await self._retrying(self._list_all, timeout_s)
+            names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
+            return [await self._group_metadata(name, timeout_s) for name in names]
 
     async def _list_all(self) -> ListConsumerGroupsResult:
         listed = await groups.list_groups(self.cluster, (), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from felice.client.admin.arguments import distinct
+from felice.client.admin.arguments import check_group_offsets, distinct
 from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupType
 from felice.client.admin.futures import FutureCalls
 from felice.client.admin.model import (
@@ -15,10 +15,12 @@ from felice.client.admin.model import (
     ListConsumerGroupsResult,
 )
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
+from felice.client.arguments import takes_lists
 from felice.client.error import KafkaException
 from felice.client.group.requests import CommittedOffset
 
 
+@takes_lists
 class GroupFutures(FutureCalls):
     """Consumer groups, as futures."""
 
@@ -35,11 +37,12 @@ class GroupFutures(FutureCalls):
     def list_groups(
         self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S
     ) -> list[GroupMetadata]:
-        """Return groups with their members (with `group`, only that one, if it exists). Blocks.
+        """Return groups with their members (with `group`, only that one, if it exists). Blocks; -1 is the usual limit.
 
         `list_consumer_groups` and `describe_consumer_groups` return decoded values and send fewer requests.
         """
-        return self._one(self._admin.list_groups(group, timeout)).result()
+        limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
+        return self._one(self._admin.list_groups(group, limit_s)).result()
 
     def describe_consumer_groups(
         self,
@@ -73,6 +76,7 @@ class GroupFutures(FutureCalls):
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
         """Return committed offsets: futures of `ConsumerGroupTopicPartitions` by group id."""
+        check_group_offsets(list_consumer_group_offsets_request, needs_partitions=False, needs_offsets=False)
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             rows = request.topic_partitions
@@ -93,6 +97,7 @@ class GroupFutures(FutureCalls):
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
         """Commit offsets for groups: futures of `ConsumerGroupTopicPartitions`, with an error per partition or None."""
+        check_group_offsets(alter_consumer_group_offsets_request, needs_partitions=True, needs_offsets=True)
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             offsets = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.client.admin.enumerations import ElectionType
 from felice.client.admin.model import PartitionReassignment
-from felice.client.admin.results import Results, outcome
+from felice.client.admin.results import Results, WorkTime, outcome
 from felice.client.error import KafkaException
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
@@ -27,7 +27,7 @@ from felice.protocol.messages.list_partition_reassignments import (
 
 
 async def elect_leaders(
-    cluster: Cluster, kind: ElectionType, partitions: Iterable[Partition] | None, timeout_ms: int
+    cluster: Cluster, kind: ElectionType, partitions: Iterable[Partition] | None, work: WorkTime
 ) -> Results:
     """Elect leaders. Returns None or the error by partition; of all partitions only those that needed an election."""
     topics = None
@@ -36,8 +36,8 @@ async def elect_leaders(
             TopicPartitions(topic=topic, partitions=numbers)
             for topic, numbers in by_topic(partitions).items()
         ]
-    request = ElectLeadersRequest(election_type=kind.value, topic_partitions=topics, timeout_ms=timeout_ms)
-    response = await cluster.call_controller(request)
+    request = ElectLeadersRequest(election_type=kind.value, topic_partitions=topics, timeout_ms=work.ms)
+    response = await cluster.call_controller(request, work.answer_s(cluster.timeout_s))
     _raise(response.error_code, None, "elections")
     return {
         (topic.topic, row.partition_id): outcome(

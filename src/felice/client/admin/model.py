@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
+from functools import total_ordering
 
 from felice.client.admin.enumerations import (
     AclOperation,
@@ -14,11 +15,13 @@ from felice.client.admin.enumerations import (
     ConsumerGroupType,
     ResourceType,
 )
+from felice.client.arguments import check_fields, expect, takes_lists
 from felice.client.error import KafkaError
 from felice.client.model import BrokerMetadata, TopicPartition, Uuid
 from felice.dataclass import dataclass
 
 
+@total_ordering
 @dataclass(slots=True)
 class NewTopic:
     """A topic to create; -1 lets the broker choose a number.
@@ -29,23 +32,46 @@ class NewTopic:
     topic: str
     num_partitions: int = -1
     replication_factor: int = -1
-    replica_assignment: list[list[int]] = field(default_factory=list)
-    config: dict[str, str] = field(default_factory=dict)
+    replica_assignment: Sequence[Sequence[int]] = field(default_factory=list)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __hash__(self) -> int:
         return hash(self.topic)
 
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, NewTopic):
+            return NotImplemented
+        return (self.topic, self.num_partitions) < (other.topic, other.num_partitions)
 
+    def __repr__(self) -> str:
+        return f"NewTopic(topic={self.topic},num_partitions={self.num_partitions})"
+
+
+@total_ordering
 @dataclass(slots=True)
 class NewPartitions:
     """A topic that gets `new_total_count` partitions. `replica_assignment` lists the brokers of each new partition."""
 
     topic: str
     new_total_count: int
-    replica_assignment: list[list[int]] = field(default_factory=list)
+    replica_assignment: Sequence[Sequence[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __hash__(self) -> int:
         return hash(self.topic)
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, NewPartitions):
+            return NotImplemented
+        return (self.topic, self.new_total_count) < (other.topic, other.new_total_count)
+
+    def __repr__(self) -> str:
+        return f"NewPartitions(topic={self.topic},new_total_count={self.new_total_count})"
 
 
 @dataclass(slots=True)
@@ -54,18 +80,28 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    source: int = int(ConfigSource.UNKNOWN_CONFIG)
+    source: ConfigSource | int = ConfigSource.UNKNOWN_CONFIG
     is_read_only: bool = False
     is_default: bool = False
     is_sensitive: bool = False
     is_synonym: bool = False
     synonyms: dict[str, ConfigEntry] = field(default_factory=dict)
     incremental_operation: AlterConfigOpType | None = None
+    all_synonyms: tuple[ConfigEntry, ...] = ()
+    """In order of precedence. `synonyms` has one for each name only, as in confluent-kafka."""
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.value))
 
     def __str__(self) -> str:
         return f'{self.name}="{self.value}"'
 
+    def __repr__(self) -> str:
+        return f"ConfigEntry({self})"
 
+
+@total_ordering
+@takes_lists
 class ConfigResource:
     """A topic, broker or group with configs. Equality compares type and name."""
 
@@ -80,7 +116,7 @@ class ConfigResource:
         error: KafkaError | None = None,
         incremental_configs: Sequence[ConfigEntry] | None = None,
     ) -> None:
-        self.restype = ResourceType.of(restype)
+        self.restype = ResourceType.chosen(restype)
         # An empty broker name means the defaults of all brokers.
         if not name and self.restype is not ResourceType.BROKER:
             raise ValueError("a config resource needs a name")
@@ -110,14 +146,15 @@ class ConfigResource:
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, ConfigResource) else NotImplemented
 
-    def __lt__(self, other: ConfigResource) -> bool:
-        return (self.restype.value, self.name) < (other.restype.value, other.name)
+    def __lt__(self, other: object) -> bool:
+        return self.key < other.key if isinstance(other, ConfigResource) else NotImplemented
 
     def __len__(self) -> int:
         return len(self.set_config_dict)
 
     def __repr__(self) -> str:
-        return f"ConfigResource({self.restype.name}, {self.name!r})"
+        error = "" if self.error is None else f",{self.error!r}"
+        return f"ConfigResource({self.restype},{self.name}{error})"
 
 
 class OffsetSpec:
@@ -126,7 +163,14 @@ class OffsetSpec:
     __slots__ = ("_value",)
 
     def __init__(self, index: int) -> None:
+        expect("index", index, int)
         self._value = index
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, OffsetSpec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
@@ -151,11 +195,16 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
-    """An offset (-1 if there is none), its record's timestamp in ms (-1 if not requested), and its leader epoch."""
+    """An offset (-1 if there is none), its record's timestamp in ms (-1 if not requested), and its leader epoch (None
+    if there is no record or the broker does not say)."""
 
     offset: int
     timestamp: int
-    leader_epoch: int
+    leader_epoch: int | None
+
+    def __post_init__(self) -> None:
+        if self.leader_epoch is not None and self.leader_epoch < 0:
+            object.__setattr__(self, "leader_epoch", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +282,9 @@ class ConsumerGroupTopicPartitions:
 
     group_id: str
     topic_partitions: list[TopicPartition] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __hash__(self) -> int:
         return hash(self.group_id)
@@ -333,6 +385,10 @@ class GroupMetadata:
     protocol: str | None = None
     members: list[GroupMember] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        error = "" if self.error is None else f", {self.error}"
+        return f"GroupMetadata({self.id}{error})"
+
     def __str__(self) -> str:
         return str(self.id)
 
@@ -423,6 +479,7 @@ class ApiVersionRange:
     usable: int | None
 
 
+@takes_lists
 class TopicCollection:
     """Topic names, for `describe_topics`."""
 

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
+from felice.client.net.limits import deadline
 from felice.client.net.topology import NO_LEADER
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 K = TypeVar("K")
 N = TypeVar("N")
 
+# A broker's answer after all the time that it had for its work needs some time itself.
+_ANSWER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTime:
+    """How long a broker may work on a request: the application's `operation_s`, by default as long as the call."""
+
+    call_s: float
+    operation_s: float | None = None
+
+    @property
+    def ms(self) -> int:
+        """The time that the request names."""
+        return int((self.call_s if self.operation_s is None else self.operation_s) * 1000)
+
+    def answer_s(self, request_s: float) -> float:
+        """How long to wait for the answer. `request_s`: request.timeout.ms.
+
+        By default it is `request_s`, so that another broker is asked in time if this one has died.
+        """
+        return request_s if self.operation_s is None else max(request_s, self.operation_s + _ANSWER_S)
+
+
 Results = dict[Any, Any]
 """For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
-
-DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
-"""The time limit of the current call, in the event loop's time; None without a limit. `retries` sets it."""
 
 
 def outcome(code: int, message: str | None, what: str, value: object = None) -> object:
@@ -34,13 +56,13 @@ def outcome(code: int, message: str | None, what: str, value: object = None) -> 
 async def from_each(asked: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Results]]) -> Results:
     """The results of one request to each broker, all asked at the same time.
 
-    If a broker fails, or does not answer before `DEADLINE`, the items that were asked of it get its error. Raises
-    `KafkaException` only for _ALL_BROKERS_DOWN.
+    If a broker fails, or does not answer before the end of the call, the items that were asked of it get its error.
+    Raises `KafkaException` only for _ALL_BROKERS_DOWN.
     """
 
     async def of_one(node_id: N, items: list[K]) -> Results:
         try:
-            async with asyncio.timeout_at(DEADLINE.get()):
+            async with asyncio.timeout_at(deadline()):
                 return await ask(node_id, items)
         except TimeoutError:
             broker = "any broker" if node_id is None else f"broker {node_id}"

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, TypeVar
 
-from felice.client.admin.results import DEADLINE, Results
+from felice.client.admin.results import Results
 from felice.client.error import KafkaError, KafkaException, kafka_exception
 from felice.client.net.cluster import Cluster, backoff_s
+from felice.client.net.limits import limited, time_left_s
 from felice.client.options import Settings, parse_settings
 from felice.env import Environment
 from felice.protocol.errors import ErrorCode
@@ -66,61 +67,69 @@ class RetryingCalls:
 
     async def _retrying(self, ask: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Repeat `ask` on transient errors until it succeeds."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
         attempt = 0
-        while True:
-            before = DEADLINE.set(deadline)
-            try:
-                return await ask()
-            except KafkaException as error:
-                gone = error.code == KafkaError._ALL_BROKERS_DOWN
-                if gone or not error.error.retriable() or loop.time() >= deadline:
-                    raise
-            except OSError as error:
-                raise kafka_exception(error) from error
-            finally:
-                DEADLINE.reset(before)
-            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
-            attempt += 1
-            if attempt > 1:
-                await self.cluster.refresh([])
+        reason: KafkaException | None = None
+        try:
+            async with limited(timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except KafkaException as error:
+                        gone = error.code == KafkaError._ALL_BROKERS_DOWN
+                        if gone or not error.error.retriable() or not time_left_s(timeout_s):
+                            raise
+                        reason = error
+                    except OSError as error:
+                        raise kafka_exception(error) from error
+                    await asyncio.sleep(time_left_s(backoff_s(attempt, 100, 1000, self._settings.env.random)))
+                    attempt += 1
+                    if attempt > 1:
+                        await self.cluster.refresh([])
+        except KafkaException as error:
+            # A broker's error says more than that the time was over.
+            if reason is not None and reason.code >= 0 and _timed_out(error):
+                raise reason from None
+            raise
 
     async def _each(
         self, items: Mapping[K, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
     ) -> Results:
         """Send a request for all items, and repeat it for the items with a transient error."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
         left = dict(items)
         results: Results = {}
         attempt = 0
-        while left:
-            asked = list(left.values())
-            try:
-                answers = await self._round(lambda asked=asked: ask(asked), attempt, deadline)  # type: ignore[misc]
-            except KafkaException as error:
-                if attempt == 0:
-                    raise
-                # The other items have their results from earlier rounds.
-                results.update(dict.fromkeys(left, error))
-                break
-            # A timeout does not replace an earlier error, which says more.
-            results.update(
-                {key: found for key, found in answers.items() if key not in results or not _timed_out(found)}
-            )
-            left = {key: item for key, item in left.items() if _is_transient(answers.get(key))}
-            if loop.time() >= deadline:
-                break
-            attempt += 1
+        async with limited(timeout_s):
+            while left:
+                asked = list(left.values())
+                try:
+                    answers = await self._round(lambda asked=asked: ask(asked), attempt, timeout_s)  # type: ignore[misc]
+                except KafkaException as error:
+                    if attempt == 0:
+                        raise
+                    # The other items have their results from earlier rounds.
+                    results |= {key: error for key in left if key not in results or not _timed_out(error)}
+                    break
+                # A timeout does not replace an earlier error, which says more.
+                results.update(
+                    {
+                        key: found
+                        for key, found in answers.items()
+                        if key not in results or not _timed_out(found)
+                    }
+                )
+                left = {key: item for key, item in left.items() if _is_transient(answers.get(key))}
+                if not time_left_s(timeout_s):
+                    break
+                attempt += 1
         return {key: results.get(key) for key in items}
 
-    async def _round(self, ask: Callable[[], Awaitable[Results]], attempt: int, deadline: float) -> Results:
+    async def _round(self, ask: Callable[[], Awaitable[Results]], attempt: int, timeout_s: float) -> Results:
         """Send a request, again on errors that may pass. If `attempt` is above 0, first wait and fetch the brokers."""
         if attempt > 0:
-            await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
-            await self.cluster.refresh([])
-        return await self._retrying(ask, deadline - asyncio.get_running_loop().time())
+            async with limited(timeout_s):
+                await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
+                await self.cluster.refresh([])
+        return await self._retrying(ask, timeout_s)
 
 
 def _timed_out(result: object) -> bool:

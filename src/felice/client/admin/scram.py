@@ -12,6 +12,7 @@ from dataclasses import field
 
 from felice.client.admin.enumerations import ScramMechanism
 from felice.client.admin.results import Results, outcome
+from felice.client.arguments import expect
 from felice.client.error import KafkaException, failure
 from felice.client.net.cluster import Cluster
 from felice.dataclass import dataclass
@@ -142,9 +143,13 @@ def check_alterations(alterations: Sequence[UserScramCredentialAlteration]) -> N
             raise ValueError("a user must have a name")
         if isinstance(one, UserScramCredentialUpsertion):
             _check_upsertion(one)
+        else:
+            expect("mechanism", one.mechanism, ScramMechanism)
 
 
 def _check_upsertion(one: UserScramCredentialUpsertion) -> None:
+    expect("scram_credential_info", one.scram_credential_info, ScramCredentialInfo)
+    expect("mechanism", one.scram_credential_info.mechanism, ScramMechanism)
     if one.scram_credential_info.mechanism not in _NAMES:
         raise ValueError(f"{one.scram_credential_info.mechanism} cannot be used")
     if not isinstance(one.password, bytes) or not one.password:

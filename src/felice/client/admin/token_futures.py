@@ -8,8 +8,10 @@ from concurrent.futures import Future
 from felice.client.admin.futures import FutureCalls
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
 from felice.client.admin.tokens import NO_PERIOD, DelegationToken
+from felice.client.arguments import takes_lists
 
 
+@takes_lists
 class TokenFutures(FutureCalls):
     """Delegation tokens, as futures."""
 

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.arguments import takes_lists
 from felice.client.error import failure
 from felice.client.net.cluster import Cluster
 from felice.dataclass import dataclass
@@ -129,6 +130,7 @@ def _check(response: Any) -> None:
         raise failure(response.error_code, None)
 
 
+@takes_lists
 class TokenCalls(RetryingCalls):
     """Delegation tokens, as coroutines."""
 

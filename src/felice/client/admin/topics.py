@@ -17,7 +17,7 @@ from felice.client.admin.model import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from felice.client.admin.results import Results, by_leader, from_each, outcome
+from felice.client.admin.results import Results, WorkTime, by_leader, from_each, outcome
 from felice.client.error import KafkaException
 from felice.client.model import ClusterMetadata, Partition, TopicMetadata, Uuid
 from felice.client.net.cluster import Cluster
@@ -44,13 +44,13 @@ from felice.protocol.primitives import ZERO_UUID
 
 
 async def create_topics(
-    cluster: Cluster, topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool
+    cluster: Cluster, topics: Iterable[NewTopic], work: WorkTime, validate_only: bool
 ) -> Results:
     """Create topics. Returns None or the error by topic."""
     request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms, validate_only=validate_only
+        topics=[_creatable(topic) for topic in topics], timeout_ms=work.ms, validate_only=validate_only
     )
-    response = await cluster.call_controller(request)
+    response = await cluster.call_controller(request, work.answer_s(cluster.timeout_s))
     return {row.name: outcome(row.error_code, row.error_message, row.name) for row in response.topics}
 
 
@@ -71,25 +71,26 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-async def delete_topics(cluster: Cluster, names: Iterable[str], timeout_ms: int) -> Results:
+async def delete_topics(cluster: Cluster, names: Iterable[str], work: WorkTime) -> Results:
     """Delete topics. Returns None or the error by topic."""
     wanted = list(names)
 
     def build(version: int) -> DeleteTopicsRequest:
         if version >= 6:
             return DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=timeout_ms
+                topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=work.ms
             )
-        return DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+        return DeleteTopicsRequest(topic_names=wanted, timeout_ms=work.ms)
 
-    response = await cluster.call_controller(ByVersion(DeleteTopicsRequest, build))
+    asked = ByVersion(DeleteTopicsRequest, build)
+    response = await cluster.call_controller(asked, work.answer_s(cluster.timeout_s))
     return {
         row.name: outcome(row.error_code, row.error_message, row.name or "") for row in response.responses
     }
 
 
 async def create_partitions(
-    cluster: Cluster, topics: Iterable[NewPartitions], timeout_ms: int, validate_only: bool
+    cluster: Cluster, topics: Iterable[NewPartitions], work: WorkTime, validate_only: bool
 ) -> Results:
     """Add partitions. Returns None or the error by topic."""
     rows = [
@@ -103,8 +104,8 @@ async def create_partitions(
         )
         for topic in topics
     ]
-    request = CreatePartitionsRequest(topics=rows, timeout_ms=timeout_ms, validate_only=validate_only)
-    response = await cluster.call_controller(request)
+    request = CreatePartitionsRequest(topics=rows, timeout_ms=work.ms, validate_only=validate_only)
+    response = await cluster.call_controller(request, work.answer_s(cluster.timeout_s))
     return {row.name: outcome(row.error_code, row.error_message, row.name) for row in response.results}
 
 
@@ -171,7 +172,7 @@ async def list_offsets(
     return errors | await from_each(led, ask)
 
 
-async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], timeout_ms: int) -> Results:
+async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], work: WorkTime) -> Results:
     """Delete the records before the offsets; -1 deletes all up to the high watermark."""
     led, errors = await by_leader(cluster, offsets)
 
@@ -186,7 +187,8 @@ async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], tim
             )
             for topic, numbers in by_topic(partitions).items()
         ]
-        response = await cluster.call(node_id, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms))
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=work.ms)
+        response = await cluster.call(node_id, request, timeout_s=work.answer_s(cluster.timeout_s))
         found: Results = {}
         for topic in response.topics:
             for row in topic.partitions:

@@ -15,9 +15,11 @@ from felice.client.admin.model import (
 )
 from felice.client.admin.results import Results
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.arguments import takes_lists
 from felice.client.model import Partition
 
 
+@takes_lists
 class TransactionCalls(RetryingCalls):
     """The part of `Admin` that lists, describes and ends transactions."""
 

@@ -16,9 +16,11 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S
+from felice.client.arguments import takes_lists
 from felice.client.model import TopicPartition
 
 
+@takes_lists
 class TransactionFutures(FutureCalls):
     """Transactions, as futures."""
 
@@ -58,7 +60,7 @@ class TransactionFutures(FutureCalls):
     ) -> dict[TopicPartition, Future[list[ProducerState]]]:
         """Futures of `[ProducerState]` by partition, from its leader or from the replica on the given broker."""
         wanted = {tp.key: tp for tp in partitions}
-        work = self._admin.describe_producers(wanted, broker_id, request_timeout)
+        work = self._admin.describe_producers(list(wanted), broker_id, request_timeout)
         futures = self._many(wanted, work)
         return {tp: futures[key] for key, tp in wanted.items()}
 

@@ -44,3 +44,8 @@ class Callbacks:
             await result
         except Exception as error:
             self._on_raised(error)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait for the coroutine callbacks that run, except the one that calls this."""
+        if tasks := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(tasks, timeout=timeout_s)

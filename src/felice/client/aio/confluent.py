@@ -2,21 +2,24 @@
 
 They are built on this package's own `Producer` and `Consumer`, which run on the event loop: there is no thread pool,
 and no buffer in front of the producer's queue. confluent_kafka's arguments for these have no effect, and a warning
-says so if they are passed. Timeouts are in seconds; -1 waits without a limit.
+says so if they are passed. Timeouts are in seconds. In `poll`, `consume` and `flush`, -1 waits without a limit; in
+other calls it means `request.timeout.ms`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
 from felice.client.aio.consumer import AsyncConsumer
 from felice.client.aio.producer import AsyncProducer
-from felice.client.error import KafkaError, KafkaException, failure
-from felice.client.group.requests import offsets_of
+from felice.client.arguments import expect, takes_lists
+from felice.client.error import KafkaError
+from felice.client.group.requests import offsets_of, stored_offsets
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.produce.values import Content, HeadersInput
 
@@ -35,15 +38,7 @@ def _warn_without_effect(owner: str, **arguments: object) -> None:
         )
 
 
-async def _within(work: Awaitable[T], timeout: float) -> T:
-    """Return the result, or raise `KafkaException` with _TIMED_OUT after `timeout` seconds (-1: never)."""
-    try:
-        async with asyncio.timeout(timeout if timeout >= 0 else None):
-            return await work
-    except TimeoutError:
-        raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
-
-
+@takes_lists
 class AIOProducer:
     """`producer = AIOProducer({"bootstrap.servers": ...})`, inside a coroutine. Close it, or use `async with`."""
 
@@ -92,16 +87,15 @@ class AIOProducer:
 
     async def poll(self, timeout: float = 0) -> int:
         """Yield to the loop; returns 0, because futures and callbacks complete without a poll."""
+        self._producer.check_started()
         await asyncio.sleep(0)
         return 0
 
     async def flush(self, timeout: float = -1) -> int:
         """Wait until every record has its result; returns the number of records left after `timeout`."""
-        try:
-            await _within(self._producer.flush(), timeout)
-        except KafkaException as error:
-            if error.code != KafkaError._TIMED_OUT:
-                raise
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout if timeout >= 0 else None):
+                await self._producer.flush()
         return len(self)
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -111,12 +105,11 @@ class AIOProducer:
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the current brokers and topics (with `topic`: only that one)."""
         names = None if topic is None else [topic]
-        found: ClusterMetadata = await _within(self._producer.metadata(names), timeout)
-        return found
+        return await self._producer.metadata(names, timeout)
 
     async def cluster_id(self, timeout: float = -1) -> str | None:
         """Return the cluster's id."""
-        return (await self.list_topics("", timeout)).cluster_id
+        return (await self._producer.metadata([], timeout, KafkaError._TIMED_OUT)).cluster_id
 
     async def init_transactions(self, timeout: float = -1) -> None:
         """Get a producer id for this `transactional.id`, fencing its previous producer. Once, before all else."""
@@ -128,7 +121,7 @@ class AIOProducer:
 
     async def send_offsets_to_transaction(
         self,
-        positions: Sequence[TopicPartition],
+        positions: list[TopicPartition],
         group_metadata: ConsumerGroupMetadata,
         timeout: float = -1,
     ) -> None:
@@ -148,6 +141,7 @@ class AIOProducer:
         await self._producer.close()
 
 
+@takes_lists
 class AIOConsumer:
     """`consumer = AIOConsumer({"group.id": ..., ...})`, inside a coroutine. Close it, or use `async with`."""
 
@@ -180,21 +174,12 @@ class AIOConsumer:
         return messages[0] if messages else None
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return up to `num_messages`; fewer after `timeout`."""
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout < 0 else loop.time() + timeout
-        messages: list[Message] = []
-        while len(messages) < num_messages:
-            left = None if deadline is None else max(0.0, deadline - loop.time())
-            found = await self._open.consume(num_messages - len(messages), left)
-            messages += found
-            if not found and left is not None:
-                break
-        return messages
+        """Return up to `num_messages`; fewer after `timeout`. If the call is cancelled, the next call returns them."""
+        return await self._open.consume_all(num_messages, None if timeout < 0 else timeout)
 
     async def subscribe(
         self,
-        topics: Sequence[str],
+        topics: list[str],
         on_assign: RebalanceCallback | None = None,
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
@@ -211,19 +196,19 @@ class AIOConsumer:
         """Leave the group and end the subscription."""
         await self._open.unsubscribe()
 
-    async def assign(self, partitions: Sequence[TopicPartition]) -> None:
+    async def assign(self, partitions: list[TopicPartition]) -> None:
         """Consume exactly these partitions, each from its offset or from the group's committed offset."""
         self._open.assign(partitions)
 
     async def unassign(self) -> None:
-        """Drop the assignment."""
+        """Drop the assignment. With automatic commits, what was handed out is committed."""
         self._open.assign([])
 
-    async def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+    async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add partitions to the assignment."""
         self._open.core.incremental_assign(partitions)
 
-    async def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+    async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Remove partitions from the assignment."""
         self._open.core.incremental_unassign(partitions)
 
@@ -235,88 +220,77 @@ class AIOConsumer:
         """Continue an assigned partition at this offset."""
         self._open.seek(partition)
 
-    async def pause(self, partitions: Sequence[TopicPartition]) -> None:
+    async def pause(self, partitions: list[TopicPartition]) -> None:
         """Stop fetching these partitions until `resume`."""
         self._open.pause(partitions)
 
-    async def resume(self, partitions: Sequence[TopicPartition]) -> None:
+    async def resume(self, partitions: list[TopicPartition]) -> None:
         """Resume paused partitions."""
         self._open.resume(partitions)
 
-    async def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after the last delivered message; OFFSET_INVALID before the first."""
         return self._open.core.position(partitions)
 
     async def commit(
         self,
         message: Message | None = None,
-        offsets: Sequence[TopicPartition] | None = None,
+        offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
         """Commit the message's offset + 1, these offsets, or the stored offsets.
 
-        With `asynchronous` it returns None at once, and `on_commit` gets the result.
+        With `asynchronous` it returns None at once, and `on_commit` gets the result; `close` waits for it.
         """
         chosen = offsets_of(message, offsets)
         core = self._open.core
         if not asynchronous:
             return await core.commit(chosen)
-        core.cluster.spawn(core.commit(chosen)).add_done_callback(_outcome_is_reported)
+        core.check_group("committing")
+        core.commit_later(chosen)
         return None
 
     async def store_offsets(
-        self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
         """Store offsets for the next commit; needs `enable.auto.offset.store` off."""
-        self._open.core.store_offsets(offsets_of(message, offsets) or {})
+        self._open.core.store_offsets(stored_offsets(message, offsets))
 
-    async def committed(
-        self, partitions: Sequence[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
+    async def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
-        return await self._open.core.committed(partitions, self._limit_s(timeout))
+        return await self._open.core.committed(partitions, timeout)
 
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
         """Return log start offset and high watermark; with `cached`, those of the last fetch."""
         core = self._open.core
+        expect("partition", partition, TopicPartition)
         if cached:
             return core.cached_watermarks(partition)
-        return await core.watermarks(partition, self._limit_s(timeout))
+        return await core.watermarks(partition, timeout)
 
     async def offsets_for_times(
-        self, partitions: Sequence[TopicPartition], timeout: float = -1
+        self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """Return for each partition the first offset at or after the time (in ms) given as its offset."""
-        return await self._open.core.offsets_for_times(partitions, self._limit_s(timeout))
+        return await self._open.core.offsets_for_times(partitions, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the current brokers and topics (with `topic`: only that one)."""
         names = None if topic is None else [topic]
-        found: ClusterMetadata = await _within(self._open.metadata(names), timeout)
-        return found
+        return await self._open.metadata(names, timeout)
 
     async def cluster_id(self, timeout: float = -1) -> str | None:
         """Return the cluster's id."""
-        found: ClusterMetadata = await _within(self._open.metadata([]), timeout)
-        return found.cluster_id
+        return (await self._open.metadata([], timeout, KafkaError._TIMED_OUT)).cluster_id
 
     async def consumer_group_metadata(self) -> ConsumerGroupMetadata:
         """Return the argument for `AIOProducer.send_offsets_to_transaction`."""
         return self._open.consumer_group_metadata()
-
-    def _limit_s(self, timeout: float) -> float:
-        return timeout if timeout >= 0 else self._open.core.cluster.timeout_s
 
     async def close(self) -> None:
         """Commit (if commits are automatic), revoke the partitions, and leave the group."""
         if not self._closed:
             self._closed = True
             await self._consumer.close()
-
-
-def _outcome_is_reported(task: asyncio.Task[object]) -> None:
-    """Retrieve the exception, so that asyncio does not log it: the core passed the result to `on_commit`."""
-    if not task.cancelled():
-        task.exception()

@@ -6,10 +6,12 @@ Keeps true:  Rebalance callbacks run on the loop and may be coroutines; the reba
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from felice.client.aio.callbacks import Callbacks
+from felice.client.arguments import takes_lists
+from felice.client.consume.arguments import message_limit, whole_number
 from felice.client.consume.arrow import ArrowDelivery
 from felice.client.consume.core import ConsumerCore
 from felice.client.consume.delivery import Delivery
@@ -19,17 +21,23 @@ from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message,
 from felice.client.options import parse_settings
 from felice.env import Environment
 from felice.env.clock import set_within
+from felice.env.forks import Owner
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# How long `close` waits for coroutine callbacks, such as those with the results of the last commits.
+_CALLBACK_LIMIT_S = 5.0
 
+
+@takes_lists
 class AsyncConsumer:
     """`async with Consumer({...}) as consumer: await consumer.subscribe(["topic"]); async for message in consumer`."""
 
     def __init__(self, config: Mapping[str, object], *, env: Environment | None = None) -> None:
         self._settings = parse_settings("c", config, env)
         self._core: ConsumerCore | None = None
+        self._owner = Owner()
         self._changed = asyncio.Event()
         self._callbacks = Callbacks(self._on_raised)
         self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)
@@ -42,6 +50,7 @@ class AsyncConsumer:
         """Bind the consumer to the running loop, from a plain function that runs on it."""
         if self._core is None:
             self._delivery.listen(self._changed.set)
+            self._owner = Owner()
             self._core = ConsumerCore(
                 self._settings, self._delivery, self._callbacks.call_and_wait, self._callbacks.call
             )
@@ -92,7 +101,7 @@ class AsyncConsumer:
         self.core.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions without offsets. Passed to `assign`, each continues at its position."""
+        """Return the assigned partitions without offsets. Passed to `assign`, each begins at its committed offset."""
         return [TopicPartition(*key) for key in self.core.subscription.assigned]
 
     def seek(self, partition: TopicPartition) -> None:
@@ -114,24 +123,65 @@ class AsyncConsumer:
 
     async def consume(self, limit: int, timeout_s: float | None = None) -> list[Message]:
         """Return up to `limit` messages as soon as there is one; none after `timeout_s`."""
-        messages: list[Message] = []
+        most = whole_number(limit, "limit")
+        return await self._gathered(lambda: self._delivery.gather(most) > 0, timeout_s)
 
-        def took_any() -> bool:
-            messages.extend(self._delivery.take_many(limit))
-            return bool(messages)
+    async def consume_all(self, limit: int, timeout_s: float | None = None) -> list[Message]:
+        """Return `limit` messages; fewer after `timeout_s`. If the call is cancelled, the next call returns them."""
+        most = message_limit(limit)
+        return await self._gathered(lambda: self._delivery.gather(most) >= most, timeout_s)
 
-        await self._until(took_any, timeout_s)
-        return messages
+    async def consume_converted(
+        self, limit: int, timeout_s: float | None, convert: Callable[[Message], Awaitable[None]]
+    ) -> list[Message]:
+        """Like `consume_all`, and convert each message in its place.
+
+        The first failure ends the list: the messages before it are returned, and the next call comes to it again. If
+        there are none, the failure is raised, and its message counts as handed out. What remains, and everything if
+        the call is cancelled, comes with the next call.
+        """
+        most, delivery = message_limit(limit), self._delivery
+        try:
+            await self._until(lambda: delivery.gather(most) >= most, timeout_s)
+            while True:
+                gathering, messages = delivery.start_taking(), delivery.gathered
+                delivery.stop_taking()
+                converted, failed = await _convert_each(messages, convert)
+                if delivery.start_taking() is gathering:
+                    break
+                delivery.gather(most)  # Another call came in between and got these messages.
+        except BaseException:
+            delivery.give_back()
+            raise
+        if failed is None:
+            return delivery.hand_over()
+        ready = delivery.hand_over_first(max(1, converted))
+        if not converted:
+            raise failed
+        return ready
+
+    async def _gathered(self, enough: Callable[[], bool], timeout_s: float | None) -> list[Message]:
+        try:
+            await self._until(enough, timeout_s)
+        except BaseException:
+            self._delivery.give_back()
+            raise
+        return self._delivery.hand_over()
 
     async def consume_arrow(
         self, max_rows: int = 1_000_000, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> pa.Table:
         """Return a pyarrow table of up to `max_rows` rows; fewer after `timeout_s`."""
+        rows = whole_number(max_rows, "max_rows")
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
         )
-        await self._until(lambda: taking.take(max_rows, 1 << 30), timeout_s)
-        return taking.table()
+        try:
+            await self._until(lambda: taking.take(rows, 1 << 30), timeout_s)
+            return taking.table()
+        except BaseException:
+            self._delivery.give_back()
+            raise
 
     async def _until(self, enough: Callable[[], bool], timeout_s: float | None) -> None:
         """Call `enough` after each arrival, until it returns True or the time is over."""
@@ -163,28 +213,55 @@ class AsyncConsumer:
         """Commit the message's offset + 1, these offsets, or the changed positions. Returns the committed offsets."""
         return await self.core.commit(offsets_of(message, offsets))
 
-    async def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    # Queries raise `KafkaException` after `timeout_s`: mostly with _TIMED_OUT. The default is `request.timeout.ms`.
+
+    async def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float | None = None
+    ) -> list[TopicPartition]:
         """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
-        return await self.core.committed(partitions, self.core.cluster.timeout_s)
+        return await self.core.committed(partitions, timeout_s)
 
-    async def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    async def offsets_for_times(
+        self, partitions: Sequence[TopicPartition], timeout_s: float | None = None
+    ) -> list[TopicPartition]:
         """Return for each partition the first offset at or after the time (in ms) given as its offset."""
-        return await self.core.offsets_for_times(partitions, self.core.cluster.timeout_s)
+        return await self.core.offsets_for_times(partitions, timeout_s)
 
-    async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+    async def watermarks(self, partition: TopicPartition, timeout_s: float | None = None) -> tuple[int, int]:
         """Return log start offset and high watermark."""
-        return await self.core.watermarks(partition, self.core.cluster.timeout_s)
+        return await self.core.watermarks(partition, timeout_s)
 
-    async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
-        """Return the current brokers and topics (None: all topics)."""
-        return await self.core.metadata(topics)
+    async def metadata(
+        self,
+        topics: Sequence[str] | None = None,
+        timeout_s: float | None = None,
+        code: int = KafkaError._TRANSPORT,
+    ) -> ClusterMetadata:
+        """Return the current brokers and topics (None: all topics). After `timeout_s` it raises `code`."""
+        return await self.core.metadata(topics, timeout_s, code)
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
         """Return the argument for `send_offsets_to_transaction`."""
         return self.core.group_metadata()
 
     async def close(self) -> None:
-        """Commit (if commits are automatic), revoke the partitions, and leave the group."""
-        if self._core is not None:
+        """Commit (if commits are automatic), wait for commits on their way, revoke the partitions, leave the group.
+
+        Does nothing in a process that was forked from the consumer's, which has the same connections.
+        """
+        if self._core is not None and self._owner.is_here:
             await self._core.close()
             self._core = None
+            await self._callbacks.finish(_CALLBACK_LIMIT_S)
+
+
+async def _convert_each(
+    messages: list[Message], convert: Callable[[Message], Awaitable[None]]
+) -> tuple[int, Exception | None]:
+    """Convert messages until one fails; return how many could be converted, and the failure."""
+    for index, message in enumerate(messages):
+        try:
+            await convert(message)
+        except Exception as error:
+            return index, error
+    return len(messages), None

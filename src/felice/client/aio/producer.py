@@ -2,7 +2,7 @@
 
 Keeps true:  `send` returns a future per record, done when the record is acknowledged or failed. If the queue is full,
              `send` waits for room instead of raising, because waiting in a coroutine costs nothing. While it waits,
-             batches are sent at once, without their linger time.
+             batches are sent at once, without their linger time. `close` refuses records that are sent from then on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
 from felice.client.aio.callbacks import Callbacks
+from felice.client.arguments import takes_lists
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
@@ -24,8 +25,12 @@ from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 from felice.env import Environment
+from felice.env.forks import Owner
 
 _log = logging.getLogger("felice.client")
+
+# The timestamp that stands for the current time.
+_NOW = 0
 
 
 class _LoopInbox:
@@ -37,18 +42,18 @@ class _LoopInbox:
         self.room = asyncio.Event()
 
     def on_delivered(self, delivered: Delivered) -> None:
-        reports = list(reports_of(delivered))
+        reports = reports_of(delivered)
         with self._accumulator.lock:
             self._accumulator.release_batch(delivered.batch, acknowledged=delivered.error is None)
         for report, error, message in reports:
-            report(error, message)
+            self._callbacks.call(report, error, message)
         self.room.set()
 
     def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
         with self._accumulator.lock:
             self._accumulator.release(1, record.size_bytes)
         if record.report is not None:
-            record.report(error, dropped_message(record, error))
+            self._callbacks.call(record.report, error, dropped_message(record, error))
         self.room.set()
 
     def tell(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -69,6 +74,7 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
+@takes_lists
 class AsyncProducer:
     """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
 
@@ -83,6 +89,7 @@ class AsyncProducer:
         self._accumulator = make_accumulator(self._settings, _loop_time)
         self._inbox: _LoopInbox | None = None
         self._core: ProducerCore | None = None
+        self._owner = Owner()
 
     async def start(self) -> None:
         """Bind the producer to the running loop. `async with` calls it."""
@@ -91,7 +98,10 @@ class AsyncProducer:
     def start_now(self) -> None:
         """Bind the producer to the running loop, from a plain function that runs on it."""
         if self._core is None:
+            if self._accumulator.closed:  # by an earlier `close`
+                self._accumulator = make_accumulator(self._settings, _loop_time)
             self._inbox = _LoopInbox(self._accumulator)
+            self._owner = Owner()
             self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
 
     async def __aenter__(self) -> AsyncProducer:
@@ -138,7 +148,7 @@ class AsyncProducer:
                     future.exception()
 
         content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
-        when = timestamp or self._settings.env.clock.now_ms()
+        when = timestamp if timestamp is not _NOW else self._settings.env.clock.now_ms()
         while True:
             try:
                 if self._accumulator.append(topic, partition, when, *content, report):
@@ -250,20 +260,41 @@ class AsyncProducer:
             with contextlib.suppress(KafkaException):
                 await self.abort_transaction()
 
-    async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
-        """Return the current brokers and topics (None: all topics)."""
-        return await self._started()[0].metadata(topics)
+    async def metadata(
+        self,
+        topics: Iterable[str] | None = None,
+        timeout_s: float | None = None,
+        code: int = KafkaError._TRANSPORT,
+    ) -> ClusterMetadata:
+        """Return the current brokers and topics (None: all topics).
+
+        After `timeout_s` (`request.timeout.ms` if it is None or negative) it raises `KafkaException` with `code`.
+        """
+        return await self._started()[0].metadata(topics, timeout_s, code)
 
     async def close(self) -> None:
-        """Abort an open transaction, wait for the records in flight, and close the connections."""
-        if self._core is None:
+        """Refuse further records, abort an open transaction, wait for the records in flight, and disconnect.
+
+        Does nothing in a process that was forked from the producer's, which has the same connections.
+        """
+        core, inbox = self._core, self._inbox
+        if core is None or inbox is None or not self._owner.is_here:
             return
+        with self._accumulator.lock:
+            self._accumulator.close()
         try:
             await self._give_up()
-            await self.flush()
+            if self._core is core:  # another task may close it meanwhile
+                await self.flush()
         finally:
-            core, self._core = self._core, None
-            await core.close()
+            if self._core is core:
+                self._core = None
+                await core.close()
+            inbox.room.set()  # tasks that wait for room learn that the producer is closed
+
+    def check_started(self) -> None:
+        """Raise `RuntimeError` before `start` and after `close`."""
+        self._started()
 
     def _started(self) -> tuple[ProducerCore, _LoopInbox]:
         if self._core is None or self._inbox is None:

@@ -22,7 +22,7 @@ from felice.client.error import (
 from felice.client.model import Message
 from felice.client.produce.values import HeadersInput
 from felice.client.serialization import MessageField, SerializationContext
-from felice.client.serialization.serdes import Serdes
+from felice.client.serialization.serdes import AsyncSerdes
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -37,13 +37,23 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
 
     # confluent_kafka's signature, too, passes its keywords on to the base class.
     def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
-        self._serdes = Serdes(conf, "serializer")
-        with self._serdes.closed_on_error():
-            super().__init__(self._serdes.config, **kwargs)
-            self._serdes.offer_cluster_id(self.cluster_id)
+        self._serdes = AsyncSerdes(conf, "serializer")
+        self._client_arguments = kwargs
+        if not self._serdes.has_builders:
+            self._create()
+
+    def _create(self) -> None:
+        super().__init__(self._serdes.config, **self._client_arguments)
+        self._serdes.offer_cluster_id(self.cluster_id)
 
     def __await__(self) -> Generator[object, None, Self]:
-        yield from asyncio.sleep(0).__await__()
+        return self._created().__await__()
+
+    async def _created(self) -> Self:
+        if self._serdes.has_builders:
+            await self._serdes.build()
+            async with self._serdes.closed_on_error_later():
+                self._create()
         return self
 
     async def produce(  # type: ignore[override]
@@ -78,7 +88,7 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         try:
             await super().close()
         finally:
-            self._serdes.close()
+            await self._serdes.aclose()
 
 
 class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
@@ -86,31 +96,49 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
 
     # confluent_kafka's signature, too, passes its keywords on to the base class.
     def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
-        self._serdes = Serdes(conf, "deserializer")
-        with self._serdes.closed_on_error():
-            super().__init__(self._serdes.config, **kwargs)
-            self._serdes.offer_cluster_id(self.cluster_id)
+        self._serdes = AsyncSerdes(conf, "deserializer")
+        self._client_arguments = kwargs
+        if not self._serdes.has_builders:
+            self._create()
+
+    def _create(self) -> None:
+        super().__init__(self._serdes.config, **self._client_arguments)
+        self._serdes.offer_cluster_id(self.cluster_id)
 
     def __await__(self) -> Generator[object, None, Self]:
-        yield from asyncio.sleep(0).__await__()
+        return self._created().__await__()
+
+    async def _created(self) -> Self:
+        if self._serdes.has_builders:
+            await self._serdes.build()
+            async with self._serdes.closed_on_error_later():
+                self._create()
         return self
 
     async def poll(self, timeout: float = -1) -> Message | None:
         """Return the next message with its objects. Raises like `DeserializingConsumer.poll`."""
-        messages = await super().consume(1, timeout)
+        messages = await self._consume_converted(1, timeout)
         if not messages:
             return None
         error = messages[0].error()
         if error is not None:
             raise ConsumeError(error, kafka_message=messages[0])
-        return await self._deserialize(messages[0])
+        return messages[0]
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return up to `num_messages` with their objects; error events are included unchanged."""
-        messages = await super().consume(num_messages, timeout)
-        return [message if message.error() else await self._deserialize(message) for message in messages]
+        """Return up to `num_messages` with their objects; error events are included unchanged.
 
-    async def _deserialize(self, message: Message) -> Message:
+        If a deserializer fails, the messages before that one are returned, and the next call raises its exception.
+        """
+        return await self._consume_converted(num_messages, timeout)
+
+    async def _consume_converted(self, num_messages: int, timeout: float) -> list[Message]:
+        limit_s = None if timeout < 0 else timeout
+        return await self._open.consume_converted(num_messages, limit_s, self._deserialize)
+
+    async def _deserialize(self, message: Message) -> None:
+        if message.error() is not None:
+            return
         context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
         data: list[object] = [message.key(), message.value()]
         steps = (
@@ -126,11 +154,10 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
                     raise failed(error, message) from error
         message.set_key(data[0])
         message.set_value(data[1])
-        return message
 
     async def close(self) -> None:
         """Close the consumer, then the deserializers that builders created."""
         try:
             await super().close()
         finally:
-            self._serdes.close()
+            await self._serdes.aclose()

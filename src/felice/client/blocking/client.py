@@ -4,32 +4,37 @@ Keeps true:  Batches pass through whole and undecoded. `fetch` yields the batche
              offsets; the first and the last batch may contain offsets outside them. When `produce` returns, all its
              batches are acknowledged; otherwise it raises.
              Errors that new metadata may resolve are retried within `retry_timeout_ms`.
+             Every call ends at its time limit, also if brokers answer nothing: requests without retries after
+             `request_timeout_ms`, all others after `retry_timeout_ms`. Between two pieces of a `fetch` no more than
+             `retry_timeout_ms` pass.
 How:         `brokers` has the connections and the metadata; `fetching` and `producing` send what needs several rounds.
 Only one thread at a time may use a client. A pickled client has the same configuration and no connections.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from felice.client.arguments import takes_lists
 from felice.client.blocking.brokers import Brokers
 from felice.client.blocking.config import BlockingConfig
 from felice.client.blocking.fetching import Fetching, FetchOptions, RawBatches
+from felice.client.blocking.limits import TimeLimit
 from felice.client.blocking.producing import Appended, Producing
-from felice.client.error import KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, detail_of, failure
 from felice.client.model import ClusterMetadata, OffsetAndTimestamp, Partition
-from felice.client.net.requests import list_offsets_request
+from felice.client.net.requests import found_offsets, list_offsets_request
 from felice.client.net.topology import NO_LEADER
-from felice.protocol.messages.list_offsets import ListOffsetsResponse
 from felice.protocol.primitives import Buffer
 
 LATEST = -1
 EARLIEST = -2
 
 
+@takes_lists
 class BlockingClient:
     """`BlockingClient("host:9092")`, or with a `BlockingConfig`, or with its fields as keywords."""
 
@@ -54,6 +59,18 @@ class BlockingClient:
         """Close the connections. The next use of the client opens them again."""
         self._brokers.close()
 
+    @property
+    def limit(self) -> TimeLimit:
+        """The time limit of the current call."""
+        return self._brokers.limit
+
+    @contextmanager
+    def limited(self, limit_ms: int | None = None) -> Iterator[TimeLimit]:
+        """Limit all calls inside the block to `limit_ms` in total; by default to `retry_timeout_ms`."""
+        limit = self.limit
+        with limit.within((self.config.retry_timeout_ms if limit_ms is None else limit_ms) / 1000):
+            yield limit
+
     # Requests without a method of their own
 
     def ask_any(self, request: object) -> Any:
@@ -62,16 +79,18 @@ class BlockingClient:
 
     def ask(self, address: tuple[str, int], request: object) -> Any:
         """Return the response of the broker at this address (host and port)."""
-        return self._brokers.link(address).call(request)
+        with self.limited(self.config.request_timeout_ms):
+            return self._brokers.link(address).call(request)
 
     def ask_all(self, address: tuple[str, int], requests: Iterable[object]) -> list[Any]:
         """Send all requests, then return their responses in the same order."""
-        link = self._brokers.link(address)
-        count = 0
-        for request in requests:
-            link.send(request)
-            count += 1
-        return [link.receive() for _ in range(count)]
+        with self.limited(self.config.request_timeout_ms):
+            link = self._brokers.link(address)
+            count = 0
+            for request in requests:
+                link.send(request)
+                count += 1
+            return [link.receive() for _ in range(count)]
 
     # Metadata
 
@@ -88,35 +107,61 @@ class BlockingClient:
     def list_offsets(
         self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
     ) -> dict[Partition, OffsetAndTimestamp]:
-        """Return the first offset at or after each timestamp (ms), or -1; LATEST and EARLIEST name the ends."""
-        isolation = self.config.isolation_level if isolation_level is None else isolation_level
+        """Return the first offset at or after each timestamp (ms), or -1; LATEST and EARLIEST name the ends.
+
+        The error for partitions that cannot be looked up within `retry_timeout_ms` names the first of them.
+        """
         found: dict[Partition, OffsetAndTimestamp] = {}
-        deadline = time.monotonic() + self.config.retry_timeout_ms / 1000
-        while left := [partition for partition in timestamps if partition not in found]:
-            error = self._list_offsets_once({p: timestamps[p] for p in left}, isolation, found)
-            if error is None:
-                continue
-            if not error.error.retriable() or time.monotonic() >= deadline:
-                raise error
-            self._brokers.refresh_leaders(left)
+        reasons: dict[Partition, KafkaException] = {}
+        with self.limited() as limit:
+            while left := {p: timestamps[p] for p in timestamps if p not in found}:
+                rows = self.offsets_of_each(left, isolation_level)
+                found |= {p: row for p, row in rows.items() if not isinstance(row, KafkaException)}
+                failed = {p: row for p, row in rows.items() if isinstance(row, KafkaException)}
+                lasting = [error for error in failed.values() if not error.error.retriable()]
+                if lasting:
+                    raise lasting[0]
+                # The last attempt may have had a moment only: the one before it tells why.
+                reasons = failed | reasons if limit.is_over else failed
+                self._brokers.pause()
+                if failed and limit.is_over:
+                    raise next(reasons[p] for p in failed)
         return found
 
-    def _list_offsets_once(
-        self, wanted: Mapping[Partition, int], isolation: int, found: dict[Partition, OffsetAndTimestamp]
-    ) -> KafkaException | None:
+    def offsets_of_each(
+        self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
+    ) -> dict[Partition, OffsetAndTimestamp | KafkaException]:
+        """Ask each leader once, as `list_offsets` does; a partition that cannot be looked up now has its error.
+
+        It ends after `request_timeout_ms`. A leader that does not answer leaves time for the leaders after it.
+        """
+        isolation = self.config.isolation_level if isolation_level is None else isolation_level
+        rows: dict[Partition, OffsetAndTimestamp | KafkaException] = {}
+        with self.limited(self.config.request_timeout_ms) as limit:
+            try:
+                led = self._brokers.by_leader(timestamps)
+            except KafkaException as error:
+                return dict.fromkeys(timestamps, error)
+            for key in led.pop(NO_LEADER, []):
+                rows[key] = self._brokers.why_leaderless(*key)
+            for number, (node_id, partitions) in enumerate(led.items()):
+                with limit.share(len(led) - number):
+                    questions = {partition: timestamps[partition] for partition in partitions}
+                    rows |= self._offsets_of_leader(node_id, questions, isolation)
+        self._brokers.doubt(key for key, row in rows.items() if isinstance(row, KafkaException))
+        return rows
+
+    def _offsets_of_leader(
+        self, node_id: int, questions: Mapping[Partition, int], isolation: int
+    ) -> dict[Partition, OffsetAndTimestamp | KafkaException]:
         try:
-            led = self._brokers.by_leader(wanted)
-            if NO_LEADER in led:
-                return self._brokers.why_leaderless(*led[NO_LEADER][0])
-            for node_id, partitions in led.items():
-                questions = {partition: wanted[partition] for partition in partitions}
-                response = self._brokers.link_of(node_id).call(list_offsets_request(questions, isolation))
-                error = _take_offsets(response, found)
-                if error is not None:
-                    return error
+            response = self._brokers.link_of(node_id).call(list_offsets_request(questions, isolation))
         except KafkaException as error:
-            return error
-        return None
+            return {key: _of_partition(key, error) for key in questions}
+        found = found_offsets(response, questions)
+        return {
+            key: KafkaException(row) if isinstance(row, KafkaError) else row for key, row in found.items()
+        }
 
     # Fetch
 
@@ -183,15 +228,7 @@ class BlockingClient:
         return self._producing.produce(batches, acks, max_request_bytes, transactional_id)
 
 
-def _take_offsets(
-    response: ListOffsetsResponse, found: dict[Partition, OffsetAndTimestamp]
-) -> KafkaException | None:
-    problem: KafkaException | None = None
-    for topic in response.topics:
-        for row in topic.partitions:
-            if row.error_code:
-                problem = failure(row.error_code, f"{topic.name}-{row.partition_index}")
-            else:
-                answer = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
-                found[topic.name, row.partition_index] = answer
-    return problem
+def _of_partition(key: Partition, error: KafkaException) -> KafkaException:
+    """The error of the broker that leads a partition, with the partition's name."""
+    cause = error.error
+    return failure(cause.code(), f"{key[0]}-{key[1]}: {detail_of(cause)}", retriable=cause.retriable())

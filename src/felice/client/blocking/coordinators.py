@@ -1,7 +1,8 @@
 """Transactions and committed offsets through a `BlockingClient`: requests to coordinators.
 
 Keeps true:  A request without a response, or without a coordinator, is repeated within the client's
-             `retry_timeout_ms`. That is safe, because no request in this module does harm if it arrives twice.
+             `retry_timeout_ms`, which is the limit of each call. That is safe, because no request in this module does
+             harm if it arrives twice.
 How:         Transactions use the explicit flow (AddPartitionsToTxn, EndTxn up to version 4), which all brokers know.
              The producer epoch then stays the same from begin to end. Any process that knows the producer can end its
              transaction, and the coordinator responds with NONE if the transaction has already ended that way.
@@ -10,11 +11,12 @@ Leaves:      the choice of what is committed, and when, to the caller.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from felice.client.blocking.client import BlockingClient
+from felice.client.blocking.limits import TimeLimit
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import (
     CommittedOffset,
@@ -56,6 +58,7 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 Address = tuple[str, int]
@@ -93,15 +96,30 @@ class DescribedTransaction:
     state: str
 
 
+def _limited(
+    method: Callable[Concatenate[BlockingCoordinators, P], R],
+) -> Callable[Concatenate[BlockingCoordinators, P], R]:
+    """End the method at the client's `retry_timeout_ms`, however many requests it sends."""
+
+    @wraps(method)
+    def run(self: BlockingCoordinators, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._client.limited():
+            return method(self, *args, **kwargs)
+
+    return run
+
+
 class BlockingCoordinators:
     """Sends requests to the coordinators of transactional ids and groups, and caches their addresses."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
+        self._limit = client.limit
         self._where: dict[tuple[int, str], Address] = {}
 
     # Transactions
 
+    @_limited
     def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
         """Return a producer with a new epoch. This aborts an open transaction of the id and fences older producers."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
@@ -109,6 +127,7 @@ class BlockingCoordinators:
         answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, versioned, _codes_of_init)
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
+    @_limited
     def add_partitions(self, producer: TransactionalProducer, partitions: Iterable[Partition]) -> None:
         """Add partitions to the producer's transaction."""
         request = AddPartitionsToTxnRequest(
@@ -123,6 +142,7 @@ class BlockingCoordinators:
         versioned = ByVersion(AddPartitionsToTxnRequest, lambda version: request, _LAST_EXPLICIT_ADD)
         self._ask(TRANSACTION_KEY_TYPE, producer.transactional_id, versioned, _codes_of_partitions)
 
+    @_limited
     def add_offsets(
         self, producer: TransactionalProducer, group_id: str, offsets: Mapping[Partition, CommittedOffset]
     ) -> None:
@@ -140,11 +160,12 @@ class BlockingCoordinators:
         versioned = ByVersion(TxnOffsetCommitRequest, lambda version: request, _LAST_EXPLICIT_OFFSETS)
         self._ask(GROUP_KEY_TYPE, group_id, versioned, lambda a: commit_results(a).values(), _refused_topic)
 
+    @_limited
     def end(self, producers: Iterable[TransactionalProducer], *, committed: bool) -> dict[str, int]:
         """End transactions; returns error codes by id. NONE also if a transaction had already ended that way."""
         left = {producer.transactional_id: producer for producer in producers}
         codes: dict[str, int] = {}
-        patience = _Patience(self._client.config.retry_timeout_ms)
+        patience = _Patience(self._limit)
         while left:
             told = self._end_once(left, committed)
             codes |= told
@@ -163,12 +184,13 @@ class BlockingCoordinators:
             if not error.error.retriable():
                 raise
             return codes
-        for address in sorted(set(where.values())):
+        addresses = sorted(set(where.values()))
+        for number, address in enumerate(addresses):
             names = [name for name, found in where.items() if found == address]
+            requests = [_end_request(producers[name], committed) for name in names]
             try:
-                answers = self._client.ask_all(
-                    address, [_end_request(producers[n], committed) for n in names]
-                )
+                with self._limit.share(len(addresses) - number):
+                    answers = self._client.ask_all(address, requests)
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
@@ -179,6 +201,7 @@ class BlockingCoordinators:
                 self._where.pop((TRANSACTION_KEY_TYPE, name), None)
         return codes
 
+    @_limited
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
         """Return transactions by id; an id that its coordinator does not know is absent."""
         found: dict[str, DescribedTransaction] = {}
@@ -193,13 +216,16 @@ class BlockingCoordinators:
                     found[row.transactional_id] = DescribedTransaction(producer, row.transaction_state)
         return found
 
+    @_limited
     def list_open(self, prefix: str) -> list[str]:
         """Return the ids of open transactions that begin with `prefix`, from every broker that responds."""
         found: set[str] = set()
-        for broker in self._client.metadata([]).brokers.values():
+        brokers = self._client.metadata([]).brokers.values()
+        for number, broker in enumerate(brokers):
             request = ListTransactionsRequest(state_filters=[ONGOING])
             try:
-                answer = self._client.ask((broker.host, broker.port), request)
+                with self._limit.share(len(brokers) - number):
+                    answer = self._client.ask((broker.host, broker.port), request)
                 _check_listed(broker, answer.error_code)
             except KafkaException as error:
                 if not error.error.retriable():
@@ -210,17 +236,20 @@ class BlockingCoordinators:
 
     # Offsets of groups
 
+    @_limited
     def commit_offsets(self, group_id: str, offsets: Mapping[Partition, CommittedOffset]) -> None:
         """Commit offsets as a consumer outside the group's membership."""
         request = offset_commit_request(group_id, offsets)
         self._ask(GROUP_KEY_TYPE, group_id, request, lambda a: commit_results(a).values(), _refused_topic)
 
+    @_limited
     def committed(self, group_id: str) -> dict[Partition, CommittedOffset]:
         """Return all committed offsets of the group; waits for open transactions that would change them."""
         request = offset_fetch_request(group_id, None, require_stable=True)
         answer = self._ask(GROUP_KEY_TYPE, group_id, request, _codes_of_fetched)
         return {key: row for key, row in fetched_offsets(answer)[1].items() if row.offset >= 0}
 
+    @_limited
     def list_groups(self, prefix: str) -> list[str]:
         """Return the ids of groups that begin with `prefix`, from all brokers."""
         found: set[str] = set()
@@ -241,23 +270,30 @@ class BlockingCoordinators:
         refused: Callable[[R, int], str] = lambda answer, code: "",
     ) -> R:
         """Ask the coordinator of a key. An error names the key, followed by the text of `refused`."""
-        patience = _Patience(self._client.config.retry_timeout_ms)
+        patience = _Patience(self._limit)
+        reason: KafkaException | None = None
         while True:
             try:
                 address = self._locate(key_type, [key])[key]
                 answer: R = self._client.ask(address, request)
             except KafkaException as error:
                 self._where.pop((key_type, key), None)
-                if not error.error.retriable() or not patience.wait():
+                if not error.error.retriable():
                     raise
+                if reason is None or not self._limit.is_over:
+                    reason = error
+                if not patience.wait():
+                    # The last attempt may have had a moment only: the one before it tells why.
+                    raise reason from None
                 continue
             code = _worst(codes_of(answer))
             if code == ErrorCode.NONE:
                 return answer
             if code in _MOVED:
                 self._where.pop((key_type, key), None)
+            reason = failure(code, key + refused(answer, code))
             if not _is_open(code) or not patience.wait():
-                raise failure(code, key + refused(answer, code))
+                raise reason
 
     def _locate(self, key_type: int, keys: Iterable[str]) -> dict[str, Address]:
         wanted = list(keys)
@@ -295,18 +331,16 @@ class BlockingCoordinators:
 
 
 class _Patience:
-    """Waits between attempts, longer each time, until the time limit."""
+    """Waits between attempts, longer each time, until the time limit of the call."""
 
-    def __init__(self, limit_ms: int) -> None:
-        self._deadline = time.monotonic() + limit_ms / 1000
+    def __init__(self, limit: TimeLimit) -> None:
+        self._limit = limit
         self._pause_s = _BACKOFF_S
 
     def wait(self) -> bool:
-        if time.monotonic() >= self._deadline:
-            return False
-        time.sleep(self._pause_s)
+        self._limit.pause(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _BACKOFF_LIMIT_S)
-        return True
+        return not self._limit.is_over
 
 
 def _check_listed(broker: BrokerMetadata, code: int) -> None:

@@ -2,7 +2,8 @@
 
 Keeps true:  batches pass through whole and undecoded, in order for each partition. All records between the requested
              offsets are read; the first and the last batch may contain offsets outside them.
-             Errors that new metadata may resolve are retried within `retry_timeout_ms`.
+             Errors that new metadata may resolve are retried within `retry_timeout_ms`, which is also the limit of
+             each step of the reading: it yields, ends or raises until then.
 How:         while the caller processes a response, the next request is already in flight (`prefetch`); this keeps one
              more response in memory.
 Leaves:      the choice of a replica to `read_replicas`.
@@ -61,6 +62,10 @@ class _Range:
     position: int
     end: int
     failing_since: float | None = None
+    log_end: int | None = None
+    """The high watermark in the last response, if it had no more records."""
+    problem: KafkaException | None = None
+    """Why the last attempt failed that had its full time."""
     is_at_leader: bool = True
     """Whether this round asks the partition's leader, and not another replica."""
 
@@ -99,6 +104,19 @@ class Fetching:
         self, ranges: Mapping[Partition, tuple[int, int]], options: FetchOptions
     ) -> Iterator[RawBatches]:
         """Yield the batches between each partition's start and end offset (exclusive), partitions interleaved."""
+        pieces = self._fetch_rounds(ranges, options)
+        limit_s = self._config.retry_timeout_ms / 1000
+        while True:
+            # The caller's time between two pieces does not count.
+            with self._brokers.limit.within(limit_s):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def _fetch_rounds(
+        self, ranges: Mapping[Partition, tuple[int, int]], options: FetchOptions
+    ) -> Iterator[RawBatches]:
         left = [_Range(t, p, start, end) for (t, p), (start, end) in ranges.items() if start < end]
         while left:
             yield from self._fetch_round(left, options)
@@ -227,14 +245,17 @@ class Fetching:
     def _stalled(self, piece: _Range, row: PartitionData) -> KafkaException | None:
         """Return an error if the log stays shorter than the requested end: the wait must be bounded."""
         since, now = piece.failing_since, time.monotonic()
-        if since is None or (now - since) * 1000 < self._config.retry_timeout_ms:
-            return None
-        if not piece.is_at_leader:
-            # The leader may have the records.
+        piece.log_end = None if since is None else row.high_watermark
+        waited_ms = 0.0 if since is None else (now - since) * 1000
+        if not piece.is_at_leader and 2 * waited_ms >= self._config.retry_timeout_ms:
+            # The leader may have the records. It has the other half of the time.
             self._replicas.leave(piece.key, now)
-            piece.failing_since = None
-            return None
-        where = f"{piece.topic}-{piece.partition} ends at {row.high_watermark}, {piece.end} was asked for"
+        elif waited_ms >= self._config.retry_timeout_ms:
+            return self._too_short(piece)
+        return None
+
+    def _too_short(self, piece: _Range) -> KafkaException:
+        where = f"{piece.topic}-{piece.partition} ends at {piece.log_end}, {piece.end} was asked for"
         return failure(
             KafkaError._TIMED_OUT, f"{where}, and nothing came in {self._config.retry_timeout_ms} ms"
         )
@@ -245,13 +266,18 @@ class Fetching:
         for piece in pieces:
             piece.failing_since = piece.failing_since or now
         longest = max((now - (piece.failing_since or now) for piece in pieces), default=0.0)
-        if not error.error.retriable() or longest * 1000 >= self._config.retry_timeout_ms:
+        if not error.error.retriable():
             raise error
-        try:
-            self._brokers.refresh_leaders((piece.topic, piece.partition) for piece in pieces)
-        except KafkaException as unreachable:
-            if not unreachable.error.retriable():
-                raise
+        if not self._brokers.limit.is_over:
+            for piece in pieces:
+                piece.problem = error
+            self._brokers.doubt(piece.key for piece in pieces)
+            self._brokers.pause()
+        if self._brokers.limit.is_over or longest * 1000 >= self._config.retry_timeout_ms:
+            # The last attempt may have had a moment only: the one before it tells why.
+            reasons = [piece.problem for piece in pieces if piece.problem is not None]
+            reasons += [self._too_short(piece) for piece in pieces if piece.log_end is not None]
+            raise next(iter(reasons), error)
 
 
 def _turned(left: list[_Range]) -> list[_Range]:
@@ -266,7 +292,7 @@ def _advance(piece: _Range, row: PartitionData, isolation_level: int) -> list[Ra
     if not headers:
         piece.failing_since = piece.failing_since or time.monotonic()
         return []
-    piece.failing_since = None
+    piece.failing_since = piece.problem = None
     piece.position = headers[-1].next_offset
     headers = [header for header in headers if header.base_offset < piece.end]
     if isolation_level == READ_COMMITTED:

@@ -2,6 +2,7 @@
 
 Keeps true:  Responses are taken in the order of the requests. A timeout or an error closes the connection, because
              later responses could no longer be matched to requests.
+             No wait outlasts the time limit of the client's current call.
              The link authenticates again before its session ends, when the next request is sent.
 """
 
@@ -14,6 +15,7 @@ import time
 from collections import deque
 from typing import Any
 
+from felice.client.blocking.limits import TimeLimit
 from felice.client.error import KafkaError, KafkaException, failure, system_reason
 from felice.client.net.wire import (
     MAX_FRAME_BYTES,
@@ -42,15 +44,19 @@ class BlockingLink:
         connect_s: float,
         request_s: float,
         security: Security = PLAIN_TEXT,
+        limit: TimeLimit | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self.versions = BrokerVersions()
-        self._request_s = request_s
+        # How long a response may take, and the limit of the call that waits for it.
+        self.request_s = request_s
+        self._limit = limit or TimeLimit()
+        self._waits_s = request_s
         self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
         self._received: deque[Response] = deque()
         self._security = security
         self._renew_at = float("inf")
-        self._socket: socket.socket | None = _open(host, port, connect_s, security)
+        self._socket: socket.socket | None = _open(host, port, self._limit.left_s(connect_s), security)
         self._negotiate()
         if security.has_login:
             self._authenticate()
@@ -82,17 +88,22 @@ class BlockingLink:
         sock = self._connected()
         _, parts = self._frames.send(api, version, request, expect_response=answered)
         try:
-            sock.settimeout(self._request_s)
+            # The limit is for all of it, however many pieces the system takes.
+            sock.settimeout(_positive(self._end_of_wait() - time.monotonic()))
             sock.sendall(join_parts(parts))
         except OSError as error:
             raise self._broken(error, f"sending {api.name}") from None
 
     def receive(self, extra_s: float = 0.0) -> Any:
         """Return the response to the oldest request without one."""
-        deadline = time.monotonic() + self._request_s + extra_s
+        deadline = self._end_of_wait(extra_s)
         while not self._received:
             self._receive_more(deadline)
         return self._received.popleft().message
+
+    def _end_of_wait(self, extra_s: float = 0.0) -> float:
+        self._waits_s = self._limit.left_s(self.request_s + extra_s)
+        return self._limit.end_of(self._waits_s)
 
     def _receive_more(self, deadline: float) -> None:
         try:
@@ -102,7 +113,7 @@ class BlockingLink:
 
     def _read(self, deadline: float) -> None:
         sock = self._connected()
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        sock.settimeout(_positive(deadline - time.monotonic()))
         count = sock.recv_into(self._frames.get_buffer())
         if count == 0:
             raise OSError("the broker closed the connection")
@@ -122,7 +133,7 @@ class BlockingLink:
     def _broken(self, error: OSError, what: str) -> KafkaException:
         self.close()
         if isinstance(error, TimeoutError):
-            reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}"
+            reason = f"{self.address}: no reply in {self._waits_s * 1000:.0f} ms {what}"
             return failure(KafkaError._TIMED_OUT, reason, retriable=True)
         if isinstance(error, ssl.SSLError):
             return tls_failure(self.address, error)
@@ -131,7 +142,7 @@ class BlockingLink:
     def _authenticate(self) -> None:
         """Logs in. Responses to earlier requests are received first, and kept."""
         while self._frames.in_flight:
-            self._receive_more(time.monotonic() + self._request_s)
+            self._receive_more(self._end_of_wait())
         try:
             login = log_in(self._security.login(), self._exchange)
             # Nothing in it waits: `_exchange` blocks.
@@ -146,7 +157,7 @@ class BlockingLink:
 
     async def _exchange(self, api: object, request: object) -> Any:
         self._send(*self.versions.fit(request))
-        deadline = time.monotonic() + self._request_s
+        deadline = self._end_of_wait()
         while self._frames.in_flight:
             self._receive_more(deadline)
         return self._received.pop().message
@@ -175,7 +186,8 @@ class BlockingLink:
 def _open(host: str, port: int, connect_s: float, security: Security) -> socket.socket:
     address = f"{host}:{port}"
     try:
-        sock = _secured(socket.create_connection((host, port), timeout=connect_s), host, security)
+        sock = _connect(host, port, time.monotonic() + connect_s)
+        sock = _secured(sock, host, security)
     except socket.gaierror as error:
         raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
     except TimeoutError:
@@ -189,5 +201,34 @@ def _open(host: str, port: int, connect_s: float, security: Security) -> socket.
     return sock
 
 
+def _connect(host: str, port: int, end: float) -> socket.socket:
+    """Connect to the first of the host's addresses that accepts, until `end`; the rest of the time is the timeout."""
+    problem: OSError | None = None
+    for family, kind, protocol, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_positive(end - time.monotonic()))
+            sock.connect(where)
+            sock.settimeout(_positive(end - time.monotonic()))
+            return sock
+        except OSError as error:
+            sock.close()
+            problem = error
+    assert problem is not None, "a resolved host has an address"
+    raise problem
+
+
+def _positive(timeout_s: float) -> float:
+    """A timeout for a socket, which understands 0 as no waiting at all, and fails differently then."""
+    return max(0.001, timeout_s)
+
+
 def _secured(sock: socket.socket, host: str, security: Security) -> socket.socket:
-    return sock if security.tls is None else security.tls.wrap_socket(sock, server_hostname=host)
+    if security.tls is None:
+        return sock
+    try:
+        # The handshake as a whole has the timeout of the socket.
+        return security.tls.wrap_socket(sock, server_hostname=host)
+    except OSError:
+        sock.close()
+        raise

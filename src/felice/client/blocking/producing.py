@@ -1,19 +1,18 @@
 """Appends whole batches at the leaders of their partitions.
 
 Keeps true:  when `produce` returns, all batches are acknowledged; otherwise it raises. Batches of one partition keep
-             their order. Errors that new metadata may resolve are retried within `retry_timeout_ms`.
+             their order. Errors that new metadata may resolve are retried within `retry_timeout_ms`, which is the limit
+             of the whole call. A partition without a leader holds back no batch of another one.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from dataclasses import field
 from typing import NamedTuple
 
 from felice.client.blocking.brokers import Brokers
 from felice.client.blocking.config import BlockingConfig
-from felice.client.error import KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition
 from felice.client.net.requests import produce_request
 from felice.client.net.topology import NO_LEADER
@@ -36,7 +35,6 @@ class _Batch:
     topic: str
     partition: int
     data: Buffer
-    tried_since: float = field(default_factory=time.monotonic)
 
 
 class Producing:
@@ -57,9 +55,10 @@ class Producing:
         waiting = [_Batch(topic, partition, data) for topic, partition, data in batches]
         results: dict[int, Appended] = {}
         queue = list(enumerate(waiting))
-        while queue:
-            request, queue = _next_request(queue, max_request_bytes)
-            self._produce_until_done(request, acks, results, transactional_id)
+        with self._brokers.limit.within(self._config.retry_timeout_ms / 1000):
+            while queue:
+                request, queue = _next_request(queue, max_request_bytes)
+                self._produce_until_done(request, acks, results, transactional_id)
         return [results[index] for index in range(len(waiting))]
 
     def _produce_until_done(
@@ -70,17 +69,23 @@ class Producing:
         transactional_id: str | None,
     ) -> None:
         left = dict(request)
+        limit = self._brokers.limit
+        reason: KafkaException | None = None
         while left:
             error = self._produce_once(left, acks, results, transactional_id)
             for index in [index for index in left if index in results]:
                 del left[index]
             if error is None:
                 continue
-            oldest = min(batch.tried_since for batch in left.values()) if left else time.monotonic()
-            expired = (time.monotonic() - oldest) * 1000 >= self._config.retry_timeout_ms
-            if not error.error.retriable() or expired:
+            if not error.error.retriable():
                 raise error
-            self._brokers.refresh_leaders((batch.topic, batch.partition) for batch in left.values())
+            if reason is None or not limit.is_over:
+                reason = error
+            self._brokers.doubt((batch.topic, batch.partition) for batch in left.values())
+            self._brokers.pause()
+            if limit.is_over:
+                # The last attempt may have had a moment only: the one before it tells why.
+                raise reason
 
     def _produce_once(
         self,
@@ -90,24 +95,33 @@ class Producing:
         transactional_id: str | None,
     ) -> KafkaException | None:
         indexes = {(batch.topic, batch.partition): index for index, batch in left.items()}
+        problems = list[KafkaException]()
         try:
             led = self._brokers.by_leader(indexes)
-            if NO_LEADER in led:
-                return self._brokers.why_leaderless(*led[NO_LEADER][0])
-            problem: KafkaException | None = None
-            for node_id, partitions in led.items():
-                batches = {p: left[indexes[p]].data for p in partitions}
-                timeout_ms = self._config.request_timeout_ms
-                request = produce_request(self._brokers.topology, batches, acks, timeout_ms, transactional_id)
-                link = self._brokers.link_of(node_id)
-                link.send(request, answered=acks != 0)
-                if acks == 0:
-                    results.update({indexes[p]: Appended(*p, -1, -1) for p in partitions})
-                else:
-                    problem = self._take_produced(link.receive(), indexes, results) or problem
-            return problem
-        except KafkaException as error:
-            return error
+        except KafkaException as unknown:
+            return unknown
+        if NO_LEADER in led:
+            problems.append(self._brokers.why_leaderless(*led.pop(NO_LEADER)[0]))
+        for number, (node_id, partitions) in enumerate(led.items()):
+            batches = {p: left[indexes[p]].data for p in partitions}
+            timeout_ms = self._config.request_timeout_ms
+            request = produce_request(self._brokers.topology, batches, acks, timeout_ms, transactional_id)
+            try:
+                with self._brokers.limit.share(len(led) - number):
+                    link = self._brokers.link_of(node_id)
+                    link.send(request, answered=acks != 0)
+                    response = link.receive() if acks else None
+            except KafkaException as raised:
+                problems.append(raised)
+                continue
+            if response is None:
+                results.update({indexes[p]: Appended(*p, -1, -1) for p in partitions})
+            elif error := self._take_produced(response, indexes, results) or _left_out(
+                p for p in partitions if indexes[p] not in results
+            ):
+                problems.append(error)
+        lasting = [error for error in problems if not error.error.retriable()]
+        return next(iter(lasting or problems), None)
 
     def _take_produced(
         self, response: ProduceResponse, indexes: dict[Partition, int], results: dict[int, Appended]
@@ -142,3 +156,10 @@ def _next_request(
             size += len(batch.data)
         held.add(key)
     return taken, rest
+
+
+def _left_out(partitions: Iterable[Partition]) -> KafkaException | None:
+    first = next(iter(partitions), None)
+    if first is None:
+        return None
+    return failure(KafkaError._BAD_MSG, f"the reply leaves out {first[0]}-{first[1]}", retriable=True)

@@ -12,15 +12,18 @@ import asyncio
 import concurrent.futures
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Never, ParamSpec, TypeVar
 
+from felice.client.arguments import expect, takes_lists
+from felice.client.consume.arguments import message_limit, whole_number
 from felice.client.consume.arrow import ArrowDelivery
 from felice.client.consume.core import ConsumerCore
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.fetcher import Fetcher
-from felice.client.error import KafkaError, KafkaException, failure, kafka_exception
-from felice.client.group.requests import offsets_of
+from felice.client.error import KafkaError, failure, kafka_exception
+from felice.client.group.requests import offsets_of, stored_offsets
 from felice.client.model import (
     ClusterMetadata,
     ConsumerGroupMetadata,
@@ -92,6 +95,7 @@ def _wake_if_starved(thread: LoopThread, fetcher: Fetcher) -> Callable[[], None]
     return drained
 
 
+@takes_lists
 class Consumer:
     """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it after use."""
 
@@ -122,10 +126,13 @@ class Consumer:
         if hasattr(self, "_thread") and self._thread.alive:
             self._thread.post(self._thread.loop.stop)
 
-    def _run(self, work: Coroutine[object, Never, T], timeout: float | None = None) -> T:
-        """Run on the loop and wait; meanwhile, run the application's callbacks in this thread."""
+    def _run(self, work: Coroutine[object, Never, T]) -> T:
+        """Run on the loop and wait; meanwhile, run the application's callbacks in this thread.
+
+        The core ends each coroutine at its time limit.
+        """
         self._check_open(work)
-        return self._pump(self._thread.submit(work), timeout)
+        return self._pump(self._thread.submit(work))
 
     def _check_open(self, work: Coroutine[object, Never, object] | None = None) -> None:
         if self._closed:
@@ -137,18 +144,13 @@ class Consumer:
                 work.close()
             raise RuntimeError(self._thread.why_ended())
 
-    def _pump(self, future: concurrent.futures.Future[T], timeout: float | None) -> T:
-        deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
+    def _pump(self, future: concurrent.futures.Future[T]) -> T:
         while True:
-            left = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
             try:
-                return future.result(0 if self._notices.waiting else left)
+                return future.result(0 if self._notices.waiting else _TICK_S)
             except concurrent.futures.TimeoutError:
                 if future.done():
                     raise failure(KafkaError._TIMED_OUT) from None
-                if deadline is not None and time.monotonic() >= deadline:
-                    future.cancel()
-                    raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
             except OSError as error:
                 raise kafka_exception(error) from error
             self._serve()
@@ -175,9 +177,9 @@ class Consumer:
         self._core.last_poll = time.monotonic()
         if self._waiting:
             self._serve()
-        message = self._delivery.take()
         if self._closed or self._thread.ended:
             self._check_open()
+        message = self._delivery.take()
         if message is not None or timeout == 0:
             return message
         return self._wait_for_message(None if timeout < 0 else time.monotonic() + timeout)
@@ -205,16 +207,24 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages`; fewer after `timeout`."""
-        if not 0 <= num_messages <= 1_000_000:
-            raise ValueError("num_messages must be between 0 and 1000000")
-        deadline = None if timeout < 0 else time.monotonic() + timeout
-        self._core.last_poll = time.monotonic()
-        self._serve()
-        messages = self._delivery.take_many(num_messages)
-        while len(messages) < num_messages and self._wait(deadline):
+        limit = message_limit(num_messages)
+        if self._closed or self._thread.ended:
+            self._check_open()
+        self._core.last_poll = now = time.monotonic()
+        deadline = None if timeout < 0 else now + timeout
+        if self._waiting:
             self._serve()
-            messages += self._delivery.take_many(num_messages - len(messages))
-        return messages
+        delivery = self._delivery
+        try:
+            messages = delivery.take_at_once(limit)
+            if messages is not None:
+                return messages
+            while delivery.gather(limit) < limit and self._wait(deadline):
+                self._serve()
+        except BaseException:
+            delivery.give_back()
+            raise
+        return delivery.hand_over()
 
     def consume_arrow(
         self,
@@ -226,18 +236,25 @@ class Consumer:
     ) -> pa.Table:
         """Return a pyarrow table of up to `max_rows` rows or about `max_bytes`; fewer after `timeout`.
 
-        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested. Raises
+        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested, which is null
+        for a record without headers. Raises
         `KafkaException` for an error event or an unreadable batch, after the rows before it were returned.
         """
+        rows, size_bytes = whole_number(max_rows, "max_rows"), whole_number(max_bytes, "max_bytes")
+        self._check_open()
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
         )
         deadline = None if timeout < 0 else time.monotonic() + timeout
         self._core.last_poll = time.monotonic()
         self._serve()
-        while not taking.take(max_rows, max_bytes) and self._wait(deadline):
-            self._serve()
-        return taking.table()
+        try:
+            while not taking.take(rows, size_bytes) and self._wait(deadline):
+                self._serve()
+            return taking.table()
+        except BaseException:
+            self._delivery.give_back()
+            raise
 
     # Subscription and assignment
 
@@ -253,9 +270,10 @@ class Consumer:
         Each callback gets this consumer and a list of `TopicPartition`. Raises `KafkaException` without a topic,
         without `group.id`, or for a pattern that is not a regular expression.
         """
-        if isinstance(topics, str) or not all(isinstance(topic, str) for topic in topics):
-            raise TypeError("expected a list of topic names")
         given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        for kind, callback in given.items():
+            if callback is not None and not callable(callback):
+                raise TypeError(f"{kind}: expected a callable, not {type(callback).__name__}")
         callbacks = {kind: self._bound(callback) for kind, callback in given.items() if callback is not None}
         self._run(self._core.subscribe(topics, callbacks))
 
@@ -279,7 +297,7 @@ class Consumer:
         self._call(self._core.incremental_unassign, list(partitions))
 
     def unassign(self) -> None:
-        """Drop the assignment. Uncommitted offsets stay uncommitted."""
+        """Drop the assignment. With automatic commits, what was handed out is committed."""
         self._call(self._core.assign, [])
 
     def assignment(self) -> list[TopicPartition]:
@@ -314,28 +332,35 @@ class Consumer:
     ) -> list[TopicPartition] | None:
         """Commit the message's offset + 1, these offsets, or the stored offsets.
 
-        An asynchronous commit returns None at once, and `on_commit` gets its result. Otherwise it returns the
-        partitions, with an error per partition, and raises `KafkaException` if none could be committed.
+        An asynchronous commit returns None at once, and `on_commit` gets its result; `close` waits for it. Otherwise
+        the call returns the partitions, with an error per partition, and raises `KafkaException` if none could be
+        committed, with _TIMED_OUT after `request.timeout.ms`; `on_commit` is not called.
         """
         chosen = offsets_of(message, offsets)
         if not asynchronous:
             rows: list[TopicPartition] = self._run(self._core.commit(chosen))
             return rows
         self._check_open()
-        self._thread.submit(self._core.commit(chosen)).add_done_callback(lambda future: future.exception())
+        self._core.check_group("committing")
+        self._thread.post(self._core.commit_later, chosen)
         return None
 
     def store_offsets(
-        self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Store offsets for the next commit without offsets; needs `enable.auto.offset.store` off."""
+        """Store offsets for the next commit without offsets; needs `enable.auto.offset.store` off.
+
+        Raises `ValueError` without arguments and with both.
+        """
         self._check_open()
-        self._core.store_offsets(offsets_of(message, offsets) or {})
+        self._core.store_offsets(stored_offsets(message, offsets))
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """Return the group's committed offsets (OFFSET_INVALID if there is none), with an error per partition."""
-        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
-        rows: list[TopicPartition] = self._run(self._core.committed(partitions, limit_s))
+        """Return the group's committed offsets (OFFSET_INVALID if there is none), with an error per partition.
+
+        Raises `KafkaException` with _TIMED_OUT after `timeout` seconds; here and below, -1 means `request.timeout.ms`.
+        """
+        rows: list[TopicPartition] = self._run(self._core.committed(partitions, timeout))
         return rows
 
     # Queries
@@ -343,17 +368,15 @@ class Consumer:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int] | None:
-        """Return log start offset and high watermark; None after `timeout` without an answer."""
+        """Return log start offset and high watermark.
+
+        After `timeout` it raises `KafkaException` with _TIMED_OUT, before any broker answered with _ALL_BROKERS_DOWN.
+        """
         self._check_open()
+        expect("partition", partition, TopicPartition)
         if cached:
             return self._core.cached_watermarks(partition)
-        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
-        try:
-            ends: tuple[int, int] = self._run(self._core.watermarks(partition, limit_s), limit_s + 1)
-        except KafkaException as error:
-            if error.code == KafkaError._TIMED_OUT:
-                return None
-            raise
+        ends: tuple[int, int] = self._run(self._core.watermarks(partition, timeout))
         return ends
 
     def offsets_for_times(
@@ -361,21 +384,22 @@ class Consumer:
     ) -> list[TopicPartition]:
         """Return for each partition the first offset at or after the time (in ms) given as its offset.
 
-        OFFSET_END means that no record is that recent. A partition that cannot be looked up carries an error.
+        OFFSET_END means that no record is that recent. A partition that cannot be looked up carries an error. After
+        `timeout` it raises as `get_watermark_offsets` does, unless other partitions were looked up.
         """
-        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
-        rows: list[TopicPartition] = self._run(self._core.offsets_for_times(partitions, limit_s))
+        rows: list[TopicPartition] = self._run(self._core.offsets_for_times(partitions, timeout))
         return rows
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the current brokers and topics (with `topic`: only that one). -1 waits without a limit."""
+        """Return the current brokers and topics (with `topic`: only that one); _TRANSPORT after `timeout`."""
+        expect("topic", topic, str, NoneType)
         names = None if topic is None else [topic]
-        picture: ClusterMetadata = self._run(self._core.metadata(names), timeout)
+        picture: ClusterMetadata = self._run(self._core.metadata(names, timeout))
         return picture
 
     def cluster_id(self, timeout: float = -1) -> str | None:
-        """Return the cluster's id."""
-        picture: ClusterMetadata = self._run(self._core.metadata([]), timeout)
+        """Return the cluster's id; _TIMED_OUT after `timeout`."""
+        picture: ClusterMetadata = self._run(self._core.metadata([], timeout, KafkaError._TIMED_OUT))
         return picture.cluster_id
 
     def memberid(self) -> str | None:
@@ -389,14 +413,18 @@ class Consumer:
         return self._core.group_metadata()
 
     def close(self) -> None:
-        """Commit (if commits are automatic), revoke the partitions, and leave the group."""
+        """Commit (if commits are automatic), wait for commits on their way, revoke the partitions, leave the group.
+
+        It waits at most 5 seconds for each of the coordinator's answers, beside the application's callbacks.
+        """
         if self._closed or not self._thread.alive:
             return
         future, raised = self._thread.submit(self._core.close()), None
         try:
-            while not future.done():
+            while not future.done() or self._waiting:
                 try:
-                    self._pump(future, None)
+                    self._serve()
+                    self._pump(future)
                 except Exception as error:
                     # A callback raised: leave the group anyway, and raise its exception afterwards.
                     raised = raised or error

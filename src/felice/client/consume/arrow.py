@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.client.consume.delivery import Delivery, Fetched
-from felice.client.consume.subscription import AssignedPartition
+from felice.client.consume.subscription import AssignedPartition, Gathering
 from felice.client.error import KafkaError, KafkaException, error_of
 from felice.client.model import Message
 from felice.protocol.errors import ApiError
@@ -28,13 +28,23 @@ class ArrowDelivery:
         self._delivery = delivery
         self._with_headers = with_headers
         self._check_crcs = check_crcs
-        self._pieces: list[pa.RecordBatch] = []
+        self._pieces: list[tuple[Fetched, pa.RecordBatch]] = []
         self._error: KafkaException | None = None
+        self._gathering: Gathering | None = None
         self.rows = 0
         self.size_bytes = 0
 
     def take(self, max_rows: int, max_bytes: int) -> bool:
         """Take what is fetched; True if there is enough, or an error that the application must see first."""
+        gathering = self._delivery.start_taking()
+        if gathering is not self._gathering:
+            # The first time, or another call came in between and got what was taken here.
+            self._gathering, self._pieces, self.rows, self.size_bytes = gathering, [], 0, 0
+        enough = self._take(max_rows, max_bytes)
+        self._delivery.stop_taking()
+        return enough
+
+    def _take(self, max_rows: int, max_bytes: int) -> bool:
         while self.rows < max_rows and self.size_bytes < max_bytes:
             item = self._delivery.take_fetched()
             if item is None:
@@ -66,9 +76,9 @@ class ArrowDelivery:
             if piece.num_rows > room:
                 # The piece stays in the queue; the position says which of its rows comes next.
                 partition.position = piece.column("offset")[room].as_py()
-                self._keep(piece.slice(0, room))
+                self._keep(fetched, piece.slice(0, room))
                 return True
-            self._keep(piece)
+            self._keep(fetched, piece)
         if fault is None:
             self._delivery.finish(fetched)
             return True
@@ -105,20 +115,27 @@ class ArrowDelivery:
             check_crcs=self._check_crcs,
         )
 
-    def _keep(self, piece: pa.RecordBatch) -> None:
+    def _keep(self, fetched: Fetched, piece: pa.RecordBatch) -> None:
         if piece.num_rows:
-            self._pieces.append(piece)
+            self._pieces.append((fetched, piece))
             self.rows += piece.num_rows
             self.size_bytes += piece.nbytes
 
     def table(self) -> pa.Table:
-        """Return the rows taken, possibly none; raise the error if there is an error and no row."""
+        """Return the rows taken, possibly none; raise the error if there is an error and no row.
+
+        They count as handed out then. Leaves out what was revoked or moved meanwhile.
+        """
         import pyarrow as pa
 
         if not self._pieces and self._error is not None:
+            self._delivery.hand_over()
             raise self._error
         schema = arrow_schema(with_topic=True, with_partition=True, with_headers=self._with_headers)
-        return pa.Table.from_batches(self._pieces, schema=schema)
+        pieces = [piece for fetched, piece in self._pieces if not fetched.stale]
+        table = pa.Table.from_batches(pieces, schema=schema)
+        self._delivery.hand_over()
+        return table
 
 
 def _bytes_of(fetched: Fetched, header: BatchHeader) -> memoryview:

@@ -5,16 +5,20 @@ Keeps true:  Records of a partition are delivered in offset order, each once per
              An unreadable batch is reported in its place by an error message, and then skipped.
              An error that is still in the queue is not queued again: the same error may repeat for hours while the
              application does not poll.
-How:         The event loop appends to a deque and the application takes from it, without a lock.
+             What a call gathers stays here until `hand_over` returns it. If the call ends otherwise (an exception, a
+             signal, a cancellation), or another call comes first, `give_back` puts everything back in its place.
+How:         The event loop appends to a deque and the application takes from it, without a lock. A signal handler of
+             the application may raise between two instructions: each step leaves a state that `give_back` can undo.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
+from operator import length_hint
 
-from felice.client.consume.subscription import AssignedPartition
+from felice.client.consume.subscription import AssignedPartition, Gathering
 from felice.client.error import KafkaError, error_of
 from felice.client.model import (
     TIMESTAMP_CREATE_TIME,
@@ -37,7 +41,16 @@ _WRAPPER = RecordWrapper(Message)
 class Fetched:
     """The whole visible batches of one partition from one Fetch response, or an error in their place."""
 
-    __slots__ = ("error", "headers", "lease", "next_offset", "partition", "record_count", "records")
+    __slots__ = (
+        "error",
+        "headers",
+        "is_released",
+        "lease",
+        "next_offset",
+        "partition",
+        "record_count",
+        "records",
+    )
 
     def __init__(
         self,
@@ -54,6 +67,7 @@ class Fetched:
         self.next_offset = next_offset
         self.record_count = sum(header.record_count for header in headers)
         self.error = error
+        self.is_released = False
 
     @property
     def stale(self) -> bool:
@@ -82,6 +96,12 @@ class Delivery:
         self._fetched: Fetched | None = None
         self._headers: Iterator[BatchHeader] = iter(())
         self._messages: Iterator[Message] = iter(())
+        # The call that gathers, what it took from the queue, and its messages, each list with its piece.
+        self._gathering: Gathering | None = None
+        self._is_taking = False
+        self._touched: list[Fetched | Message] = []
+        self._runs: list[tuple[Fetched | None, list[Message]]] = []
+        self._gathered = 0
         self._listeners: list[Callable[[], None]] = []
         # The loop writes the first, the application the second.
         self._put_bytes = 0
@@ -126,7 +146,7 @@ class Delivery:
 
     @property
     def empty(self) -> bool:
-        """True if nothing is left to deliver."""
+        """True if nothing is left to take."""
         return self._fetched is None and not self._queue
 
     def take(self) -> Message | None:
@@ -148,6 +168,8 @@ class Delivery:
                         return failed
                     continue
                 self._done(fetched)
+            if self._gathering is not None and not self._is_taking:
+                self.give_back()
             if not self._queue:
                 return None
             item = self._pop()
@@ -157,17 +179,43 @@ class Delivery:
             if failed is not None:
                 return failed
 
+    def take_at_once(self, limit: int) -> list[Message] | None:
+        """Return `limit` messages if the batch in delivery has them: the usual case. Otherwise None; call `gather`."""
+        fetched = self._fetched
+        if fetched is None or limit <= 0 or self._gathering is not None or fetched.stale:
+            return None
+        if length_hint(self._messages) < limit:
+            return None
+        partition = fetched.partition
+        # Until the position moves, `give_back` can undo this.
+        messages = list(islice(self._messages, limit))
+        if len(messages) == limit and messages[0]._record[0] >= (partition.position or 0):
+            partition.position = messages[-1]._record[0] + 1
+            return messages
+        self._messages = chain(messages, self._messages)
+        return None
+
     def take_many(self, limit: int) -> list[Message]:
         """Return up to `limit` messages, without waiting."""
-        messages: list[Message] = []
-        while len(messages) < limit:
+        self.gather(limit)
+        return self.hand_over()
+
+    def gather(self, limit: int) -> int:
+        """Take messages until `limit` are gathered, without waiting; return how many are."""
+        self.start_taking()
+        while self._gathered < limit:
             message = self.take()
             if message is None:
                 break
-            messages.append(message)
             if message.error() is None:
-                messages += self._rest_of_batch(limit - len(messages))
-        return messages
+                run = [message, *self._rest_of_batch(limit - self._gathered - 1)]
+                self._runs.append((self._fetched, run))
+                self._gathered += len(run)
+            else:
+                self._runs.append((None, [message]))
+                self._gathered += 1
+        self._is_taking = False
+        return self._gathered
 
     def _rest_of_batch(self, limit: int) -> list[Message]:
         """Return up to `limit` messages of the batch whose first message `take` has just returned."""
@@ -178,6 +226,84 @@ class Delivery:
         fetched.partition.position = messages[-1]._record[0] + 1
         return messages
 
+    def start_taking(self) -> Gathering:
+        """Gather what is taken from now on, until `stop_taking`. Returns the gathering to which it belongs."""
+        gathering = self._gathering
+        if gathering is None:
+            gathering = Gathering()
+            if self._fetched is not None:
+                self._touched.append(self._fetched)
+                self._fetched.partition.hold(gathering)
+            self._gathering = gathering
+        self._is_taking = True
+        return gathering
+
+    def stop_taking(self) -> None:
+        """Let other calls take again; they give back first what is gathered."""
+        self._is_taking = False
+
+    def hand_over(self) -> list[Message]:
+        """Return the gathered messages: they count as handed out. Leaves out what was revoked or moved meanwhile."""
+        fetched = self._fetched
+        if len(self._runs) == 1 and self._runs[0][0] is fetched and not (fetched and fetched.stale):
+            messages = self._runs[0][1]
+        else:
+            fresh = (run for fetched, run in self._runs if fetched is None or not fetched.stale)
+            messages = list(chain.from_iterable(fresh))
+        # No calls from here on: a signal handler can raise only before or after all of it.
+        gathering = self._gathering
+        if gathering is not None:
+            gathering.closed = True
+        self._gathering = None
+        self._is_taking = False
+        self._runs = []
+        self._touched = []
+        self._gathered = 0
+        return messages
+
+    @property
+    def gathered(self) -> list[Message]:
+        """The messages that are gathered, and not handed out yet."""
+        return [message for _, run in self._runs for message in run]
+
+    def hand_over_first(self, count: int) -> list[Message]:
+        """Return the first of the gathered messages, as `hand_over` does, and give back the others."""
+        fresh = [
+            message
+            for message, fetched in islice(((m, fetched) for fetched, run in self._runs for m in run), count)
+            if fetched is None or not fetched.stale
+        ]
+        self.give_back()
+        # The queue is as it was before, so these are the same messages again.
+        self.take_many(len(fresh))
+        return fresh
+
+    def untake(self, message: Message) -> None:
+        """Put the message back that `take` has just returned."""
+        fetched = self._fetched
+        if fetched is not None and not fetched.stale:
+            fetched.partition.position = message._record[0]
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Put everything gathered back in its place, for the next call."""
+        fetched, self._fetched = self._fetched, None
+        self._messages = iter(())
+        if self._gathering is None:
+            if fetched is not None:
+                self._queue.appendleft(fetched)
+            return
+        for item in self._touched:
+            if isinstance(item, Fetched) and not item.stale:
+                item.partition.give_back()
+            self._take_on_again(item)
+        self._queue.extendleft(reversed(self._touched))
+        self._gathering = None
+        self._is_taking = False
+        self._runs = []
+        self._touched = []
+        self._gathered = 0
+
     def take_fetched(self) -> Fetched | Message | None:
         """Return the next piece as fetched (the partition's position says which rows are left), or an event."""
         while True:
@@ -186,6 +312,8 @@ class Delivery:
                 if not fetched.stale:
                     return fetched
                 self._done(fetched)
+            if self._gathering is not None and not self._is_taking:
+                self.give_back()
             if not self._queue:
                 return None
             item = self._pop()
@@ -196,15 +324,30 @@ class Delivery:
                 return message
 
     def _pop(self) -> Fetched | Message:
-        item = self._queue.popleft()
+        item = self._queue[0]
+        if self._gathering is not None:
+            self._touched.append(item)
+        self._queue.popleft()
         self._waiting_errors.discard(_error_key(item))
         return item
 
     def put_back(self, message: Message) -> None:
-        """Return an event to the front of the queue, to be delivered later."""
-        if (error := _error_key(message)) is not None:
-            self._waiting_errors.add(error)
+        """Return the event that was taken last to the front of the queue, to be delivered later."""
+        if self._touched and self._touched[-1] is message:
+            self._touched.pop()
+        self._take_on_again(message)
         self._queue.appendleft(message)
+
+    def _take_on_again(self, item: Fetched | Message) -> None:
+        """Count an item that returns to the queue."""
+        if (error := _error_key(item)) is not None:
+            self._waiting_errors.add(error)
+        if isinstance(item, Fetched) and item.is_released:
+            size = len(item.records)
+            item.is_released = False
+            item.lease.taken_bytes -= size
+            item.lease.taken_records -= item.record_count
+            self._taken_bytes -= size
 
     def finish(self, fetched: Fetched) -> None:
         """Mark the whole piece as delivered."""
@@ -222,9 +365,11 @@ class Delivery:
         if item.error is not None:
             self._release(item)
             return error_message(item.error, partition.topic, partition.partition, item.next_offset)
-        self._fetched = item
+        if self._gathering is not None:
+            partition.hold(self._gathering)
         self._headers = iter(item.headers)
         self._messages = iter(())
+        self._fetched = item
         partition.consumed = True
         return None
 
@@ -261,7 +406,10 @@ class Delivery:
         self._release(fetched)
 
     def _release(self, item: Fetched) -> None:
-        item.lease.taken_bytes += len(item.records)
-        item.lease.taken_records += item.record_count
-        self._taken_bytes += len(item.records)
+        if not item.is_released:
+            size = len(item.records)
+            item.is_released = True
+            item.lease.taken_bytes += size
+            item.lease.taken_records += item.record_count
+            self._taken_bytes += size
         self.on_drained()

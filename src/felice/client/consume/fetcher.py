@@ -13,24 +13,33 @@ Leaves:      decoding to `delivery`; the assignment to `subscription`; the choic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
-from felice.client.consume.offsets import EARLIEST, LATEST, Found, fetch_committed, list_offsets
+from felice.client.consume.offsets import (
+    EARLIEST,
+    LATEST,
+    Found,
+    ask_leaders,
+    fetch_committed,
+    list_offsets,
+)
 from felice.client.consume.subscription import AssignedPartition, Lease, Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
 from felice.client.model import (
     OFFSET_BEGINNING,
     OFFSET_END,
+    OFFSET_INVALID,
     OFFSET_TAIL_BASE,
     OffsetAndTimestamp,
     Partition,
     error_message,
 )
 from felice.client.net.cluster import Cluster
+from felice.client.net.limits import limited
 from felice.client.net.read_replicas import ReadReplicas
 from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
@@ -56,6 +65,8 @@ class Asked(NamedTuple):
         """
         return self.partition.lease is not self.lease or self.partition.fetch_offset != self.offset
 
+
+_Ask: TypeAlias = Callable[[Cluster, Mapping[Partition, int], int], Awaitable[Found]]
 
 # A broker answers the requests of one connection in order: a second request must not wait behind a long poll.
 _LANES = ("fetch", "fetch-2")
@@ -87,6 +98,8 @@ class Fetcher:
         self._waking = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
+        # Waits for the commits on their way: the committed offset where a partition begins may be one of theirs.
+        self.before_committed: Callable[[], Awaitable[None]] | None = None
         self.starved = False
         """True if a full queue prevents a fetch: the application must call `wake` after it takes messages."""
 
@@ -284,7 +297,7 @@ class Fetcher:
         code = row.error_code
         where = f"{partition.topic}-{partition.partition}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if partition.lease.buffered_bytes or partition.position != partition.fetch_offset:
+            if partition.lease.buffered_bytes or partition.place.position != partition.fetch_offset:
                 self._back_off(partition)
             else:
                 self._reset(partition, f"{where}: offset {partition.fetch_offset} is out of range")
@@ -320,32 +333,50 @@ class Fetcher:
         self.wake()
 
     async def _resolve(self, partitions: list[AssignedPartition]) -> None:
-        """Look up start offsets; failed lookups are retried."""
+        """Look up start offsets. No partition waits for another one; failed lookups are retried."""
         leases = {partition: partition.lease for partition in partitions}
         try:
-            logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
-            stored = [p for p in partitions if p not in logical]
-            if stored and self._settings["group.id"]:
-                await self._resolve_committed(stored, leases)
-                stored = [p for p in stored if p.fetch_offset is None]
-            for partition in stored:
-                if partition.lease is leases[partition]:
-                    self._no_committed(partition, logical)
-            await self._resolve_logical(logical, leases)
+            async with limited(self._cluster.timeout_s, "start offsets: no answer"):
+                await self._resolve_all(partitions, leases)
         except KafkaException as error:
             if not error.error.retriable():
                 self._delivery.put(error_message(error.error))
             await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
         finally:
-            self._resolving.difference_update(partitions)
-            self.wake()
+            self._release(partitions)
+
+    def _release(self, partitions: Iterable[AssignedPartition]) -> None:
+        """The lookup of these partitions is over: they are fetched, or looked up again."""
+        self._resolving.difference_update(partitions)
+        self.wake()
+
+    async def _release_later(self, partitions: Iterable[AssignedPartition]) -> None:
+        await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+        self._release(partitions)
+
+    async def _resolve_all(
+        self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Lease]
+    ) -> None:
+        logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
+        stored = [p for p in partitions if p not in logical]
+        unknown: list[AssignedPartition] = []
+        if stored and self._settings["group.id"]:
+            unknown = await self._resolve_committed(stored, leases)
+            stored = [p for p in stored if p.fetch_offset is None and p not in unknown]
+        for partition in stored:
+            if partition.lease is leases[partition]:
+                self._no_committed(partition, logical)
+        lookups = [self._resolve_logical(logical, leases)]
+        if unknown:
+            lookups.append(self._release_later(unknown))
+        await asyncio.gather(*lookups)
 
     def _no_committed(self, partition: AssignedPartition, logical: dict[AssignedPartition, int]) -> None:
         policy = self._settings["auto.offset.reset"]
         if policy == "error":
             why = f"{partition.topic}-{partition.partition} has no committed offset"
             error = error_of(KafkaError._AUTO_OFFSET_RESET, why)
-            self._delivery.put(Fetched(partition, memoryview(b""), [], 0, error))
+            self._delivery.put(Fetched(partition, memoryview(b""), [], OFFSET_INVALID, error))
             partition.begin_at(0)
             partition.not_before = _NEVER
         else:
@@ -353,49 +384,103 @@ class Fetcher:
 
     async def _resolve_committed(
         self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Lease]
-    ) -> None:
+    ) -> list[AssignedPartition]:
+        """Begin at the committed offsets. Returns the partitions whose offset the coordinator cannot tell for now."""
+        if self.before_committed is not None:
+            await self.before_committed()
         keys = [partition.key for partition in partitions]
         group_id = self._settings["group.id"]
-        found = await fetch_committed(self._cluster, group_id, keys, self._isolation, self._cluster.timeout_s)
+        found = await fetch_committed(self._cluster, group_id, keys, self._isolation, waits_for_all=False)
+        failed: KafkaException | None = None
+        unknown = []
         for partition in partitions:
             committed = found.get(partition.key)
             if committed is not None and committed.error_code:
                 # The offset is unknown, which does not mean "none": a reset would skip or repeat records.
-                raise failure(
-                    committed.error_code, f"committed offset of {partition.topic}-{partition.partition}"
-                )
-            if committed is None or committed.offset < 0 or partition.lease is not leases[partition]:
-                continue
-            partition.begin_at(committed.offset)
-            partition.committed = committed.offset
+                unknown.append(partition)
+                what = f"committed offset of {partition.topic}-{partition.partition}"
+                failed = failed or failure(committed.error_code, what)
+            elif committed is not None and committed.offset >= 0 and _awaits(partition, leases):
+                partition.begin_at(committed.offset)
+                partition.committed = committed.offset
+        self._release(partition for partition in partitions if partition.fetch_offset is not None)
+        if failed is not None and not failed.error.retriable():
+            self._delivery.put(error_message(failed.error))
+        return unknown
 
     async def _resolve_logical(
         self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Lease]
     ) -> None:
+        """Look the offsets up at the leaders, all at the same time. Those that have no leader are left out."""
         if not wanted:
             return
-        found = await self._find_logical({p.key: start for p, start in wanted.items()})
+        topology = self._cluster.topology
+        if unknown := {p.topic for p in wanted if not topology.partition_count(p.topic)}:
+            await self._cluster.refresh(sorted(unknown))
+        led: dict[int, dict[AssignedPartition, int]] = {}
+        missing: dict[AssignedPartition, int] = {}
+        for partition, start in wanted.items():
+            if topology.partition(*partition.key) is None:
+                missing[partition] = start
+            else:
+                led.setdefault(topology.leader(*partition.key), {})[partition] = start
+        leaderless = led.pop(NO_LEADER, {})
+        lookups = [self._resolve_at_leader(group, leases) for group in led.values()]
+        if leaderless:
+            self._cluster.refresh_soon()
+            lookups.append(self._release_later(leaderless))
+        if missing:
+            lookups.append(self._resolve_missing(missing, leases))
+        await asyncio.gather(*lookups)
+
+    async def _resolve_at_leader(
+        self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Lease]
+    ) -> None:
+        found = await self._find_logical({p.key: start for p, start in wanted.items()}, ask_leaders)
+        self._begin(wanted, leases, found, tells_of=lambda error: not error.retriable())
+        if any(isinstance(answer, KafkaError) for answer in found.values()):
+            self._cluster.refresh_soon()
+            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+        self._release(wanted)
+
+    async def _resolve_missing(
+        self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Lease]
+    ) -> None:
+        """Partitions that are not in the metadata: the application is told if they do not appear in time."""
+        found = await self._find_logical({p.key: start for p, start in wanted.items()}, list_offsets)
+        self._begin(wanted, leases, found, tells_of=lambda error: True)
+
+    def _begin(
+        self,
+        wanted: dict[AssignedPartition, int],
+        leases: dict[AssignedPartition, Lease],
+        found: Found,
+        tells_of: Callable[[KafkaError], bool],
+    ) -> None:
         for partition in wanted:
             answer = found.get(partition.key)
             if isinstance(answer, OffsetAndTimestamp):
-                if partition.lease is leases[partition]:
+                if _awaits(partition, leases):
                     partition.begin_at(answer.offset)
-            elif answer is not None:
+            elif answer is not None and tells_of(answer):
                 self._delivery.put(error_message(answer, partition.topic, partition.partition))
-        if any(isinstance(answer, KafkaError) for answer in found.values()):
-            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+        self._release(partition for partition in wanted if partition.fetch_offset is not None)
 
-    async def _find_logical(self, wanted: dict[Partition, int]) -> Found:
+    async def _find_logical(self, wanted: dict[Partition, int], ask: _Ask) -> Found:
         """Look up the first offset, the end, or an offset N records before the end (not below the first)."""
         times = {key: EARLIEST if start == OFFSET_BEGINNING else LATEST for key, start in wanted.items()}
-        found = await list_offsets(self._cluster, times, self._isolation, self._cluster.timeout_s)
+        found = await ask(self._cluster, times, self._isolation)
         tails = [key for key, start in wanted.items() if start < OFFSET_TAIL_BASE]
         if tails:
-            earliest = dict.fromkeys(tails, EARLIEST)
-            firsts = await list_offsets(self._cluster, earliest, self._isolation, self._cluster.timeout_s)
+            firsts = await ask(self._cluster, dict.fromkeys(tails, EARLIEST), self._isolation)
             for key in tails:
                 found[key] = _before_the_end(found[key], firsts[key], OFFSET_TAIL_BASE - wanted[key])
         return found
+
+
+def _awaits(partition: AssignedPartition, leases: dict[AssignedPartition, Lease]) -> bool:
+    """Whether the partition still needs the start offset that was looked up for it."""
+    return partition.lease is leases[partition] and partition.fetch_offset is None
 
 
 def _is_of_the_log(start: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.subscription import AssignedPartition, Subscription
-from felice.client.group.membership import GroupMembership
+from felice.client.group.consumer_membership import ConsumerMembership
 from felice.client.model import OFFSET_INVALID, Partition
 from felice.client.net.cluster import Cluster
 from felice.client.net.statistics import Document, partition_row
@@ -15,7 +15,7 @@ def describe_consumer(
     cluster: Cluster,
     subscription: Subscription,
     delivery: Delivery,
-    membership: GroupMembership | None,
+    membership: ConsumerMembership | None,
 ) -> None:
     """Add the fetched totals, the assigned partitions and the group's state to the document."""
     document |= {
@@ -31,8 +31,8 @@ def describe_consumer(
 
 def _partition(partition: AssignedPartition, received: tuple[int, int]) -> Document:
     end = partition.high_watermark
-    position = _known(partition.position)
-    stored = partition.stored if partition.stored is not None else position
+    position = _known(partition.place.position)
+    stored = partition.stored[0] if partition.stored is not None else position
     return {
         "fetch_state": "active" if partition.fetchable else "stopped" if partition.paused else "offset-query",
         "fetchq_cnt": partition.lease.buffered_records,
@@ -61,7 +61,7 @@ def _lag(end: int, offset: int) -> int:
     return max(0, end - offset) if end >= 0 and offset >= 0 else -1
 
 
-def _group(membership: GroupMembership, assigned: dict[Partition, AssignedPartition]) -> Document:
+def _group(membership: ConsumerMembership, assigned: dict[Partition, AssignedPartition]) -> Document:
     return {
         "state": "up" if membership.member.joined else "wait-coord",
         "join_state": "steady" if membership.stable else "wait-join",

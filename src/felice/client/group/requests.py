@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from felice.client.error import KafkaException
+from felice.client.error import KafkaError, failure
 from felice.client.model import Message, Partition, TopicPartition
 from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
@@ -148,12 +148,14 @@ def offsets_of(
     if message is not None and offsets is not None:
         raise ValueError("message and offsets are mutually exclusive")
     if message is not None:
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not {type(message).__name__}")
         if message.error() is not None:
-            raise KafkaException(message.error())
+            raise failure(KafkaError._INVALID_ARG, f"the message is an error event: {message.error()}")
         epoch = message.leader_epoch()
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if topic is None or partition is None or offset is None:
-            raise ValueError("the message has no topic, partition or offset")
+            raise failure(KafkaError._NO_OFFSET, "the message has no topic, partition or offset")
         return {(topic, partition): CommittedOffset(offset + 1, "", -1 if epoch is None else epoch)}
     if offsets is None:
         return None
@@ -164,3 +166,13 @@ def offsets_of(
         for tp in offsets
         if tp.offset >= 0
     }
+
+
+def stored_offsets(
+    message: Message | None, offsets: Sequence[TopicPartition] | None
+) -> dict[Partition, CommittedOffset]:
+    """Convert what `store_offsets` gets; raises `ValueError` for neither argument and for both."""
+    chosen = offsets_of(message, offsets)
+    if chosen is None:
+        raise ValueError("expected either message or offsets")
+    return chosen

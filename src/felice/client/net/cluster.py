@@ -13,19 +13,20 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import field
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, Never, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure, no_broker_answers
-from felice.client.model import BrokerMetadata, ThrottleEvent
+from felice.client.model import BrokerMetadata, ClusterMetadata, ThrottleEvent
 from felice.client.net.connection import Connection, connect
+from felice.client.net.limits import limited, without_limit
 from felice.client.net.requests import metadata_request
 from felice.client.net.topology import Topology
 from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.waiting import WAITING_LOGGER, Waiting
-from felice.client.net.wire import ByVersion
+from felice.client.net.wire import ByVersion, changes_nothing
 from felice.client.options import Settings
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
@@ -37,6 +38,9 @@ from felice.protocol.messages.find_coordinator import (
 from felice.protocol.messages.metadata import MetadataResponse
 
 T = TypeVar("T")
+
+# As long as browsers wait for one address before they try the next as well (RFC 8305), twice.
+_NEXT_BROKER_S = 0.5
 
 _RETRY_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -72,11 +76,21 @@ class _Node:
     failures: int = 0
     not_before: float = 0.0
     last_error: KafkaException | None = None
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # The attempt under way. All that need the connection wait for it.
+    connecting: asyncio.Task[Connection] | None = None
 
     @property
     def open_connection(self) -> Connection | None:
         return None if self.connection is None or self.connection.closed else self.connection
+
+    @property
+    def rank(self) -> tuple[bool, bool, int]:
+        """The order in which to ask: first over open connections, last where an answer is overdue."""
+        connection = self.open_connection
+        silent = self.connecting is not None or (
+            connection is not None and connection.silent_s > _NEXT_BROKER_S
+        )
+        return silent, connection is None, self.failures
 
 
 class Cluster:
@@ -108,8 +122,8 @@ class Cluster:
         self._waiting = Waiting(self._loop.time, self.tell_of_waiting)
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
-        # Why the last refresh in the background failed, if the next one would fail as well.
-        self._final_error: KafkaError | None = None
+        # Why the last refresh in the background failed; None if it succeeded.
+        self._refresh_error: KafkaError | None = None
         self._background: dict[asyncio.Task[object], None] = {}
         self._closed = False
         self._tick = self._loop.call_later(1.0, self._on_tick)
@@ -167,17 +181,33 @@ class Cluster:
         return self._nodes.setdefault((host, port, purpose), _Node(host, port))
 
     async def _open(self, node: _Node) -> Connection:
-        async with node.lock:
-            if (connection := node.open_connection) is not None:
-                return connection
-            if self._closed:
-                raise failure(KafkaError._DESTROY, "the client is closed")
+        if (connection := node.open_connection) is not None:
+            return connection
+        if self._closed:
+            raise failure(KafkaError._DESTROY, "the client is closed")
+        attempt = node.connecting
+        if attempt is None:
+            attempt = node.connecting = self.spawn(self._connect(node))
+            attempt.add_done_callback(_retrieve)
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            # A task that `close` cancels, too, must end, not go on with an error of its connection.
+            task = asyncio.current_task()
+            if attempt.cancelled() and not (task is not None and task.cancelling()):
+                raise failure(KafkaError._DESTROY, "the client was closed") from None
+            raise
+
+    async def _connect(self, node: _Node) -> Connection:
+        try:
             wait = node.not_before - self._loop.time()
             if wait > 0:
                 await asyncio.sleep(wait)
-            return await self._connect(node)
+            return await self._attempt(node)
+        finally:
+            node.connecting = None
 
-    async def _connect(self, node: _Node) -> Connection:
+    async def _attempt(self, node: _Node) -> Connection:
         setup_s = self.settings["socket.connection.setup.timeout.ms"] / 1000
         try:
             node.connection = await connect(
@@ -245,25 +275,75 @@ class Cluster:
         connection = await self.connection(node_id, purpose)
         return await connection.call(request, timeout_s or self.timeout_s)
 
-    async def call_any(self, request: object) -> Any:
-        """Send to any broker: first over open connections, then to every known address in turn.
+    async def call_any(self, request: object, timeout_s: float | None = None) -> Any:
+        """Send to any broker: first over open connections, then to every known address.
+
+        The next address is tried when one fails, and if one has not answered in `_NEXT_BROKER_S`. A request that
+        changes something is sent again only if its answer cannot come any more.
 
         Raises _ALL_BROKERS_DOWN with the reasons of all attempts, or at once an error that is not retriable.
         """
-        _, response = await self._call_any(request)
+        _, response = await self._call_any(request, timeout_s)
         return response
 
-    async def _call_any(self, request: object) -> tuple[_Node, Any]:
+    async def _call_any(self, request: object, timeout_s: float | None = None) -> tuple[_Node, Any]:
         """Return the address that answered, and its response."""
-        errors: list[KafkaError] = []
-        for node in self._candidates():
+        nodes, errors = self._candidates(), list[KafkaError]()
+
+        async def ask(node: _Node) -> Any:
+            connection = await self._open_now(node)
+            return await connection.call(request, timeout_s or self.timeout_s)
+
+        if changes_nothing(request):
+            return await self._first_of(nodes, ask, errors)
+        while True:
+            node, connection = await self._first_of(nodes, self._open_now, errors)
             try:
-                connection = await self._open_now(node)
-                return node, await connection.call(request, self.timeout_s)
+                return node, await connection.call(request, timeout_s or self.timeout_s)
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
                 errors.append(error.error)
+                nodes.remove(node)
+
+    async def _first_of(
+        self, nodes: Iterable[_Node], ask: Callable[[_Node], Awaitable[T]], errors: list[KafkaError]
+    ) -> tuple[_Node, T]:
+        """Ask one address after the other, without waiting long for any of them; return the first result.
+
+        Retriable errors are appended to `errors`. Raises _ALL_BROKERS_DOWN with all of them if none is left to ask.
+        """
+        left = deque(nodes)
+        if len(left) == 1:
+            # Without a task: there is nothing to do beside waiting for it.
+            try:
+                return left[0], await ask(left[0])
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                errors.append(error.error)
+                raise no_broker_answers(errors) from None
+        asked: dict[asyncio.Future[T], _Node] = {}
+        try:
+            while left or asked:
+                if left:
+                    node = left.popleft()
+                    task = asyncio.ensure_future(ask(node))
+                    task.add_done_callback(_retrieve)
+                    asked[task] = node
+                pause_s = _NEXT_BROKER_S if left else None
+                await asyncio.wait(asked, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+                for done in [task for task in asked if task.done()]:
+                    node = asked.pop(done)
+                    try:
+                        return node, done.result()
+                    except KafkaException as error:
+                        if not error.error.retriable():
+                            raise
+                        errors.append(error.error)
+        finally:
+            for pending in asked:
+                pending.cancel()
         raise no_broker_answers(errors)
 
     async def _open_now(self, node: _Node) -> Connection:
@@ -281,16 +361,19 @@ class Cluster:
         self.settings.env.random.shuffle(addresses)
         addresses += self.settings.bootstrap
         nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
-        return sorted(nodes, key=lambda node: (node.open_connection is None, node.failures))
+        return sorted(nodes, key=lambda node: node.rank)
 
-    async def call_controller(self, request: object) -> Any:
-        """Send to the last known controller, or to any broker without one (with KRaft, brokers forward)."""
+    async def call_controller(self, request: object, timeout_s: float | None = None) -> Any:
+        """Send to the last known controller, or to any broker without one (with KRaft, brokers forward).
+
+        `timeout_s` is `request.timeout.ms` if not given.
+        """
         if self.topology.controller_id not in self.topology.brokers:
             await self.refresh([])
         controller = self.topology.controller_id
         if controller in self.topology.brokers:
-            return await self.call(controller, request)
-        return await self.call_any(request)
+            return await self.call(controller, request, timeout_s=timeout_s)
+        return await self.call_any(request, timeout_s)
 
     # Metadata
 
@@ -307,10 +390,22 @@ class Cluster:
         found: MetadataResponse = response
         return found
 
+    async def describe(
+        self, topics: Iterable[str] | None, timeout_s: float, code: int = KafkaError._TRANSPORT
+    ) -> ClusterMetadata:
+        """Return the current metadata of these topics. An empty name stands for no topic; None: all topics.
+
+        After `timeout_s` it raises `code`: librdkafka's for its metadata call.
+        """
+        names = None if topics is None else [topic for topic in topics if topic]
+        async with limited(timeout_s, "metadata: no answer", code):
+            await self.refresh(names)
+        return self.topology.describe(names)
+
     def refresh_soon(self) -> asyncio.Task[None]:
         """Refresh the interesting topics in the background; calls during a refresh share it."""
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = self._loop.create_task(self._refresh_interesting())
+            self._refreshing = self._loop.create_task(self._refresh_interesting(), context=without_limit())
         return self._refreshing
 
     async def _refresh_interesting(self) -> None:
@@ -320,9 +415,9 @@ class Cluster:
         try:
             await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
             self._complained = False
-            self._final_error = None
+            self._refresh_error = None
         except KafkaException as error:
-            self._final_error = None if error.error.retriable() else error.error
+            self._refresh_error = error.error
             self._broker_log.debug("metadata refresh failed: %s", error.error.str())
             self._report_outage(error.error)
         finally:
@@ -342,26 +437,29 @@ class Cluster:
         if self._on_error is not None:
             self._on_error(error)
 
-    async def ready_topic(self, topic: str, timeout_s: float) -> None:
-        """Wait until the topic's partitions are known; raises after the timeout, and at once after a final error.
+    @property
+    def why_no_metadata(self) -> KafkaException | None:
+        """The error of the last refresh in the background; None if it succeeded, or none is over."""
+        return None if self._refresh_error is None else KafkaException(self._refresh_error)
 
-        A final error is one that a retry cannot resolve, as for Kafka's producer: a broker's error about the topic, or
-        a failed login.
+    async def ready_topic(self, topic: str, patience_s: float) -> None:
+        """Wait until the topic's partitions are known; raises after `patience_s` if brokers say that it is missing.
+
+        Raises at once after a final error: one that a retry cannot resolve, as for Kafka's producer: a broker's error
+        about the topic, or a failed login. How long it waits for a broker, the caller decides.
         """
-        deadline = self._loop.time() + timeout_s
+        deadline = self._loop.time() + patience_s
         self.interesting.add(topic)
         while not self.topology.partition_count(topic):
-            await asyncio.shield(self.refresh_soon())
-            if self._final_error is not None:
-                raise KafkaException(self._final_error)
+            await asyncio.wait([self.refresh_soon()])
+            if self._refresh_error is not None and not self._refresh_error.retriable():
+                raise KafkaException(self._refresh_error)
             code = self.topology.topic_errors.get(topic, 0)
             if code and not ErrorCode(code).retriable:
                 raise failure(code, topic)
             if self.topology.partition_count(topic):
                 return
-            if self._loop.time() >= deadline:
-                if not self.topology.brokers:
-                    await self.refresh([])
+            if self._refresh_error is None and self._loop.time() >= deadline:
                 raise failure(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
             await asyncio.sleep(self.settings["retry.backoff.ms"] / 1000)
 
@@ -412,7 +510,13 @@ class Cluster:
 
     def spawn(self, coroutine: Coroutine[object, Never, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background; closing the cluster cancels it."""
-        task = self._loop.create_task(coroutine)
+        task = self._loop.create_task(coroutine, context=without_limit())
         self._background[task] = None
         task.add_done_callback(lambda done: self._background.pop(done, None))
         return task
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Mark the exception as seen: those that wait for the task get it, and asyncio must not log it."""
+    if not task.cancelled():
+        task.exception()

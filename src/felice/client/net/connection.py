@@ -2,7 +2,9 @@
 
 Keeps true:  Each request gets its own response, an error that names the broker's address, or a timeout. When the
              connection closes, every waiting request fails at once. The response to a request that timed out is
-             dropped. If a request timed out and no byte arrived for `silence_s`, the connection is closed.
+             dropped. If no byte arrived for `silence_s` after a request, the connection is closed, also if the caller
+             has stopped waiting before. A request with a longer limit has that time: while its caller waits, the
+             requests behind it, which the broker answers later, do not close its connection.
 Leaves:      reconnecting to `cluster`, framing to `protocol.connection`, versions to `wire`.
 """
 
@@ -13,7 +15,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from felice.client.error import KafkaError, KafkaException, failure, system_reason
 from felice.client.net.low_water import LowWater
@@ -48,6 +50,7 @@ class _Waiting:
     future: asyncio.Future[Any]
     api: Api
     sent_at: float
+    has_longer_limit: bool
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -75,6 +78,9 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used = 0.0
         self._silence_s = silence_s
         self._last_heard = float("-inf")
+        # When the last byte arrived, or the first request since then was sent; None if the broker owes no answer.
+        self._asked_at: float | None = None
+        self._silence_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
@@ -82,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self._low_water = LowWater()
         self._rest = RestReceiver()
         self._waiting: dict[int, _Waiting] = {}
+        # The requests without a response in their order, also those that nobody waits for: when each must be answered.
+        self._due: dict[int, float] = {}
         self._failure: KafkaException | None = None
         self._was_served = False
 
@@ -89,6 +97,11 @@ class Connection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Number of requests that wait for a response."""
         return len(self._waiting)
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds a request has been without an answer and without a sign of the broker."""
+        return 0.0 if self._asked_at is None else self._loop.time() - self._asked_at
 
     # The type of the response follows from the API of the request, so callers annotate it.
     async def call(self, request: object, timeout_s: float) -> Any:
@@ -109,10 +122,17 @@ class Connection(asyncio.BufferedProtocol):
         api = api_of(type(request))
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[number] = _Waiting(future, api, self._loop.time())
+        now, is_longer = self._loop.time(), timeout_s > self._silence_s
+        self._waiting[number] = _Waiting(future, api, now, is_longer)
+        self._due[number] = now + max(timeout_s, self._silence_s)
         timer = self._loop.call_later(timeout_s, self._on_timeout, number, timeout_s)
         try:
             return await future
+        except asyncio.CancelledError:
+            # The caller's time is over, but not the time that the broker has to answer.
+            if timeout_s <= self._silence_s:
+                self._check_silence()
+            raise
         finally:
             timer.cancel()
             self._waiting.pop(number, None)
@@ -174,6 +194,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._log.isEnabledFor(logging.DEBUG):
             self._log.debug("%s: sent %s v%d, %d bytes", self.address, api.name, version, parts_size(parts))
         self.last_used = self._loop.time()
+        if answered and self._asked_at is None:
+            self._asked_at = self.last_used
         return number
 
     def _on_timeout(self, number: int, timeout_s: float) -> None:
@@ -183,17 +205,35 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None and not waiting.future.done():
             what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
             waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
-        now = self._loop.time()
-        if timeout_s >= self._silence_s and self._last_heard < now - timeout_s:
-            if self._low_water.lower():
-                self._loop.call_later(_GRACE_S, self._close_if_silent, now, timeout_s)
-            else:
-                self._close_if_silent(now, timeout_s)
+        self._check_silence()
 
-    def _close_if_silent(self, since: float, timeout_s: float) -> None:
+    def _check_silence(self) -> None:
+        """Close the connection if no byte came for `silence_s`; if it is too early to tell, check again."""
+        if self.closed or self._asked_at is None or self._silence_s == float("inf"):
+            return
+        now, due = self._loop.time(), self._asked_at + self._silence_s
+        if any(waiting.has_longer_limit for waiting in self._waiting.values()):
+            # The broker answers in order, so the first request shows first that the broker is gone.
+            due = max(due, next(iter(self._due.values())))
+        if now < due:
+            if self._silence_timer is not None and self._silence_timer.when() > due:
+                self._silence_timer.cancel()
+                self._silence_timer = None
+            if self._silence_timer is None:
+                self._silence_timer = self._loop.call_at(due, self._on_silence_timer)
+        elif self._low_water.lower():
+            self._loop.call_later(_GRACE_S, self._close_if_silent, now)
+        else:
+            self._close_if_silent(now)
+
+    def _on_silence_timer(self) -> None:
+        self._silence_timer = None
+        self._check_silence()
+
+    def _close_if_silent(self, since: float) -> None:
         if self._last_heard < since:
             # The broker may have disappeared without closing the connection: only a new connection can tell.
-            self.close(f"nothing came in {timeout_s * 1000:.0f} ms")
+            self.close(f"nothing came in {self._silence_s * 1000:.0f} ms")
 
     def close(self, reason: str = "closed by the client") -> None:
         """Close the connection; waiting requests fail with `reason`."""
@@ -206,6 +246,8 @@ class Connection(asyncio.BufferedProtocol):
         self._failure = error
         if self._renewal is not None:
             self._renewal.cancel()
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
         if self._traffic is not None:
             self._traffic.disconnects += 1
         self._log.debug("%s: closed: %s", self.address, error.error.str())
@@ -222,8 +264,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport. A BufferedProtocol's method."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, because uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast(asyncio.Transport, transport)
         # With TLS the socket carries encrypted bytes: frames cannot be written to it, and their size there is unknown.
         sock = transport.get_extra_info("socket") if self._security.tls is None else None
         self._low_water = LowWater(sock)
@@ -272,6 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             self._traffic.received_bytes += nbytes
         responses = self._frames.received(nbytes)
         for response in responses:
+            self._due.pop(response.correlation_id, None)
             waiting = self._waiting.pop(response.correlation_id, None)
             if waiting is None:
                 continue
@@ -280,6 +323,9 @@ class Connection(asyncio.BufferedProtocol):
             self._on_reply(waiting, response.message, now - waiting.sent_at)
             if not waiting.future.done():
                 waiting.future.set_result(response.message)
+        self._asked_at = now if self._frames.in_flight else None
+        if self._silence_timer is not None:
+            self._check_silence()  # the request with a longer limit may have been answered
         if self._frames.failure is not None and not self.closed:
             self._on_violation(self._frames.failure)
 

@@ -1,4 +1,4 @@
-"""Requests that the asyncio client and the blocking client share, built from the known topology.
+"""What the asyncio client and the blocking client share: requests, built from the known topology, and found offsets.
 
 Keeps true:  Topics are sent by id if the version has ids and the topology knows them, otherwise by name (KIP-516). No
              version is chosen that needs an unknown id.
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from felice.client.error import KafkaError, failure
-from felice.client.model import Partition
+from felice.client.error import KafkaError, error_of, failure
+from felice.client.model import OffsetAndTimestamp, Partition
 from felice.client.net.topology import Topology
 from felice.client.net.wire import ByVersion
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -76,6 +77,23 @@ def list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: i
         for topic, numbers in by_topic(timestamps).items()
     ]
     return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
+
+
+def found_offsets(
+    response: ListOffsetsResponse, asked: Iterable[Partition]
+) -> dict[Partition, OffsetAndTimestamp | KafkaError]:
+    """The offset or the error of each partition that was asked for, also of one that the response leaves out."""
+    rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
+    found: dict[Partition, OffsetAndTimestamp | KafkaError] = {}
+    for key in asked:
+        name, row = f"{key[0]}-{key[1]}", rows.get(key)
+        if row is None:
+            found[key] = error_of(KafkaError._BAD_MSG, f"the reply leaves out {name}", retriable=True)
+        elif row.error_code:
+            found[key] = error_of(row.error_code, name)
+        else:
+            found[key] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+    return found
 
 
 def _cap(topology: Topology, topics: Iterable[str]) -> int | None:

@@ -39,6 +39,16 @@ class ByVersion:
     cap: int | None = None
 
 
+# The first words of the APIs that change nothing, or nothing that matters if it happens twice.
+_QUESTIONS = ("ApiVersions", "Describe", "Find", "InitProducerId", "List", "Metadata")
+
+
+def changes_nothing(request: object) -> bool:
+    """True if a request, or a `ByVersion`, may reach several brokers without harm."""
+    kind = request.request_type if isinstance(request, ByVersion) else type(request)
+    return api_of(kind).name.startswith(_QUESTIONS)
+
+
 class BrokerVersions:
     """The version ranges that a broker offers, and the finalized features of its cluster."""
 

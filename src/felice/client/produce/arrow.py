@@ -2,7 +2,8 @@
 
 Keeps true:  Rows of one partition keep their order. A row with a partition number goes to that partition. A row with a
              key goes to the partition that the Java client would choose. The other rows are cut into as many runs
-             of consecutive rows as there are partitions.
+             of consecutive rows as there are partitions with a leader.
+             A table with a row that cannot be a record is refused before any of its batches is made.
 pyarrow is imported on first use.
 """
 
@@ -10,13 +11,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from felice.client.error import KafkaError, failure
 from felice.client.options import Settings
 from felice.protocol.primitives import Buffer
-from felice.records.arrow import arrow_to_batches, key_hashes
+from felice.records.arrow import arrow_to_batches, has_nameless_header, key_hashes
 from felice.records.batch import BatchHeader
 from felice.records.compression import Codec
 
@@ -30,9 +31,13 @@ def batches_of_table(
     table: pa.Table | pa.RecordBatch,
     names: Mapping[str, str | None],
     partition_count: int,
+    led: Sequence[int],
     settings: Settings,
 ) -> Iterator[tuple[int, Buffer, int]]:
-    """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns."""
+    """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns.
+
+    `led` has the partitions for rows that may go to any.
+    """
     import pyarrow as pa
 
     if isinstance(table, pa.RecordBatch):
@@ -42,8 +47,9 @@ def batches_of_table(
     if "value" not in content.schema.names and "key" not in content.schema.names:
         wanted = f"{names['value']!r} nor {names['key']!r}"
         raise failure(KafkaError._INVALID_ARG, f"the table has neither a column {wanted}")
-    numbers = _column(table, names["partition"])
-    for partition, rows in _by_partition(content, numbers, partition_count):
+    _check_rows(content)
+    targets = _targets(content, _column(table, names["partition"]), partition_count)
+    for partition, rows in _by_partition(content, targets, partition_count, led):
         for data in _batches(rows, settings):
             yield partition, data, BatchHeader.parse(data).record_count
 
@@ -90,30 +96,59 @@ def _batches(rows: pa.Table, settings: Settings) -> Iterator[Buffer]:
     )
 
 
+def _check_rows(content: pa.Table) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "timestamp" in content.schema.names and content.num_rows:
+        earliest = pc.min(pc.cast(content.column("timestamp"), pa.int64())).as_py()
+        if earliest is not None and earliest < 0:
+            raise failure(KafkaError._INVALID_ARG, f"timestamp {earliest} is before 1970")
+    if "headers" in content.schema.names and has_nameless_header(content.column("headers")):
+        raise failure(KafkaError._INVALID_ARG, "a header's name is null")
+
+
+def _targets(content: pa.Table, numbers: pa.ChunkedArray | None, count: int) -> pa.Int64Array:
+    """The partition of each row; null for rows that may go to any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    choices: list[pa.Array] = []
+    if numbers is not None:
+        given = numbers.combine_chunks().cast(pa.int64())
+        _check_range(given, count)
+        choices.append(given)
+    if "key" in content.schema.names:
+        hashes = key_hashes(content.column("key").combine_chunks())
+        choices.append(pc.subtract(hashes, pc.multiply(pc.divide(hashes, count), count)))
+    return pc.coalesce(*choices) if choices else pa.nulls(content.num_rows, pa.int64())
+
+
 def _by_partition(
-    content: pa.Table, numbers: pa.ChunkedArray | None, count: int
+    content: pa.Table, targets: pa.Int64Array, count: int, led: Sequence[int]
 ) -> Iterator[tuple[int, pa.Table]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if numbers is not None:
-        targets = numbers.combine_chunks().cast(pa.int32())
-        _check_range(targets, count)
-    elif "key" in content.schema.names:
-        hashes = key_hashes(content.column("key").combine_chunks())
-        targets = pc.subtract(hashes, pc.multiply(pc.divide(hashes, count), count))
-    else:
-        yield from _runs(content, count)
+    runs = _runs(targets.null_count, led)
+    if targets.null_count == content.num_rows:
+        start = 0
+        for partition, size in runs:
+            yield partition, content.slice(start, size)
+            start += size
         return
+    if runs:
+        chosen = pa.concat_arrays(
+            [pa.repeat(pa.scalar(partition, pa.int64()), size) for partition, size in runs]
+        )
+        targets = pc.replace_with_mask(targets, targets.is_null(), chosen)
     for partition in range(count):
         rows = content.filter(pc.equal(targets, partition))
         if rows.num_rows:
             yield partition, rows
-    if targets.null_count:
-        yield from _runs(content.filter(pc.is_null(targets)), count)
 
 
-def _check_range(targets: pa.Int32Array, count: int) -> None:
+def _check_range(targets: pa.Int64Array, count: int) -> None:
     import pyarrow.compute as pc
 
     bounds = pc.min_max(targets).as_py()
@@ -124,9 +159,14 @@ def _check_range(targets: pa.Int32Array, count: int) -> None:
         )
 
 
-def _runs(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Cut rows without partition and key into equal runs; a random partition gets the first."""
-    size = -(-rows.num_rows // count)
-    first = random.randrange(count)
-    for index, start in enumerate(range(0, rows.num_rows, max(size, 1))):
-        yield (first + index) % count, rows.slice(start, size)
+def _runs(rows: int, led: Sequence[int]) -> list[tuple[int, int]]:
+    """Cut rows that may go to any partition into equal runs; a random partition gets the first.
+
+    Returns partition and number of rows of each run.
+    """
+    size = max(-(-rows // len(led)), 1)
+    first = random.randrange(len(led))
+    return [
+        (led[(first + number) % len(led)], min(size, rows - start))
+        for number, start in enumerate(range(0, rows, size))
+    ]

@@ -21,6 +21,7 @@ from felice.records.batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
     BatchHeader,
     increment_sequence,
     write_header,
@@ -64,6 +65,7 @@ class ProducerBatch:
         "sequence",
         "size_bytes",
         "topic",
+        "whole",
     )
 
     def __init__(self, topic: str, partition: int, created: float) -> None:
@@ -82,6 +84,8 @@ class ProducerBatch:
         self.attempts = 0
         self.sequence = -1
         self.identity = ANONYMOUS
+        # Never split: its records are written together or not at all.
+        self.whole = False
 
     @property
     def numbered(self) -> bool:
@@ -101,13 +105,20 @@ class ProducerBatch:
         self.reports.append(report)
 
     def seal(self) -> None:
-        """Encode the records; does nothing if the batch is sealed."""
+        """Encode the records; does nothing if the batch is sealed. If it raises, the batch stays as it was."""
         if self.builder is not None:
-            builder, self.builder = self.builder, None
+            builder = self.builder
             builder.producer_id = self.identity.producer_id
             builder.producer_epoch = self.identity.epoch
             builder.base_sequence = self.sequence
             self.data = builder.build()
+            self.builder = None
+
+    def seal_for_reports(self) -> None:
+        """Encode the records of a batch that will not be sent, without compression, which may be what failed."""
+        if self.builder is not None:
+            self.builder.codec = Codec.NONE
+            self.seal()
 
     def number(self, identity: ProducerIdentity, sequence: int) -> None:
         """Give the batch its identity and sequence; rewrites the header of a sealed batch.
@@ -201,14 +212,22 @@ class PartitionQueue:
         return len(self.in_flight) < MAX_PARTITION_IN_FLIGHT
 
     def take(self, identity: ProducerIdentity, leader: int) -> ProducerBatch:
-        """Remove the next batch, number it, and count it as in flight to `leader`."""
-        batch = self.ready.popleft()
+        """Remove the next batch, number it, and count it as in flight to `leader`.
+
+        If the batch cannot be encoded, this raises, and the batch stays first; its number is not used.
+        """
+        batch = self.ready[0]
         if not batch.numbered and identity is not ANONYMOUS:
             self._adopt_epoch(identity)
-            batch.number(self.identity, self.next_sequence)
+            try:
+                batch.number(self.identity, self.next_sequence)
+            except BaseException:
+                batch.identity, batch.sequence = ANONYMOUS, NO_SEQUENCE
+                raise
             self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
         else:
             batch.seal()
+        self.ready.popleft()
         batch.attempts += 1
         self.in_flight.append(batch)
         self.sent_to = leader

@@ -6,16 +6,16 @@ caller waits and where its callbacks run. Each passes the core an `Inbox` that r
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from felice.client.error import KafkaError, failure
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import ClusterMetadata, ThrottleEvent
 from felice.client.net.cluster import Cluster
+from felice.client.net.limits import limited
 from felice.client.net.statistics import Document, Statistics
 from felice.client.options import Settings
-from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits
+from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits, check_topic
 from felice.client.produce.partitioners import make_partitioner
 from felice.client.produce.sender import Delivered, Sender
 from felice.client.produce.statistics import describe_producer
@@ -98,21 +98,39 @@ class ProducerCore:
         """Create the producer on the running event loop."""
         return cls(settings, accumulator, inbox)
 
-    async def metadata(self, topics: Iterable[str] | None) -> ClusterMetadata:
-        """Refresh and return the cluster's metadata, of all topics if None. An empty name stands for no topic."""
-        names = None if topics is None else [topic for topic in topics if topic]
-        await self.cluster.refresh(names)
-        return self.cluster.topology.describe(names)
+    async def metadata(
+        self,
+        topics: Iterable[str] | None,
+        timeout_s: float | None = None,
+        code: int = KafkaError._TRANSPORT,
+    ) -> ClusterMetadata:
+        """Refresh and return the cluster's metadata, of all topics if None. An empty name stands for no topic.
 
-    async def open_topic(self, topic: str, timeout_s: float) -> int:
-        """Return the number of partitions of a topic, after the accumulator has created their queues."""
-        await self.cluster.ready_topic(topic, timeout_s)
-        count = self.cluster.topology.partition_count(topic)
+        `timeout_s` is `request.timeout.ms` if it is None or negative. After it, the call raises `code`.
+        """
+        limit_s = self.cluster.timeout_s if timeout_s is None or timeout_s < 0 else timeout_s
+        return await self.cluster.describe(topics, limit_s, code)
+
+    async def open_topic(self, topic: str, timeout_s: float) -> tuple[int, Sequence[int]]:
+        """Return the number of partitions of a topic, and those with a leader (all if none has one).
+
+        By then, the records that were held for the topic are appended.
+        """
+        check_topic(topic)
+        try:
+            async with limited(timeout_s, f"metadata of {topic}: no answer"):
+                await self.sender.open_topic(topic, timeout_s)
+        except KafkaException as error:
+            if error.code == KafkaError._TIMED_OUT and self.cluster.why_no_metadata is not None:
+                raise self.cluster.why_no_metadata from None
+            raise
         with self.accumulator.lock:
-            self.accumulator.open_topic(topic, count, asyncio.get_running_loop().time())
-        return count
+            opened = self.accumulator.topics[topic]
+            return opened.count, opened.led
 
     async def close(self) -> None:
-        """Close the sender and the connections."""
+        """Refuse further records, fail those that are left, and close the connections."""
+        with self.accumulator.lock:
+            self.accumulator.close()
         self.sender.close()
         await self.cluster.close()

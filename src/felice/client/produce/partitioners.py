@@ -73,15 +73,29 @@ def sticky(key: bytes | None, partitions: int) -> int | None:
     return None
 
 
+class Spread:
+    """A partitioner that ignores keys. It chooses among partitions with a leader, as in librdkafka and Java.
+
+    The second argument is their number, and the result a position among them.
+    """
+
+    def __init__(self, choose: Callable[[int], int]) -> None:
+        self._choose = choose
+
+    def __call__(self, key: bytes | None, partitions: int) -> int:
+        """Return a position below `partitions`."""
+        return self._choose(partitions)
+
+
 def uniform(random: Random) -> Partitioner:
     """A partitioner that chooses a random partition for each record."""
-    return lambda key, partitions: random.randrange(partitions)
+    return Spread(random.randrange)
 
 
 def round_robin(random: Random) -> Partitioner:
     """A partitioner that takes the partitions in turn, with one counter per producer."""
     turn = itertools.count()
-    return lambda key, partitions: next(turn) % partitions
+    return Spread(lambda partitions: next(turn) % partitions)
 
 
 STICK_WITHOUT_KEY: frozenset[Partitioner] = frozenset(

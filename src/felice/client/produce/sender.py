@@ -1,7 +1,10 @@
 """Sends the accumulator's batches: finds leaders, pipelines requests, retries, and numbers idempotent batches.
 
 Keeps true:  Every record gets exactly one result: its offset, or the error that ended it. The result comes at the
-             latest when `delivery.timeout.ms` is over and the response to its last request arrived.
+             latest when `delivery.timeout.ms` is over, also if the record is then held without metadata, waits, or is
+             in a request without a response. An exception in this module gives its error to the records that it
+             concerns: the batch that cannot be encoded, the batches of a request, or all waiting records. `close` gives
+             a result to every record that is left.
              At most `max.in.flight` requests are in flight per broker. A partition's batches are retried in order.
              With idempotence, each batch is written once. Any gap in the sequences makes the partition start again
              in a new epoch (KIP-360). The same records are never sent under two sequences of one epoch.
@@ -15,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from felice.client.error import KafkaError, KafkaException, error_of, kafka_error
+from felice.client.error import KafkaError, error_of, kafka_error
 from felice.client.model import Origin, Partition
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.connection import Connection
@@ -37,6 +40,8 @@ _REQUEST_TARGET_BYTES = 1 << 20
 # Only one request opens a connection: if it fails, later requests would open the next one and overtake it.
 _IN_FLIGHT_WHILE_CONNECTING = 1
 _LAST_EPOCH = 32_766
+# Held records that are appended before the event loop gets its turn.
+_HELD_AT_ONCE = 1_000
 
 _RENUMBERING = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -90,10 +95,11 @@ class Sender:
         self._closed = False
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send nothing more. The records that are left fail with _PURGE_QUEUE and _PURGE_INFLIGHT."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self.purge(in_queue=True, in_flight=True)
 
     def wake(self) -> None:
         """Check soon, on the loop, what can be sent."""
@@ -108,25 +114,32 @@ class Sender:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = self._loop.time()
-        self._follow_topology(now)
+        try:
+            self._send_what_is_due(self._loop.time())
+        except Exception as error:  # the records that wait need a result
+            self._log.exception("the sender failed")
+            self._fail_everything(kafka_error(error))
+
+    def _send_what_is_due(self, now: float) -> None:
+        self._follow_topology()
         if self._transaction is not None:
             self._follow_transaction(self._transaction)
         accumulator = self._accumulator
         with accumulator.lock:
             due = accumulator.close_lingering(now)
             queues = accumulator.queues()
-            unknown = sorted(accumulator.unknown_topics - self._resolving)
-            expired = self._expire(queues, now)
+            unknown = sorted(accumulator.waiting_topics - self._resolving)
+            expired, late = self._expire(queues, now)
         for batch in expired:
-            timeout = f"not delivered in {self._settings['delivery.timeout.ms']} ms"
-            self._finish(batch, error_of(KafkaError._MSG_TIMED_OUT, timeout))
+            self._finish(batch, self._too_late())
+        for record in late:
+            self._drop(record, self._too_late())
         for topic in unknown:
             self._resolving.add(topic)
             self._cluster.spawn(self._resolve(topic))
         if any(queue.ready for queue in queues) and self._identify():
             self._send(queues, now)
-        self._schedule(due, bool(queues), now)
+        self._schedule(due, bool(queues or accumulator.waiting_topics), now)
 
     def _schedule(self, due: float | None, waiting: bool, now: float) -> None:
         """Set the timer: for the end of the next linger time, and every 100 ms while batches wait."""
@@ -135,16 +148,35 @@ class Sender:
         if moments and not self._pumping:
             self._timer = self._loop.call_at(min(moments), self.wake)
 
-    def _follow_topology(self, now: float) -> None:
+    def _follow_topology(self) -> None:
         topology = self._cluster.topology
         if topology.version == self._seen_version:
             return
         self._seen_version = topology.version
-        with self._accumulator.lock:
-            for name, queues in list(self._accumulator.topics.items()):
-                count = topology.partition_count(name)
-                if queues.queues and count > len(queues.queues):
-                    self._accumulator.open_topic(name, count, now)
+        for name, topic in list(self._accumulator.topics.items()):
+            if topic.queues:
+                self._show_partitions(name)
+
+    def _show_partitions(self, topic: str) -> None:
+        """Pass what is known of the topic to the accumulator. A topic that is unknown by now stays as it was."""
+        topology = self._cluster.topology
+        count = topology.partition_count(topic)
+        if count:
+            led = [number for number in range(count) if topology.leader(topic, number) != NO_LEADER]
+            with self._accumulator.lock:
+                self._accumulator.open_topic(topic, count, led)
+
+    async def open_topic(self, topic: str, timeout_s: float) -> None:
+        """Wait until the topic's partitions are known, then append its held records."""
+        await self._cluster.ready_topic(topic, timeout_s)
+        self._show_partitions(topic)
+        left = True
+        while left:
+            misfits, left = self._accumulator.append_held(topic, _HELD_AT_ONCE)
+            for record, misfit in misfits:
+                self._drop(record, misfit)
+            self.wake()
+            await asyncio.sleep(0)
 
     def _follow_transaction(self, transaction: Transaction) -> None:
         """Use the transaction's newest identity; drop the waiting batches, retries too, if it may not send."""
@@ -153,41 +185,39 @@ class Sender:
             self.purge(in_queue=True, in_flight=False)
 
     async def _resolve(self, topic: str) -> None:
-        """Find a topic's partitions, or drop the records held for it."""
+        """Find a topic's partitions, or drop the records held for it. While no broker answers, they may expire."""
         patience_s = self._settings["topic.metadata.propagation.max.ms"] / 1000
-        limit_s = self._settings["delivery.timeout.ms"] / 1000
         try:
-            await self._cluster.ready_topic(topic, min(patience_s, limit_s) if limit_s else patience_s)
+            await self.open_topic(topic, patience_s)
         except Exception as error:  # after any error these records need a result
             reason = kafka_error(error)
             if reason.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = error_of(KafkaError._UNKNOWN_TOPIC, topic)
-            elif reason.code() == KafkaError._ALL_BROKERS_DOWN:
-                reason = error_of(KafkaError._MSG_TIMED_OUT, reason.str())
             with self._accumulator.lock:
                 dropped = self._accumulator.drop_topic(topic)
             for record in dropped:
                 self._drop(record, reason)
-        else:
-            count = self._cluster.topology.partition_count(topic)
-            with self._accumulator.lock:
-                misfits = self._accumulator.open_topic(topic, count, self._loop.time())
-            for record, misfit in misfits:
-                self._drop(record, misfit)
         finally:
             self._resolving.discard(topic)
             self.wake()
 
-    def _expire(self, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
+    def _too_late(self) -> KafkaError:
+        limit = f"not delivered in {self._settings['delivery.timeout.ms']} ms"
+        why = self._cluster.why_no_metadata
+        return error_of(KafkaError._MSG_TIMED_OUT, limit if why is None else f"{limit}: {why.error.str()}")
+
+    def _expire(
+        self, queues: list[PartitionQueue], now: float
+    ) -> tuple[list[ProducerBatch], list[HeldRecord]]:
         timeout_s = self._settings["delivery.timeout.ms"] / 1000
         if not timeout_s:
-            return []
+            return [], []
         expired: list[ProducerBatch] = []
         for queue in queues:
             gone = self._accumulator.expire(queue, now - timeout_s)
             queue.renumber = queue.renumber or any(batch.numbered for batch in gone)
             expired += gone
-        return expired
+        return expired, self._accumulator.expire_held(now - timeout_s)
 
     def purge(self, in_queue: bool, in_flight: bool) -> None:
         """Fail the waiting batches, those in flight, or both, at once; later responses are ignored."""
@@ -231,8 +261,8 @@ class Sender:
                         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
                         return
                     error = error_of(response.error_code, "InitProducerId")
-                except KafkaException as raised:
-                    error = raised.error
+                except Exception as raised:  # after any error the records need a result
+                    error = kafka_error(raised)
                 if not error.retriable():
                     self._fail_everything(error)
                     return
@@ -315,15 +345,27 @@ class Sender:
         for queue in queues:
             if size >= _REQUEST_TARGET_BYTES:
                 break
-            with self._accumulator.lock:
-                if not queue.ready or not queue.may_send_to(leader):
-                    continue
-                batch = queue.take(self._identity, leader)
+            batch = self._take(queue, leader, self._identity)
+            if batch is None:
+                continue
             size += len(batch.data)
             batches.append((queue, batch))
         # Next time, partitions with fewer batches in flight come first.
         queues.sort(key=lambda queue: len(queue.in_flight))
         return batches
+
+    def _take(self, queue: PartitionQueue, leader: int, identity: ProducerIdentity) -> ProducerBatch | None:
+        """Take the queue's next batch that can be encoded, if it may be sent; those that cannot be encoded fail."""
+        while True:
+            with self._accumulator.lock:
+                if not queue.ready or not queue.may_send_to(leader):
+                    return None
+                try:
+                    return queue.take(identity, leader)
+                except Exception as error:  # of a codec, or of the memory
+                    batch, reason = queue.ready.popleft(), kafka_error(error)
+                    queue.renumber = queue.renumber or batch.numbered
+            self._finish(batch, reason)
 
     async def _request(
         self,
@@ -336,18 +378,8 @@ class Sender:
         If `connection` has closed by now, the request fails like the requests before it. Over a new connection it
         would overtake them.
         """
-        data = {(batch.topic, batch.partition): batch.data for _, batch in batches}
-        timeout_ms = self._settings["request.timeout.ms"]
-        transaction = self._transaction
-        request = produce_request(
-            self._cluster.topology,
-            data,
-            self._acks,
-            timeout_ms,
-            transaction.transactional_id if transaction is not None else None,
-            adds_partitions=transaction is not None and transaction.implicit,
-        )
         try:
+            request = self._produce_request(batches)
             connection = connection or await self._cluster.connection(leader)
             self._log.debug("broker %d: sending %d batches", leader, len(batches))
             self._count_sent(leader, [batch for _, batch in batches])
@@ -365,10 +397,21 @@ class Sender:
                 self._on_failure(queue, batch, reason)
         else:
             for queue, batch in batches:
-                self._on_row(queue, batch, rows.get((batch.topic, batch.partition)))
+                self._settle(queue, batch, rows.get((batch.topic, batch.partition)))
         finally:
             self._in_flight[leader] -= 1
             self.wake()
+
+    def _produce_request(self, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> ByVersion:
+        transaction = self._transaction
+        return produce_request(
+            self._cluster.topology,
+            {(batch.topic, batch.partition): batch.data for _, batch in batches},
+            self._acks,
+            self._settings["request.timeout.ms"],
+            transaction.transactional_id if transaction is not None else None,
+            adds_partitions=transaction is not None and transaction.implicit,
+        )
 
     def _count_sent(self, leader: int, batches: list[ProducerBatch]) -> None:
         traffic = self._cluster.traffic_to(leader)
@@ -396,6 +439,15 @@ class Sender:
 
     # Results
 
+    def _settle(
+        self, queue: PartitionQueue, batch: ProducerBatch, row: PartitionProduceResponse | None
+    ) -> None:
+        try:
+            self._on_row(queue, batch, row)
+        except Exception as error:  # the batch, and those after it, need a result
+            self._log.exception("the result of a batch for %s-%d failed", queue.topic, queue.partition)
+            self._on_failure(queue, batch, kafka_error(error))
+
     def _on_row(
         self, queue: PartitionQueue, batch: ProducerBatch, row: PartitionProduceResponse | None
     ) -> None:
@@ -411,7 +463,7 @@ class Sender:
         elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # Written by an earlier attempt; the broker no longer remembers the offset.
             self._deliver(queue, batch, -1, -1)
-        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.whole:
             self._give_back(queue, batch, batch.split())
         else:
             leader = row.current_leader

@@ -134,10 +134,13 @@ _SEVERITY = {
     ErrorCode.REBALANCE_IN_PROGRESS: _Severity.ABORT,
     ErrorCode.GROUP_ID_NOT_FOUND: _Severity.ABORT,
     ErrorCode.INVALID_GROUP_ID: _Severity.ABORT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Severity.ABORT,
     ErrorCode.OFFSET_METADATA_TOO_LARGE: _Severity.ABORT,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: _Severity.UNMAPPED,
     ErrorCode.UNKNOWN_PRODUCER_ID: _Severity.UNMAPPED,
 }
+# Offsets of a partition that does not exist: it was consumed, so it has been deleted since, and will not come back.
+_NOWHERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 # Of a batch. Every other failure leaves a gap in the numbering, which a new epoch closes.
 _FATAL_FOR_RECORDS = (
     ErrorCode.PRODUCER_FENCED,
@@ -171,6 +174,9 @@ class Transaction:
         self._needs_epoch = False
         self._unmapped = False
         self._epoch_in_doubt = False
+        self.commit_attempts = 0
+        """How often `next_step` asked for the commit: after the first time, a refusal may concern a repetition of a
+        commit that was carried out and whose response was lost."""
 
     # Calls of the application
 
@@ -303,6 +309,8 @@ class Transaction:
             self._in_doubt = step
         if isinstance(step, CommitOffsets):
             self._begun = True
+        if isinstance(step, EndTxn):
+            self.commit_attempts += 1
 
     def _abort_step(self) -> Step | None:
         if not self._ended and not self._unmapped:
@@ -338,7 +346,7 @@ class Transaction:
             return AfterResponse.GO_ON
         if worst in _FIND:
             return AfterResponse.FIND
-        if ErrorCode.of(worst).retriable:
+        if ErrorCode.of(worst).retriable and not (isinstance(step, CommitOffsets) and worst == _NOWHERE):
             return AfterResponse.RETRY
         self._on_error(step, worst)
         return AfterResponse.GO_ON

@@ -16,6 +16,7 @@ from felice.client.group.requests import CommittedOffset
 from felice.client.model import ConsumerGroupMetadata, Partition
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.connection import Connection
+from felice.client.net.limits import limited
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import BrokerVersions, ByVersion
 from felice.client.options import Settings
@@ -58,6 +59,7 @@ _MEMBER_OFFSETS = 3
 _LAST_EXPLICIT = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
 # The coordinator completes a transaction in the background, mostly in milliseconds; the next transaction waits for it.
 _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS = 20, 500
+_CALL_AGAIN = "; call it again"
 
 
 _Response: TypeAlias = (
@@ -134,12 +136,9 @@ class Transactor:
     async def _outcome(self, name: str, timeout_s: float | None, default_ms: int) -> None:
         self.wake()
         limit_s = default_ms / 1000 if timeout_s is None or timeout_s < 0 else timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                while not self.transaction.outcome():
-                    await self._changed.wait()
-        except TimeoutError:
-            raise timed_out(name, limit_s) from None
+        async with limited(limit_s, f"{name}: not done", hint=_CALL_AGAIN):
+            while not self.transaction.outcome():
+                await self._changed.wait()
 
     # Requests to the coordinators
 
@@ -290,7 +289,7 @@ class Transactor:
 
 def timed_out(name: str, limit_s: float) -> Exception:
     """The error of a call that reached its time limit; the call may be made again."""
-    return failure(KafkaError._TIMED_OUT, f"{name}: not done in {limit_s:g} s; call it again", retriable=True)
+    return failure(KafkaError._TIMED_OUT, f"{name}: not done in {limit_s:g} s{_CALL_AGAIN}", retriable=True)
 
 
 def _is_implicit(versions: BrokerVersions) -> bool:

@@ -1,6 +1,7 @@
 """Converts the keys, values and headers that an application passes to those of a record.
 
-Keeps true:  A value of another type is refused with a `TypeError` that names the argument and the given type.
+Keeps true:  A value of another type is refused with a `TypeError` that names the argument and the given type. A text
+             that UTF-8 cannot encode raises `UnicodeEncodeError`: what passes here can be encoded.
 """
 
 from __future__ import annotations
@@ -31,12 +32,33 @@ def as_bytes(value: object, what: str) -> bytes | None:
 
 def as_headers(headers: HeadersInput) -> Headers | None:
     """Convert headers, given as a mapping or as pairs, with values of bytes, str or None."""
-    if not headers:
+    pairs: Iterable[object]
+    if type(headers) is list:
+        pairs = headers
+    elif type(headers) is dict:
+        pairs = headers.items()
+    elif headers is None:
         return None
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    else:
+        pairs = _pairs(headers)
     checked: Headers = []
-    for name, value in pairs:
+    for pair in pairs:
+        if (type(pair) is not tuple and not isinstance(pair, list)) or len(pair) != 2:
+            raise TypeError(f"expected a header as a pair of name and value, got {pair!r:.80}")
+        name, value = pair
+        if type(value) is not bytes:
+            value = as_bytes(value, f"header {name!r}")
         if not isinstance(name, str):
             raise TypeError(f"expected a header's name as str, got {type(name).__name__}")
-        checked.append((name, as_bytes(value, f"header {name!r}")))
-    return checked
+        if not name.isascii():
+            name.encode()
+        checked.append((name, value))
+    return checked or None
+
+
+def _pairs(headers: object) -> Iterable[object]:
+    if isinstance(headers, Mapping):
+        return headers.items()
+    if isinstance(headers, str | bytes | bytearray | memoryview) or not isinstance(headers, Iterable):
+        raise TypeError(f"expected headers as dict or (name, value) pairs, got {type(headers).__name__}")
+    return headers

@@ -7,7 +7,8 @@ Keeps true:  A client closes every serializer that its builders created, even if
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from felice.client.error import (
@@ -43,10 +44,14 @@ class Serdes:
         # The rest of the configuration, for the client itself.
         self.config = dict(config)
         self._built: list[_Built] = []
-        given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
+        self._given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
+        self.key, self.value = self._given["key"][0], self._given["value"][0]
+        self._build()
+
+    def _build(self) -> None:
         with self.closed_on_error():
-            self.key = self._ready(*given["key"], is_key=True)
-            self.value = self._ready(*given["value"], is_key=False)
+            self.key = self._ready(*self._given["key"], is_key=True)
+            self.value = self._ready(*self._given["value"], is_key=False)
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Iterator[None]:
@@ -108,6 +113,67 @@ class Serdes:
         with contextlib.ExitStack() as stack:
             for serde in reversed(built):
                 stack.callback(serde.close)
+
+
+class AsyncSerdes(Serdes):
+    """The serializers (or deserializers) of a client of asyncio.
+
+    Builders may be coroutine functions; if there are any, `build` has to be awaited before the first use.
+    """
+
+    def _build(self) -> None:
+        """Leave the builders to `build`."""
+
+    @property
+    def has_builders(self) -> bool:
+        """Whether something is to be built."""
+        return any(builder is not None for _, builder in self._given.values())
+
+    async def build(self) -> None:
+        """Let the builders create what they build. If one fails, what the others created is closed."""
+        async with self.closed_on_error_later():
+            self.key = await self._ready_later(*self._given["key"], is_key=True)
+            self.value = await self._ready_later(*self._given["value"], is_key=False)
+
+    @contextlib.asynccontextmanager
+    async def closed_on_error_later(self) -> AsyncIterator[None]:
+        """As `closed_on_error`, awaiting."""
+        try:
+            yield
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _ready_later(
+        self, serde: Serde | None, builder: _Builder | None, *, is_key: bool
+    ) -> Serde | None:
+        if builder is None:
+            return serde
+        built, self.config = await _settled(builder.build(self.config, is_key))
+        self._built.append(built)
+        return cast("Serde", built)
+
+    def offer_cluster_id(self, resolver: Callable[[], object]) -> None:
+        """Pass a coroutine function that looks up the cluster's id to the serializers that can await it."""
+        for serde in (self.key, self.value):
+            take = getattr(serde, "set_async_cluster_id_resolver", None)
+            if take is not None:
+                take(resolver)
+
+    async def aclose(self) -> None:
+        """Close the serializers that builders created, all of them even if one raises."""
+        built, self._built = self._built, []
+        async with contextlib.AsyncExitStack() as stack:
+            for serde in reversed(built):
+                stack.push_async_callback(_close_later, serde)
+
+
+async def _close_later(serde: Any) -> None:
+    await _settled((serde.aclose if hasattr(serde, "aclose") else serde.close)())
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
 
 
 def _call(

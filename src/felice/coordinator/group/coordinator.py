@@ -92,6 +92,8 @@ class GroupCoordinator:
         self._random = env.random
         self._image = image
         self._known_topics: dict[str, uuid.UUID] = {}
+        # Topics that the store lost without a request to delete them.
+        self._missing_topics: dict[str, uuid.UUID] = {}
         self._create_topic = create_topic
         settings = GroupSettings.of(config)
         self._runtime: CoordinatorRuntime[GroupShard, Record] = CoordinatorRuntime(
@@ -117,9 +119,18 @@ class GroupCoordinator:
 
     def on_image(self) -> None:
         """The cluster changed: loads and closes shards by leadership, and removes offsets of deleted topics."""
-        before, self._known_topics = self._known_topics, self._topic_ids()
+        before, known = {**self._missing_topics, **self._known_topics}, self._topic_ids()
+        self._known_topics = known
         self._runtime.follow_roles()
-        deleted = [name for name, topic_id in before.items() if self._known_topics.get(name) != topic_id]
+        # A topic may also be missing because the store lost it: then its offsets are kept for its return (C12), but
+        # not for another topic of its name. This broker may also have missed a deletion, and its record.
+        image = self._image()
+        deleted = [
+            name
+            for name, topic_id in before.items()
+            if known.get(name) != topic_id and (name in known or image.is_deletion_requested(topic_id))
+        ]
+        self._missing_topics = {name: before[name] for name in before.keys() - known.keys() - set(deleted)}
         if deleted:
             self.on_topics_deleted(deleted)
 

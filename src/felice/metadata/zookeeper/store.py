@@ -71,8 +71,10 @@ class ZooKeeperStore(SingleWrites):
         self._watches = Watches()
         self._is_closed = False
         self._renewing = asyncio.Lock()
-        # Ephemeral nodes that this session, or the lost one that `renew` cleans up after, created or may have created.
+        # Ephemeral nodes that this session, or a lost one that `renew` cleans up after, created or may have created.
         self._ephemerals: dict[str, None] = {}
+        # Lost sessions whose nodes may still be there.
+        self._lost_sessions: set[int] = set()
         self._latencies = RequestLatencies()
         self._session = self._new_session()
         self._beginning: ZooKeeperSession | None = None
@@ -132,7 +134,12 @@ class ZooKeeperStore(SingleWrites):
                 raise SessionExpired()
             if self.session_state is not SessionState.EXPIRED:
                 return
-            await self._begin_again()
+            try:
+                await self._begin_again()
+            except SessionExpired:
+                if self._is_closed:
+                    raise
+                raise StoreUnavailable("/", "the new session ended while it began") from None
 
     async def get(self, path: str) -> Node:
         """The node; raises `NoNode`."""
@@ -235,18 +242,21 @@ class ZooKeeperStore(SingleWrites):
         finally:
             self._beginning = None
         self._session = begun
-        await self._clear_away(lost.session_id)
+        self._lost_sessions.add(lost.session_id)
+        await self._clear_away()
         self._life.become(begun.state)
 
-    async def _clear_away(self, lost_session_id: int) -> None:
-        """Deletes the nodes of a session that this process gave up before ZooKeeper did."""
-        paths, self._ephemerals = list(self._ephemerals), {}
+    async def _clear_away(self) -> None:
+        """Deletes the nodes of sessions that this process gave up before ZooKeeper did."""
+        paths = list(self._ephemerals)
         for path, node in zip(paths, await self.get_many(paths), strict=True):
-            if node is not None and node.ephemeral_owner == lost_session_id:
+            if node is not None and node.ephemeral_owner in self._lost_sessions:
                 try:
                     await self.delete(path)
                 except NoNode:
                     continue
+        self._ephemerals.clear()
+        self._lost_sessions.clear()
 
     async def _check_version(self) -> None:
         """Sends a request that ZooKeeper supports since 3.6."""

@@ -2,11 +2,12 @@
 
 source      the entry point that Spark calls
 options     parses the options of a query, with `kafka_options` (pure)
-planning    divides offsets into tasks (pure); `pushdown` narrows them by filters
+planning    divides offsets into tasks (pure); `pushdown` narrows them by filters, whose values `filter_values` reads
 cluster     the driver's requests to the brokers
 reader      plans batches and streams in the driver; `lag` reports how far they are behind
 fetching    reads ranges as Arrow in the workers
 writer      writes Arrow to topics in the workers; `commit` (pure), `ledger` and `transactional` make it exactly once
 updates     writes results in update mode
-session     creates a session with the source registered; `java` finds its Java
+session     creates a session with the source registered; `java` finds its Java, and `worker_python` starts its workers
+            through `early_worker`
 """

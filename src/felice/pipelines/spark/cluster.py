@@ -1,8 +1,9 @@
 """The driver's requests to the cluster: which partitions a query reads, and their first and last offsets.
 
 Keeps true: a result covers all requested partitions, or the request raises. Offsets outside the log are reported, never
-            planned silently.
-How:        requests go through `client.blocking`.
+            planned silently. For the end of a micro-batch (`latest_from`), a partition whose leader cannot be asked
+            has its start: the batch reads nothing of it, and a later one continues there.
+How:        requests go through `client.blocking`. It asks once, within `kafka.request.timeout.ms`. The view retries.
 Leaves:     reading records to `fetching`, and writing them to `writer`.
 """
 
@@ -28,8 +29,14 @@ from felice.pipelines.spark.options import (
     Position,
     SourceOptions,
 )
+from felice.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
+
+# How often a running query says again which partitions it cannot read.
+HELD_LOG_INTERVAL_S = 60.0
+# A partition with one of these errors may be gone, and not only without a leader.
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 Answer = TypeVar("Answer")
 
@@ -68,6 +75,8 @@ class ClusterView:
         self._deleted: set[str] = set()
         self.recreated: set[str] = set()
         """Topics that were deleted and created again since this view was opened, until `forget_recreated`."""
+        self._held = frozenset[Partition]()
+        self._held_logged_at = float("-inf")
 
     def partitions(self) -> list[Partition]:
         """Returns the partitions that match the subscription, cached for `topics_good_for_s` seconds."""
@@ -89,6 +98,13 @@ class ClusterView:
     def latest(self) -> Offsets:
         """Returns the end offset (exclusive) of every partition of the subscription."""
         return self._offsets_of_all(LATEST)
+
+    def latest_from(self, start: Mapping[Partition, int]) -> Offsets:
+        """Returns as `latest`, but the offset of `start` for a partition whose leader cannot be asked now.
+
+        Raises the error if no partition can be asked, or one of them is not in `start`.
+        """
+        return self._offsets_of_all(LATEST, start)
 
     def first_since(self, timestamps_ms: Mapping[Partition, int]) -> Offsets:
         """Returns each partition's first offset from its timestamp on; partitions without such a record are absent."""
@@ -155,12 +171,12 @@ class ClusterView:
             found.update(self._offsets_at(LATEST, late))
         return found
 
-    def _offsets_of_all(self, which: int) -> Offsets:
+    def _offsets_of_all(self, which: int, start: Mapping[Partition, int] | None = None) -> Offsets:
         """Returns the offsets of all present partitions. Topics may have changed since the last request."""
         give_up_at = time.monotonic() + self._options.client.request_timeout_ms / 1000
         while True:
             try:
-                return self._offsets_at(which, self.partitions())
+                return self._list_offsets(dict.fromkeys(self.partitions(), which), start or {})
             except KafkaException as error:
                 is_gone = error.code == KafkaError.UNKNOWN_TOPIC_OR_PART
                 if not (is_gone and self._answered) or time.monotonic() >= give_up_at:
@@ -171,11 +187,54 @@ class ClusterView:
     def _offsets_at(self, which: int, partitions: Iterable[Partition]) -> Offsets:
         return self._list_offsets(dict.fromkeys(partitions, which))
 
-    def _list_offsets(self, wanted: Mapping[Partition, int]) -> Offsets:
-        if not wanted:
-            return {}
-        found = self._retry(lambda: self._client.list_offsets(wanted))
-        return {key: answer.offset for key, answer in found.items()}
+    def _list_offsets(
+        self, wanted: Mapping[Partition, int], instead: Mapping[Partition, int] | None = None
+    ) -> Offsets:
+        """Asks for the offsets. `instead` has those of partitions that need not be asked if others can be."""
+        found: Offsets = {}
+        if wanted:
+            self._retry(lambda: self._ask_offsets(wanted, instead or {}, found))
+        return found
+
+    def _ask_offsets(
+        self, wanted: Mapping[Partition, int], instead: Mapping[Partition, int], found: Offsets
+    ) -> None:
+        """Adds the offsets that can be had to `found`; raises an error of a partition that is lacking then."""
+        rows = self._client.offsets_of_each({key: wanted[key] for key in wanted if key not in found})
+        failed = {key: row for key, row in rows.items() if isinstance(row, KafkaException)}
+        found |= {key: row.offset for key, row in rows.items() if not isinstance(row, KafkaException)}
+        # The offset of a topic that was created again has no meaning in the topic of now.
+        can_wait = {
+            key: error
+            for key, error in failed.items()
+            if key in instead
+            and key[0] not in self.recreated
+            and error.error.retriable()
+            and error.code not in _GONE
+        }
+        if lasting := sorted(key for key in failed if not failed[key].error.retriable()):
+            raise failed[lasting[0]]
+        if failed and (not found or len(can_wait) < len(failed)):
+            raise failed[min(failed.keys() - can_wait.keys() or failed.keys())]
+        found |= {key: instead[key] for key in can_wait}
+        if instead:
+            self._say_held(can_wait)
+
+    def _say_held(self, held: Mapping[Partition, KafkaException]) -> None:
+        """Logs which partitions a stream goes on without, when they change and every now and then."""
+        now = time.monotonic()
+        if held.keys() == self._held and (not held or now < self._held_logged_at + HELD_LOG_INTERVAL_S):
+            return
+        if back := self._held - held.keys():
+            log.warning("the query reads %s again", _listed(sorted(back)))
+        if held:
+            reason = held[min(held)].error.str()
+            log.warning(
+                "the query goes on without %s, and reads them when their leaders answer: %s",
+                _listed(sorted(held)),
+                reason,
+            )
+        self._held, self._held_logged_at = frozenset(held), now
 
     def _ask_patiently(self) -> list[Partition]:
         """Treats a topic as deleted if it is missing for longer than a broker's restart takes."""
@@ -259,9 +318,7 @@ class ClusterView:
 
 def open_view(options: SourceOptions) -> ClusterView:
     """Returns a view with a client of its own, which the caller closes with `ClusterView.close`."""
-    # The view retries as the options of the query say, so its client does not.
-    patience = {"retry_timeout_ms": options.offset_retry_interval_ms}
-    return ClusterView(options, BlockingClient(options.client, **patience))
+    return ClusterView(options, BlockingClient(options.client))
 
 
 def _listed(partitions: Iterable[Partition]) -> str:

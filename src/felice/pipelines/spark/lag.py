@@ -27,7 +27,7 @@ from felice.pipelines.spark.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
-PATIENCE_MS = 1_000
+PATIENCE_MS = 3_000
 PAUSE_AFTER_FAILURE_S = 10.0
 SINK_SUFFIX = "-sink"
 

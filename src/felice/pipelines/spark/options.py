@@ -49,9 +49,9 @@ class Subscription:
         return "assign" if self.partitions else "subscribe"
 
     def matches(self, topic: str) -> bool:
-        """Whether the query reads this topic: by pattern, by name or by assigned partitions."""
+        """Whether the query reads this topic: by name, by assigned partitions, or by a pattern anywhere in its name."""
         if self.pattern is not None:
-            return own_pattern(self.pattern).fullmatch(topic) is not None
+            return own_pattern(self.pattern).search(topic) is not None
         return topic in self.topics or any(topic == assigned for assigned, _ in self.partitions)
 
 
@@ -280,6 +280,13 @@ SPARKS_OWN = frozenset(
     }
 )
 
+# Spark gives every table these properties.
+_OF_TABLES = frozenset({"provider", "owner"})
+_NO_OPTIONS = (
+    "is required: host:port of one or more brokers. Spark keeps the options of CREATE TABLE from Python sources: write "
+    "CREATE TEMPORARY VIEW name USING felice OPTIONS (...) to read a topic, INSERT INTO name WITH (...) to write one"
+)
+
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _UNIT_MS = {
     None: 1.0,
@@ -297,8 +304,12 @@ class _Options:
     """Options as Spark passes them: names in any case, values as text."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {name.lower(): value for name, value in given.items()}
         names = {name.lower(): name for name in known}
+        self._values = {name.lower(): value for name, value in given.items()}
+        if not self._values:
+            raise OptionError("kafka.bootstrap.servers", _NO_OPTIONS)
+        if self._values.keys() >= _OF_TABLES:
+            self._values = _of_table(self._values, names)
         for name in self._values:
             if name not in names and name not in SPARKS_OWN and not name.startswith("kafka."):
                 raise OptionError(name, _unknown(name, names))
@@ -347,6 +358,20 @@ class _Options:
     def of_kafka(self) -> dict[str, str]:
         prefix = "kafka."
         return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix)}
+
+
+def _of_table(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """The options among what Spark passes for CREATE TABLE: the table's properties, and its OPTIONS as `option.NAME`.
+
+    Properties that are no options, such as a comment, are the table's own.
+    """
+    if "location" in given:
+        raise OptionError("location", _unknown("path", names))
+    own = {name: value for name, value in given.items() if name in names or name.startswith("kafka.")}
+    prefix = "option."
+    return own | {
+        name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)
+    }
 
 
 def _unknown(name: str, names: Mapping[str, str]) -> str:

@@ -63,6 +63,15 @@ def count_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> i
     return sum(max(0, end[key] - start.get(key, end[key])) for key in end)
 
 
+def behind_their_ends(start: Offsets, end: Offsets) -> list[str]:
+    """A message for each partition whose start is behind its end; it could not be read."""
+    return [
+        f"{_name(key)} would be read from offset {start[key]} to {end[key]}"
+        for key in sorted(start)
+        if start[key] > end[key]
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The ranges of one batch, and messages about records that are missing from the log."""

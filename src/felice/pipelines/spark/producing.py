@@ -1,9 +1,9 @@
 """Writes a task's rows in a Spark worker: encodes Arrow as record batches, and sends them to the brokers.
 
 Keeps true: a row with a partition goes to it. Otherwise the key chooses the partition as in Java's producer (murmur2),
-            so the rows of one key stay in order. Rows with neither are spread over the partitions in runs. `flush`
-            returns when all rows are acknowledged, or raises. At most about FLUSH_AT_BYTES of rows are held.
-            A batch is not larger than its topic allows, unless it is a single row.
+            so the rows of one key stay in order. Rows with neither are spread in runs over the partitions that have a
+            leader. `flush` returns when all rows are acknowledged, or raises. At most about FLUSH_AT_BYTES of rows are
+            held. A batch is not larger than its topic allows, unless it is a single row.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from felice.client.blocking import BlockingClient
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Partition
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark.mistakes import ClusterError, QueryError
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.streams.limits import TopicLimits
-from felice.records.arrow import arrow_to_batches, key_hashes
+from felice.records.arrow import arrow_to_batches, has_nameless_header, key_hashes
 
 FLUSH_AT_BYTES = 16 * 1024 * 1024
 # Number of rows without key and partition that go to one partition before the next: this makes larger batches.
@@ -90,13 +90,15 @@ class TopicWriter:
         self._limits_of = limits_of
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._partition_counts: dict[str, int] = {}
+        # The number of partitions of a topic, and those with a leader (all if none has one).
+        self._partitions: dict[str, tuple[int, np.ndarray]] = {}
         # Tasks start at different partitions, so that small ones do not all fill the same.
         self._turn = random.randrange(1 << 16)
         self.rows_written = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Holds the rows, and flushes when FLUSH_AT_BYTES are held."""
+        """Holds the rows, and flushes when FLUSH_AT_BYTES are held. Raises `RowError` for what no record can have."""
+        _check(rows)
         self._held.append(rows)
         self._held_bytes += rows.nbytes
         if self._held_bytes >= FLUSH_AT_BYTES:
@@ -156,12 +158,12 @@ class TopicWriter:
             yield topic, rows.filter(pc.equal(topics, topic))
 
     def _by_partition(self, topic: str, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        count = self._partition_count(topic)
+        count, led = self._partitions_of(topic)
         records = rows.select([name for name in RECORD_COLUMNS if name in rows.column_names])
         if count == 1 and "partition" not in rows.column_names:
             yield 0, records
             return
-        chosen = self._choose(topic, rows, count)
+        chosen = self._choose(topic, rows, count, led)
         order = np.argsort(chosen, kind="stable")
         records = records.take(pa.array(order))
         edges = np.searchsorted(chosen[order], np.arange(count + 1))
@@ -169,9 +171,9 @@ class TopicWriter:
             if start < end:
                 yield partition, records.slice(start, end - start)
 
-    def _choose(self, topic: str, rows: pa.Table, count: int) -> np.ndarray:
+    def _choose(self, topic: str, rows: pa.Table, count: int, led: np.ndarray) -> np.ndarray:
         """Returns the partition of each row."""
-        chosen = self._runs(len(rows), count)
+        chosen: np.ndarray = led[self._runs(len(rows), len(led))]
         if "key" in rows.column_names and len(rows):
             hashes = key_hashes(_one_chunk(rows["key"]))
             keyed = hashes.is_valid().to_numpy(zero_copy_only=False)
@@ -190,24 +192,47 @@ class TopicWriter:
         self._turn += -(-rows // RUN_ROWS)
         return runs % count
 
-    def _partition_count(self, topic: str) -> int:
-        if topic not in self._partition_counts:
-            self._partition_counts[topic] = self._ask_partition_count(topic)
-        return self._partition_counts[topic]
+    def _partitions_of(self, topic: str) -> tuple[int, np.ndarray]:
+        if topic not in self._partitions:
+            self._partitions[topic] = self._ask_partitions(topic)
+        return self._partitions[topic]
 
-    def _ask_partition_count(self, topic: str) -> int:
-        """Returns the number of partitions. The request creates a missing topic, if the brokers allow that."""
+    def _ask_partitions(self, topic: str) -> tuple[int, np.ndarray]:
+        """Returns the number of partitions, and those with a leader.
+
+        The request creates a missing topic, if the brokers allow that.
+        """
         deadline = time.monotonic() + self._options.client.retry_timeout_ms / 1000
         while True:
             described = self._client.metadata([topic], allow_auto_create=True).topics[topic]
             if described.error is None and described.partitions:
-                return len(described.partitions)
+                count = len(described.partitions)
+                led = [number for number, row in described.partitions.items() if row.leader >= 0]
+                return count, np.array(sorted(led) or range(count))
             if (
                 described.error is not None and not described.error.retriable()
             ) or time.monotonic() > deadline:
                 why = described.error.str() if described.error is not None else "it has no partitions"
                 raise ClusterError(f"topic {topic} cannot be written: {why}")
             time.sleep(TOPIC_WAIT_S)
+
+
+def _check(rows: pa.RecordBatch) -> None:
+    """Refuses what Java's producer refuses, before anything of the batch is sent."""
+    names = rows.schema.names
+    if "timestamp" in names:
+        earliest = pc.min(rows["timestamp"])
+        if earliest.is_valid and earliest.cast(pa.int64()).as_py() < 0:
+            raise RowError(
+                f"a row has the timestamp {_as_text(earliest)}; records cannot have one before 1970"
+            )
+    if "headers" in names and has_nameless_header(rows["headers"]):
+        raise RowError("a row has a header whose key is null; headers need a name")
+
+
+def _as_text(timestamp: pa.Scalar) -> str:
+    # Arrow's own conversion to Python fails for years before 1.
+    return str(timestamp.cast(pa.string()).as_py())
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -3,7 +3,8 @@
 Keeps true: every record that passes the filters is still fetched. Spark applies all filters again, so a filter that is
             not understood here is left alone.
             A lower bound of the timestamp is used, because every record before the first one with this timestamp is
-            older. An upper bound is not used: records need not be in the order of their timestamps.
+            older. An upper bound is not used: records need not be in the order of their timestamps. Nor is a lower
+            bound before 1970, because brokers find no records by such a time.
 Pure.
 """
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from pyspark.sql.datasource import (
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -25,6 +28,8 @@ from pyspark.sql.datasource import (
 
 from felice.dataclass import dataclass
 from felice.pipelines.spark.offsets import Partition
+
+T = TypeVar("T")
 
 _HIGHEST = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -77,43 +82,55 @@ def narrowed(filters: Iterable[Filter]) -> Narrowed:
 
 
 def _narrow(found: Narrowed, given: Filter) -> Narrowed:
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    value = getattr(given, "value", None)
-    if value is None or len(attribute) != 1:
-        return found
-    match attribute[0]:
-        case "topic" if isinstance(given, EqualTo | In):
-            topics = frozenset(value if isinstance(given, In) else [value])
+    match getattr(given, "attribute", None):
+        case ("topic",) if (topics := _among(given, str)) is not None:
             return replace(found, topics=topics if found.topics is None else found.topics & topics)
-        case "partition" if (interval := _interval(given)) is not None:
+        case ("partition",) if (interval := _interval(given)) is not None:
             return replace(found, partitions=found.partitions & interval)
-        case "offset" if (interval := _interval(given)) is not None:
+        case ("offset",) if (interval := _interval(given)) is not None:
             return replace(found, offsets=found.offsets & interval)
-        case "timestamp" if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
-            if (first_ms := _milliseconds(value)) is not None:
-                return replace(found, from_timestamp_ms=max(first_ms, found.from_timestamp_ms or 0))
+        case ("timestamp",) if (first_ms := _first_millisecond(given)) is not None:
+            return replace(found, from_timestamp_ms=max(first_ms, found.from_timestamp_ms or 0))
     return found
 
 
 def _interval(given: Filter) -> Interval | None:
+    if (among := _among(given, int)) is not None:
+        return Interval(among=among)
     match given:
-        case EqualTo():
-            return Interval(given.value, given.value)
-        case GreaterThan():
-            return Interval(low=given.value + 1)
-        case GreaterThanOrEqual():
-            return Interval(low=given.value)
-        case LessThan():
-            return Interval(high=given.value - 1)
-        case LessThanOrEqual():
-            return Interval(high=given.value)
-        case In():
-            return Interval(among=frozenset(given.value))
+        case GreaterThan(value=int(bound)):
+            return Interval(low=bound + 1)
+        case GreaterThanOrEqual(value=int(bound)):
+            return Interval(low=bound)
+        case LessThan(value=int(bound)):
+            return Interval(high=bound - 1)
+        case LessThanOrEqual(value=int(bound)):
+            return Interval(high=bound)
     return None
 
 
-def _milliseconds(value: object) -> int | None:
-    """Rounds down to milliseconds, as timestamps of records are; None if `value` is no time with a zone."""
-    if not isinstance(value, datetime.datetime) or value.tzinfo is None:
+def _among(given: Filter, kind: type[T]) -> frozenset[T] | None:
+    """The values of which a row must have one; None if the filter says no such values, or others than of this kind."""
+    match given:
+        case In(value=list() | tuple()):
+            # No row equals null, so a null in the list lets no other row pass.
+            values = [value for value in given.value if value is not None]
+        case EqualTo() | EqualNullSafe():
+            values = [given.value]
+        case _:
+            return None
+    return frozenset(values) if all(isinstance(value, kind) for value in values) else None
+
+
+def _first_millisecond(given: Filter) -> int | None:
+    """The lower bound in milliseconds, rounded down as timestamps of records are; None if none is from 1970 on."""
+    match given:
+        case GreaterThan() | GreaterThanOrEqual():
+            first = given.value
+        case _ if times := _among(given, datetime.datetime):
+            first = min(times)
+        case _:
+            return None
+    if not isinstance(first, datetime.datetime) or first.tzinfo is None or first < _EPOCH:
         return None
-    return max(0, (value - _EPOCH) // datetime.timedelta(milliseconds=1))
+    return (first - _EPOCH) // datetime.timedelta(milliseconds=1)

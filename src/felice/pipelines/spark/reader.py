@@ -33,6 +33,7 @@ from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.planning import (
     OffsetRange,
     Task,
+    behind_their_ends,
     count_new,
     plan_batch,
     plan_tasks,
@@ -75,6 +76,8 @@ class BatchReader(DataSourceReader):
         view = open_view(self._options)
         try:
             start, end = view.start(starting), view.end(ending)
+            if behind := behind_their_ends(start, end):
+                raise QueryError(f"{'; '.join(behind)}: the start of a query must not be behind its end")
             start = {key: offset for key, offset in start.items() if self._narrowed.has(key)}
             start = self._from_timestamp(view, start, end)
         finally:
@@ -171,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Checkpoint | None:
         """Called by Spark for its progress report: the newest end offsets, which may be beyond the batch."""
         # With availableNow no batch asks for the end offsets, which grow meanwhile.
-        known = self._latest().recent() if self._target is not None else self._latest().known
+        known = self._latest().known if self._target is None else self._latest().recent(self._target)
         return None if known is None else to_checkpoint(known)
 
     @plain_errors
@@ -237,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> LatestOffsets:
         if self._ends is None:
-            self._ends = LatestOffsets(self._cluster().latest)
+            self._ends = LatestOffsets(self._cluster().latest_from)
         return self._ends
 
 
@@ -276,7 +279,7 @@ class LatestOffsets:
 
     def __init__(
         self,
-        ask: Callable[[], Offsets],
+        ask: Callable[[Offsets], Offsets],
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -288,10 +291,10 @@ class LatestOffsets:
         self._asked_at = float("-inf")
         self.known: Offsets | None = None
 
-    def recent(self) -> Offsets:
+    def recent(self, start: Offsets) -> Offsets:
         """Returns the end offsets, at most REPORT_EVERY_S seconds old."""
         if self.known is None or self._monotonic() - self._asked_at >= REPORT_EVERY_S:
-            self.known = self._ask()
+            self.known = self._ask(start)
             self._asked_at = self._monotonic()
         return self.known
 
@@ -299,7 +302,7 @@ class LatestOffsets:
         """Returns the present end offsets. If they were still at `start`, it first waits for up to IDLE_PAUSE_MAX_S."""
         if self.known == start and (wait_s := self._next_ask_at - self._monotonic()) > 0:
             self._sleep(wait_s)
-        self.known = self._ask()
+        self.known = self._ask(start)
         self._asked_at = self._monotonic()
         idle = self.known == start
         self._pause_s = min(self._pause_s * 2, IDLE_PAUSE_MAX_S) if idle else IDLE_PAUSE_MIN_S

@@ -1,14 +1,16 @@
 """Creates a Spark session that can read and write topics: finds Java, and registers the data source.
 
 Keeps true: workers run the Python of the driver. The user's own settings (JAVA_HOME, PYSPARK_PYTHON, a running session)
-            are used and not overwritten, unless Spark cannot run with them.
+            are used and not overwritten, unless Spark cannot run with them. On this machine, workers report to Spark
+            before they import anything (`early_worker`).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from pyspark import SparkConf, SparkContext
@@ -17,9 +19,11 @@ from pyspark.sql import SparkSession
 
 from felice.env.java import find_java
 from felice.pipelines.spark.source import FeliceDataSource
+from felice.pipelines.spark.worker_python import early_python
 
 JAVA_STOPS_WITHIN_S = 30
 CONNECT = "sc://"
+PYTHON = "PYSPARK_PYTHON"
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -39,7 +43,8 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     )
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _early_workers_of_server(master):
+        spark = builder.getOrCreate()
     if is_new:
         spark.conf.set(FILTER_PUSHDOWN, "true")
     if is_new and not master.startswith(CONNECT):
@@ -75,6 +80,7 @@ def register(spark: SparkSession) -> None:
 
 def register_source(spark: SparkSession, source: type[FeliceDataSource]) -> None:
     """Register a data source, and tell it the session's cores and whether the session allows filters."""
+    _let_workers_report_early(spark)
     takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
     known = {"cores": _cores(spark), "takes_filters": takes_filters}
     spark.dataSource.register(type(source.__name__, (source,), known))
@@ -97,7 +103,28 @@ def stop(spark: SparkSession) -> None:
 def prepare_environment() -> None:
     """Set the environment variables that Spark's JVM and its workers inherit."""
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(PYTHON, sys.executable)
+
+
+@contextmanager
+def _early_workers_of_server(master: str) -> Iterator[None]:
+    """A Connect server that is started here takes the Python for its workers from the environment of its start."""
+    if not connect_address(master).startswith("local") or not master.startswith(CONNECT):
+        yield
+        return
+    chosen = os.environ[PYTHON]
+    os.environ[PYTHON] = early_python(chosen)
+    try:
+        yield
+    finally:
+        os.environ[PYTHON] = chosen
+
+
+def _let_workers_report_early(spark: SparkSession) -> None:
+    """For what is passed to Spark from now on. A Connect client does not say which Python runs that."""
+    context = getattr(spark, "_sc", None)
+    if context is not None and context.master.startswith("local"):
+        context.pythonExec = early_python(context.pythonExec)
 
 
 def _shuffle_into_few(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from felice.pipelines.spark.filter_values import take_any_value
 from felice.pipelines.spark.mistakes import OptionError, QueryError, plain_errors
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import BatchReader, NarrowingBatchReader, RefusedStream, StreamReader
@@ -40,8 +41,11 @@ class FeliceDataSource(DataSource):
     @plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of a batch query; it takes filters only if the session allows that."""
-        kind = NarrowingBatchReader if self.takes_filters else BatchReader
-        return kind(self._source_options(schema), self.cores_of_session())
+        options = self._source_options(schema)
+        if not self.takes_filters:
+            return BatchReader(options, self.cores_of_session())
+        take_any_value()
+        return NarrowingBatchReader(options, self.cores_of_session())
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
         """The reader of a streaming query."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from felice.client.blocking import BlockingConfig
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark.connections import client_of
-from felice.pipelines.streams.limits import TopicLimits
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 TOPIC_RESOURCE = 2

@@ -14,7 +14,7 @@ from felice.pipelines.streams.formats import Format, session_windowed, time_wind
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, StreamAggregate
 from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
-from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.topology import CLOCKS, Stores
 from felice.pipelines.streams.window_stores import SessionStore, SlidingStore, WindowStore
@@ -90,7 +90,7 @@ class Kind:
         """A new store for the aggregates."""
         raise NotImplementedError
 
-    def operator(self, of: Input, functions: Functions) -> Operator:
+    def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """The operator of one input."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class OfAll(Kind):
         """A table."""
         return KeyValueStore(name, key, value)
 
-    def operator(self, of: Input, functions: Functions) -> Operator:
+    def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Without stream time."""
         store = of.stores[of.store]
         return StreamAggregate(store, functions.initializer, functions.aggregator, of.sends_old)
@@ -133,7 +133,7 @@ class InTimeWindows(Kind):
         size_ms = self.windows.size_ms
         return WindowStore(name, key, value, size_ms, size_ms + self.windows.grace_ms)
 
-    def operator(self, of: Input, functions: Functions) -> Operator:
+    def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Tumbling or hopping."""
         kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
         initializer, aggregator, _ = functions
@@ -162,7 +162,7 @@ class InSlidingWindows(Kind):
         difference_ms = self.windows.difference_ms
         return SlidingStore(name, key, value, difference_ms, 2 * difference_ms + self.windows.grace_ms)
 
-    def operator(self, of: Input, functions: Functions) -> Operator:
+    def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sliding."""
         kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
         initializer, aggregator, _ = functions
@@ -190,7 +190,7 @@ class InSessions(Kind):
         """Keeps sessions until they are closed."""
         return SessionStore(name, key, value, self.closes_after_ms)
 
-    def operator(self, of: Input, functions: Functions) -> Operator:
+    def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sessions."""
         initializer, aggregator, merger = functions
         assert merger is not None, "sessions are merged"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from felice.pipelines.streams.formats import Format, format_of, pair_of
+from felice.pipelines.streams.formats import JSON, Format, pair_of
 from felice.pipelines.streams.operators.changes import OnlyChanges
 from felice.pipelines.streams.operators.stateless import FlatMap, KeyValueFunction
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, processed
@@ -48,7 +48,7 @@ def first_of_each_key(scope: Scope, node: Node, key: Format, store: str, within_
     """The node that passes the first record of each key. Records are partitioned by key."""
     seen = KeyValues(store, key, "json", Rows.BY_KEY)
     return processed(
-        scope, node, lambda: Deduplicate(store, within_ms), [seen], f"{store}-process", keeps_key=True
+        scope, node, lambda: Deduplicate(store, within_ms), [seen], f"{store}-process", kept_key=key
     )
 
 
@@ -73,12 +73,20 @@ def first_of_each_id(
     return topology.operator("unwrap", lambda stores: FlatMap(lambda _, pair: [pair]), first)
 
 
+def whole_value(format_: Format) -> KeyValueFunction:
+    """The function that `changes_of_each_key` compares values of this format by: it compares them as JSON."""
+    if format_.name in (JSON.name, "string"):
+        return lambda key, value: value
+    # Not every format's values can be in JSON. A character for each byte.
+    return lambda key, value: None if value is None else format_.write(value).decode("latin-1")
+
+
 def changes_of_each_key(
     scope: Scope, node: Node, key: Format, compared: KeyValueFunction, store: str
 ) -> Node:
     """The node that passes a record if its compared value differs from that of the last record of its key."""
-    topology, value = scope.topology, format_of("json")
-    topology.store(store, lambda: KeyValueStore(store, key, value))
+    topology = scope.topology
+    topology.store(store, lambda: KeyValueStore(store, key, JSON))
     return topology.operator(
         "dedupe-changes", lambda stores: OnlyChanges(stores[store], compared), node, stores=[store]
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict, deque
+from collections import ChainMap, Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from felice.pipelines.streams.limits import TopicLimits
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.record import Headers, Record
-from felice.pipelines.streams.task import Task, TopicRecord, with_event_time
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
@@ -42,6 +42,8 @@ class TestDriver:
         }
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
+        self._offsets: Counter[tuple[str, int]] = Counter()
+        """How many records of each partition were processed."""
         self._wall_clock_ms = 0
         self.advance_wall_clock(0)
 
@@ -88,8 +90,8 @@ class TestDriver:
         self._written.clear()
 
     def table(self, name: str) -> Mapping[Any, Any]:
-        """The rows of a store by key."""
-        return dict(self.store(name).items())
+        """The rows of a store by key, as they are now."""
+        return self.store(name).rows()
 
     def store(self, name: str) -> StoreView:
         """A store, to look up keys, ranges of keys and windows."""
@@ -143,10 +145,16 @@ class TestDriver:
 
     def _process(self, record: TopicRecord) -> Iterator[TopicRecord]:
         is_everywhere = self._sources[record.topic].is_global
-        for tasks in self._tasks if is_everywhere else [self._tasks[self._partition(record.key)]]:
+        partition = 0 if is_everywhere else self._partition(record.key)
+        offset = self._offsets[record.topic, partition]
+        self._offsets[record.topic, partition] += 1
+        for tasks in self._tasks if is_everywhere else [self._tasks[partition]]:
             for task in tasks:
                 if record.topic in task.topics:
-                    yield from task.process(record)
+                    try:
+                        yield from task.process(record)
+                    except StreamsError as error:
+                        raise error.at(f"at {record.topic}-{partition}, offset {offset}") from error.__cause__
 
     def _partition(self, key: bytes | None) -> int:
         return 0 if key is None else murmur2(key) % self._partitions

@@ -51,7 +51,9 @@ def foreign_key_join(
     # A filter may send a change from no row to no row. Such a change of the right table must not be sent.
     right.plan.send_old()
     asking = topology.operator(
-        "subscribe", lambda stores: Subscribe(key_of, left.value, is_left), left.plan.latest(topology)
+        "subscribe",
+        lambda stores: Subscribe(key_of, left.value, right.key, is_left),
+        left.plan.latest(topology),
     )
     asked = scope.repartition(asking, f"{name}-subscription", right.key, pair_of(BYTES, left.key))
     answers = scope.repartition(

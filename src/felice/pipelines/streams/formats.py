@@ -1,18 +1,26 @@
 """How keys and values become bytes in topics, and plain values in stores.
 
-Keeps true: `read(write(x)) == x`. None stays None: it is never given to a format.
-How:        A store holds `pack(x)`: numbers, text and bytes unchanged, lists and dicts as JSON. An aggregator may
-            change a list that it gets; without the packed copy this would also change the table's old value.
+Keeps true: `read(write(x)) == x`; a value that does not come back is refused. None stays None: it is never given to a
+            format.
+            Two keys, or two values, are the same if and only if their bytes are: `write` decides, never Python's `==`,
+            for which 1, 1.0 and True are equal.
+How:        A store finds a row by `key_bytes(key)`. It holds `pack(value)`: a number, a text or bytes of Python's own
+            types, everything else as it is written. An aggregator may change a list that it gets; without the packed
+            copy this would also change the table's old value. A value of a class, such as a number of numpy, is packed
+            as the plain value that its bytes stand for: state is read without any class.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
-from typing import Any
+from json import encoder
+from typing import Any, NoReturn
 
 from felice.dataclass import dataclass
+from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.record import Window, Windowed, changes_of
 from felice.pipelines.streams.telling import shown
 
@@ -23,12 +31,8 @@ _TWO_LONGS = struct.Struct(">qq")
 # JSON, or a value, with too many levels raises RecursionError.
 UNREADABLE = ValueError, struct.error, RecursionError
 """What `Format.read` raises of bytes in another format."""
-UNWRITABLE = ValueError, TypeError, AttributeError, struct.error, RecursionError
+UNWRITABLE = ValueError, TypeError, AttributeError, OverflowError, struct.error, RecursionError
 """What `Format.write` raises of values that the format cannot hold."""
-
-
-class FormatError(ValueError):
-    """Bytes that are not in the expected format, or a value that the format cannot hold."""
 
 
 class Format:
@@ -48,16 +52,37 @@ class Format:
         raise NotImplementedError
 
     def pack(self, value: Any) -> Any:
-        """The value in a form that can be a key of a dict, and that does not change when the value is changed later."""
-        return value
+        """The value as a store keeps it: of a plain type, and not changed when the value is changed later."""
+        return self.write(value)
 
     def unpack(self, packed: Any) -> Any:
         """The value of a packed form."""
-        return packed
+        return self.read(packed)
 
-    def placed_by(self, value: Any) -> bytes | None:
-        """The bytes that chose the partition of a record with this key; None if the key does not determine them."""
-        return self.encode(value)
+    def key_bytes(self, key: Any) -> bytes:
+        """The bytes by which a store finds the row of a key. Raises a `FormatError` that names a key without bytes."""
+        try:
+            return self.write(key)
+        except UNWRITABLE as error:
+            raise self.refusal(key, error) from None
+
+    def bytes_of_packed(self, packed: Any) -> bytes:
+        """The bytes of a key that earlier releases found rows by: they compared packed keys."""
+        return self.write(self.unpack(packed))
+
+    def is_same(self, one: Any, other: Any) -> bool:
+        """Whether both are null, or have the same bytes."""
+        if one is other or (type(one) is type(other) and type(one) in _COMPARED and one == other):
+            return True
+        return self.encode(one) == self.encode(other)
+
+    def placed_by(self, data: bytes) -> bytes | None:
+        """The bytes that chose the partition of a record whose key has these bytes; None if they are not known."""
+        return data
+
+    def refusal(self, value: Any, error: Exception) -> FormatError:
+        """The error that names a value that cannot be written."""
+        return FormatError(f"{shown(value)} cannot be written as {self.name}: {error}")
 
     def encode(self, value: Any) -> bytes | None:
         """`write`, with None for null, and a `FormatError` that names the value."""
@@ -66,7 +91,7 @@ class Format:
         try:
             return self.write(value)
         except UNWRITABLE as error:
-            raise FormatError(f"{shown(value)} cannot be written as {self.name}: {error}") from None
+            raise self.refusal(value, error) from None
 
     def decode(self, data: bytes | None) -> Any:
         """`read`, with None for null, and a `FormatError` that shows the bytes."""
@@ -88,54 +113,140 @@ class Format:
         return [None if one is None else read(one) for one in data]
 
 
+_COMPARED = frozenset((str, int))
+"""Types whose equal values have equal bytes in each format."""
+
+
 class _Bytes(Format):
     name = "bytes"
 
     def write(self, value: bytes) -> bytes:
-        return bytes(memoryview(value))
+        if type(value) is bytes:
+            return value
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"{type(value).__name__} is not bytes")
+        return bytes(value)
 
     def read(self, data: bytes) -> bytes:
+        return data
+
+    def pack(self, value: Any) -> Any:
+        # An aggregator that began with a bytearray goes on with one, a copy each time.
+        return bytearray(value) if isinstance(value, bytearray) else self.write(value)
+
+    def unpack(self, packed: Any) -> Any:
+        return packed if type(packed) is bytes else bytearray(packed)
+
+    def bytes_of_packed(self, packed: Any) -> bytes:
+        return self.write(packed)
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
         return data
 
 
 class _String(Format):
     name = "string"
 
-    def write(self, value: str) -> bytes:
-        return value.encode()
+    # Not `value.encode`: that of a subclass may be another function. Joins call this for each record.
+    write = staticmethod(str.encode)  # type: ignore[assignment]
 
     def read(self, data: bytes) -> str:
         return data.decode()
+
+    def pack(self, value: Any) -> Any:
+        return value if type(value) is str and value.isascii() else str.encode(value).decode()
+
+    def unpack(self, packed: Any) -> Any:
+        return packed
+
+    def encode_all(self, values: list[Any]) -> list[bytes | None]:
+        encode = str.encode
+        return [None if value is None else encode(value) for value in values]
 
     def decode_all(self, data: list[bytes | None]) -> list[Any]:
         return [None if one is None else one.decode() for one in data]
 
 
-_UNCHANGEABLE = (int, str, float)
-_from_json = json.JSONDecoder().decode
-_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+# The public methods of `json` make or wrap these for each text, which takes longer than the work itself.
+_scan = json.JSONDecoder(parse_constant=_no_json).scan_once  # type: ignore[attr-defined]
+_quoted = encoder.encode_basestring
+_chunks = encoder.c_make_encoder(  # type: ignore[attr-defined]
+    None, json.JSONEncoder().default, _quoted, None, ":", ",", False, False, False
+)
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_MANY = dict, list, tuple
+
+
+def _check_names(value: Any) -> None:
+    """Refuse names that are not text: JSON has no others, so 7 would come back as "7"."""
+    if isinstance(value, dict):
+        try:
+            "".join(value)
+        except TypeError:
+            wrong = next(name for name in value if not isinstance(name, str))
+            raise TypeError(f"the name {shown(wrong)} is not text") from None
+        value = value.values()
+    for one in value:
+        if type(one) not in _SCALARS and isinstance(one, _MANY):
+            _check_names(one)
+
+
+def _whole_characters(text: str) -> str:
+    """The text with each pair of surrogates as the one character that it stands for, as JSON's reader makes it."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 class _Json(Format):
     name = "json"
 
     def write(self, value: Any) -> bytes:
-        # Counts are common, and this takes a third of the encoder's time.
-        return str(value).encode() if type(value) is int else _to_json(value).encode()
+        kind = type(value)
+        if kind is str:
+            text = _quoted(value)
+        elif kind is int:
+            return str(value).encode()
+        else:
+            text = self._text(value)
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            # JSON can escape half of a pair of surrogates, so such a text passes as it came.
+            return _whole_characters(text).encode(errors="backslashreplace")
+
+    def _text(self, value: Any) -> str:
+        if value is None:
+            raise TypeError("null is no value")
+        if isinstance(value, _MANY):
+            _check_names(value)
+        return "".join(_chunks(value, 0))
 
     def read(self, data: bytes) -> Any:
         try:
-            return _from_json(data.decode())
-        except ValueError:
-            return json.loads(data)  # In UTF-16 or UTF-32, with a byte order mark, or no JSON.
+            text = data.decode()
+            value, end = _scan(text, 0)
+            if end == len(text):
+                return value
+        except (ValueError, StopIteration):
+            pass
+        # With white space around it, in UTF-16 or UTF-32, with a byte order mark, or no JSON.
+        return json.loads(data, parse_constant=_no_json)
 
     def pack(self, value: Any) -> Any:
-        return value if isinstance(value, _UNCHANGEABLE) else self.write(value)
+        kind = type(value)
+        if kind is int or kind is bool or (kind is float and math.isfinite(value)):
+            return value
+        if kind is str:
+            return value if value.isascii() else _whole_characters(value)
+        return self.write(value)
 
     def unpack(self, packed: Any) -> Any:
-        return _from_json(packed.decode()) if isinstance(packed, bytes) else packed
+        return self.read(packed) if type(packed) is bytes else packed
 
-    def placed_by(self, value: Any) -> bytes | None:
+    def placed_by(self, data: bytes) -> bytes | None:
         return None  # Other writers put spaces elsewhere.
 
 
@@ -143,6 +254,9 @@ class _Json(Format):
 class _Number(Format):
     label: str
     layout: str
+    kind: type[float]
+    end: float
+    """Numbers of this type from `-end` on and before `end` are their own packed form."""
 
     @property
     def name(self) -> str:
@@ -150,10 +264,20 @@ class _Number(Format):
         return self.label
 
     def write(self, value: float) -> bytes:
+        if value != value:
+            value = math.nan  # Java has one NaN in bytes.
         return struct.pack(self.layout, value)
 
     def read(self, data: bytes) -> Any:
         return struct.unpack(self.layout, data)[0]
+
+    def pack(self, value: Any) -> Any:
+        if type(value) is self.kind and -self.end <= value < self.end:
+            return value
+        return self.read(self.write(value))
+
+    def unpack(self, packed: Any) -> Any:
+        return packed
 
 
 class _Windowed(Format):
@@ -163,15 +287,9 @@ class _Windowed(Format):
     def name(self) -> str:
         return f"windowed {self.key.name}"
 
-    def pack(self, value: Windowed) -> Any:
-        return self.key.pack(value.key), value.window.start, value.window.end
-
-    def placed_by(self, value: Windowed) -> bytes | None:
-        return self.key.placed_by(value.key)  # Windows are made where the records are.
-
-    def unpack(self, packed: Any) -> Windowed:
+    def bytes_of_packed(self, packed: Any) -> bytes:
         key, start, end = packed
-        return Windowed(self.key.unpack(key), Window(start, end))
+        return self.write(Windowed(self.key.unpack(key), Window(start, end)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +300,9 @@ class _TimeWindowed(_Windowed):
     def write(self, value: Windowed) -> bytes:
         key, (start, _) = value
         return self.key.write(key) + _LONG.pack(start)
+
+    def placed_by(self, data: bytes) -> bytes | None:
+        return self.key.placed_by(data[:-8])  # Windows are made where the records are.
 
     def read(self, data: bytes) -> Windowed:
         (start,) = _LONG.unpack(data[-8:])
@@ -195,6 +316,9 @@ class _SessionWindowed(_Windowed):
     def write(self, value: Windowed) -> bytes:
         key, (start, end) = value
         return self.key.write(key) + _TWO_LONGS.pack(end, start)
+
+    def placed_by(self, data: bytes) -> bytes | None:
+        return self.key.placed_by(data[:-16])
 
     def read(self, data: bytes) -> Windowed:
         end, start = _TWO_LONGS.unpack(data[-16:])
@@ -274,17 +398,18 @@ def _pairs(ones: list[Any], others: list[Any]) -> list[tuple[Any, Any]]:
 
 
 BYTES: Format = _Bytes()
+STRING: Format = _String()
 JSON: Format = _Json()
 FORMATS: dict[str, Format] = {
     one.name: one
     for one in (
         BYTES,
-        _String(),
+        STRING,
         JSON,
         # With the layout, not with a `Struct`: a `Struct` cannot be pickled, and formats are sent to the workers.
-        _Number("int", ">i"),
-        _Number("long", ">q"),
-        _Number("double", ">d"),
+        _Number("int", ">i", int, 1 << 31),
+        _Number("long", ">q", int, 1 << 63),
+        _Number("double", ">d", float, math.inf),
     )
 }
 

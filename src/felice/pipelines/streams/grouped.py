@@ -28,7 +28,7 @@ from felice.pipelines.streams.formats import JSON, Format, change_of
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, TableAggregate
 from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass
 from felice.pipelines.streams.plan import TablePlan
-from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.topology import Node, Stores, TopologyError
@@ -210,7 +210,7 @@ class GroupedTable(Grouping[TableT]):
         topology, key, format_ = self.scope.topology, self.key_format, self.scope.value(value)
         store = name or topology.next_name("table-aggregate")
 
-        def operator(stores: Stores) -> Operator:
+        def operator(stores: Stores) -> AnyOperator:
             return TableAggregate(stores[store], initializer, adder, subtractor, plan.sends_old)
 
         placed = self.placed(store)
@@ -260,7 +260,7 @@ def aggregated(
     placed = [one.placed(label) for (one, _), label in zip(inputs, labels, strict=True)]
     topology.store(store, lambda: kind.store(store, key, format_))
 
-    def making(clock: str, functions: Functions) -> Callable[[Stores], Operator]:
+    def making(clock: str, functions: Functions) -> Callable[[Stores], AnyOperator]:
         return lambda stores: kind.operator(Input(clock, store, stores, plan.sends_old), functions)
 
     nodes = [

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Record
-from felice.pipelines.streams.stores import IndexedStore, Store
+from felice.pipelines.streams.stores import IndexedStore, Row, Store, packed_in, plain_headers
 
 
 class RecentRecords(Store):
@@ -20,57 +20,61 @@ class RecentRecords(Store):
         self._key, self._value = key, value
         self._retention_ms = retention_ms
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
-        self._oldest: list[tuple[int, int, str, Any]] = []
+        self._oldest: list[tuple[int, int, bytes]] = []
         self._count = 0
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
-        packed, timestamp, number = key
+        key_bytes, timestamp, number = key
         if row is None:
-            places = self._of_key.get(packed, [])
-            if (timestamp, number) in places:
+            places = self._of_key.get(key_bytes, [])
+            if places and places[0] == (timestamp, number):
+                del places[0]
+            elif (timestamp, number) in places:
                 places.remove((timestamp, number))
             if not places:
-                self._of_key.pop(packed, None)
+                self._of_key.pop(key_bytes, None)
             return
         self._count = max(self._count, number + 1)
-        insort(self._of_key.setdefault(packed, []), (timestamp, number))
-        # Records of several partitions may have one number, and keys of one store may differ in type.
-        heappush(self._oldest, (timestamp, number, repr(packed), packed))
+        insort(self._of_key.setdefault(key_bytes, []), (timestamp, number))
+        heappush(self._oldest, (timestamp, number, key_bytes))
+
+    def upgraded(self, row: Row) -> Row:
+        """The row, found by its key's bytes."""
+        (packed, *place), kept = row
+        return (self._key.bytes_of_packed(packed), *place), kept
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the record's key."""
-        return self._key.placed_by(self._key.unpack(row_key[0]))
+        return self._key.placed_by(row_key[0])
 
-    def put(self, key: Any, value: Any, timestamp: int) -> None:
+    def key_bytes(self, key: Any) -> bytes:
+        """The bytes of a key."""
+        return self._key.key_bytes(key)
+
+    def put(self, key_bytes: bytes, value: Any, timestamp: int) -> None:
         """Keep a record."""
-        self._set((self._key.pack(key), timestamp, self._count), self._value.pack(value))
+        self._set((key_bytes, timestamp, self._count), packed_in(self._value, value))
 
-    def fetch(self, key: Any, start: int, end: int, time: int) -> Iterator[tuple[int, Any]]:
+    def fetch(self, key_bytes: bytes, start: int, end: int, time: int) -> list[tuple[int, Any]]:
         """Timestamp and value of a key's records from `start` to `end`, both included, that retention keeps."""
-        packed = self._key.pack(key)
-        places = self._of_key.get(packed, [])
+        places = self._of_key.get(key_bytes)
+        if places is None:
+            return []
         first = bisect_left(places, (max(start, time - self._retention_ms + 1),))
         last = bisect_right(places, (end, self._count))
-        for timestamp, number in places[first:last]:
-            yield timestamp, self._value.unpack(self.rows[packed, timestamp, number])
+        rows, unpack = self.rows, self._value.unpack
+        return [(time, unpack(rows[key_bytes, time, number])) for time, number in places[first:last]]
 
     def expire(self, time: int) -> None:
         """Remove records whose retention has passed."""
         while self._oldest and self._oldest[0][0] <= time - self._retention_ms:
-            timestamp, number, _, packed = heappop(self._oldest)
-            self._set((packed, timestamp, number), None)
+            timestamp, number, key_bytes = heappop(self._oldest)
+            self._set((key_bytes, timestamp, number), None)
 
 
-Place = tuple[int, bool, Any]
-"""Timestamp, whether it is the right side's, and packed key."""
-
-
-def _in_order(place: Place) -> tuple[int, bool, str]:
-    """By time, the left side's first. Keys of one store may differ in type; what counts is that the order is always the
-    same.
-    """
-    return place[0], place[1], repr(place[2])
+Place = tuple[int, bool, bytes]
+"""Timestamp, whether it is the right side's, and the key's bytes."""
 
 
 class Unjoined(NamedTuple):
@@ -91,24 +95,29 @@ class UnjoinedRecords(IndexedStore):
         self._places: list[Place] = []
 
     def _added(self, key: Any) -> None:
-        insort(self._places, key, key=_in_order)
+        insort(self._places, key)
 
     def _removed(self, key: Any) -> None:
-        del self._places[bisect_left(self._places, _in_order(key), key=_in_order)]
+        del self._places[bisect_left(self._places, key)]
+
+    def upgraded(self, row: Row) -> Row:
+        """The row, found by its key's bytes."""
+        (timestamp, is_right, packed), kept = row
+        return (timestamp, is_right, self._key.bytes_of_packed(packed)), kept
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the records' key."""
-        return self._key.placed_by(self._key.unpack(row_key[2]))
+        return self._key.placed_by(row_key[2])
 
-    def add(self, is_left: bool, key: Any, value: Any, timestamp: int) -> None:
+    def add(self, is_left: bool, key_bytes: bytes, value: Any, timestamp: int) -> None:
         """Keep a record that has no partner yet."""
-        place = timestamp, not is_left, self._key.pack(key)
-        packed = self._format(is_left).pack(value)
+        place = timestamp, not is_left, key_bytes
+        packed = packed_in(self._format(is_left), value)
         self._set(place, (*self.rows.get(place, ()), packed))
 
-    def joined(self, is_left: bool, key: Any, timestamp: int) -> None:
+    def joined(self, is_left: bool, key_bytes: bytes, timestamp: int) -> None:
         """Remove these records, because they were joined."""
-        place = timestamp, not is_left, self._key.pack(key)
+        place = timestamp, not is_left, key_bytes
         if place in self.rows:
             self._set(place, None)
 
@@ -126,11 +135,11 @@ class UnjoinedRecords(IndexedStore):
 
     def take(self, place: Place) -> Unjoined:
         """Remove and return the records of a place."""
-        timestamp, is_right, packed = place
+        timestamp, is_right, key_bytes = place
         format_ = self._format(not is_right)
         values = [format_.unpack(one) for one in self.rows[place]]
         self._set(place, None)
-        return Unjoined(timestamp, not is_right, self._key.unpack(packed), values)
+        return Unjoined(timestamp, not is_right, self._key.read(key_bytes), values)
 
     def _format(self, is_left: bool) -> Format:
         return self._left if is_left else self._right
@@ -142,34 +151,37 @@ class SubscriptionStore(IndexedStore):
     def __init__(self, name: str, right_key: Format, left_key: Format) -> None:
         super().__init__(name)
         self._right_key, self._left_key = right_key, left_key
-        self._of: dict[Any, list[tuple[bytes, Any]]] = {}
+        self._of: dict[bytes, list[bytes]] = {}
 
     def _added(self, key: Any) -> None:
         right, left = key
-        insort(self._of.setdefault(right, []), self._place(left), key=lambda one: one[0])
+        insort(self._of.setdefault(right, []), left)
 
     def _removed(self, key: Any) -> None:
         right, left = key
-        self._of[right].remove(self._place(left))
-        if not self._of[right]:
+        lefts = self._of[right]
+        del lefts[bisect_left(lefts, left)]
+        if not lefts:
             del self._of[right]
 
-    def _place(self, left: Any) -> tuple[bytes, Any]:
-        return self._left_key.write(self._left_key.unpack(left)), left
+    def upgraded(self, row: Row) -> Row:
+        """The row, found by the bytes of both keys."""
+        (right, left), digest = row
+        return (self._right_key.bytes_of_packed(right), self._left_key.bytes_of_packed(left)), digest
 
     def owner(self, row_key: Any) -> bytes | None:
         """That of the right row's key."""
-        return self._right_key.placed_by(self._right_key.unpack(row_key[0]))
+        return self._right_key.placed_by(row_key[0])
 
     def put(self, right: Any, left: Any, digest: bytes | None) -> None:
         """Keep the digest of a left row that refers to this right row; None removes it."""
-        self._set((self._right_key.pack(right), self._left_key.pack(left)), digest)
+        self._set((self._right_key.key_bytes(right), self._left_key.key_bytes(left)), digest)
 
     def of(self, right: Any) -> Iterator[tuple[Any, bytes]]:
         """Key and digest of the left rows that refer to a right row, by their keys' bytes."""
-        packed = self._right_key.pack(right)
-        for _, left in list(self._of.get(packed, ())):
-            yield self._left_key.unpack(left), self.rows[packed, left]
+        key_bytes = self._right_key.key_bytes(right)
+        for left in list(self._of.get(key_bytes, ())):
+            yield self._left_key.read(left), self.rows[key_bytes, left]
 
 
 class HeldRecords(IndexedStore):
@@ -188,21 +200,32 @@ class HeldRecords(IndexedStore):
     def _removed(self, key: Any) -> None:
         self._places.remove(key)
 
+    def upgraded(self, row: Row) -> Row:
+        """The row, with its key's bytes."""
+        place, kept = row
+        if kept is None or kept[0] is None:
+            return row
+        packed, *rest = kept
+        return place, (self._key.bytes_of_packed(packed), *rest)
+
     def owner(self, row_key: Any) -> bytes | None:
         """That of the record's key."""
-        return self._key.placed_by(self._key.unpack(self.rows[row_key][0]))
+        key_bytes = self.rows[row_key][0]
+        return None if key_bytes is None else self._key.placed_by(key_bytes)
 
     def put(self, record: Record) -> None:
         """Let a record wait."""
-        key = None if record.key is None else self._key.pack(record.key)
-        row = key, self._value.pack(record.value), record.headers
+        row = (
+            self._key.encode(record.key),
+            packed_in(self._value, record.value),
+            plain_headers(record.headers),
+        )
         self._set((record.timestamp, self._count), row)
 
     def take_until(self, timestamp: int) -> Iterator[Record]:
         """Remove and return the records up to a time."""
         while self._places and self._places[0][0] <= timestamp:
             place = self._places[0]
-            key, value, headers = self.rows[place]
+            key_bytes, value, headers = self.rows[place]
             self._set(place, None)
-            unpacked = None if key is None else self._key.unpack(key)
-            yield Record(unpacked, self._value.unpack(value), place[0], headers)
+            yield Record(self._key.decode(key_bytes), self._value.unpack(value), place[0], headers)

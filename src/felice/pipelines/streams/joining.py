@@ -88,7 +88,6 @@ def global_join(
         lambda stores: StreamTableJoin(stores[table.store].get, joiner, is_left, key_of),
         node,
         stores=[table.store],
-        looks_up=(table.store,),
     )
 
 
@@ -110,7 +109,6 @@ def table_join(
         ),
         _held_back(topology, stream, table, grace_ms, is_left=is_left) if grace_ms else stream.node,
         stores=needed,
-        looks_up=needed,
     )
 
 
@@ -151,7 +149,6 @@ def tables_join(
             ),
             own.latest(topology),
             stores=(*own.lookup_stores(), *partner.lookup_stores()),
-            looks_up=partner.lookup_stores(),
         )
 
     sides = (

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.html import bars, lines, message, table
 from felice.pipelines.streams.record import Change, Record, Windowed
 from felice.pipelines.streams.scope import PreviewSource, Scope
@@ -33,36 +34,43 @@ POLL_S = 0.05
 
 @dataclass(slots=True)
 class Kept:
-    """The operator behind the shown node: keeps the last records of a stream, or the rows of a table."""
+    """The operator behind the shown node: keeps the last records of a stream, or the rows of a table.
 
-    is_table: bool
+    `table_key` is the format of a table's keys; None for a stream.
+    """
+
+    table_key: Format | None
     records: deque[Record] = field(default_factory=lambda: deque(maxlen=SHOWN))
-    rows: dict[Any, Record] = field(default_factory=dict)
+    rows: dict[bytes | None, Record] = field(default_factory=dict)
 
     def process(self, record: Record) -> Iterable[Record]:
         """Nothing: the graph ends here."""
-        if self.is_table:
-            self._put(record)
-        else:
+        if self.table_key is None:
             self.records.append(record)
+        else:
+            self._put(self.table_key.encode(record.key), record)
         return ()
 
-    def _put(self, record: Record) -> None:
+    def _put(self, key: bytes | None, record: Record) -> None:
         assert isinstance(record.value, Change), "tables carry changes"
-        self.rows.pop(record.key, None)
+        self.rows.pop(key, None)
         if record.value.new is not None:
-            self.rows[record.key] = record._replace(value=record.value.new)
+            self.rows[key] = record._replace(value=record.value.new)
 
     def newest(self) -> list[Record]:
         """The newest records or rows, the newest first."""
-        return list(self.rows.values())[: -SHOWN - 1 : -1] if self.is_table else list(self.records)[::-1]
+        return (
+            list(self.records)[::-1]
+            if self.table_key is None
+            else list(self.rows.values())[: -SHOWN - 1 : -1]
+        )
 
 
 class Preview:
     """One node, with the records that it has seen."""
 
-    def __init__(self, scope: Scope, source: PreviewSource, node: Node, *, is_table: bool) -> None:
-        self._source, self._kept = source, Kept(is_table)
+    def __init__(self, scope: Scope, source: PreviewSource, node: Node, table_key: Format | None) -> None:
+        self._source, self._kept = source, Kept(table_key)
         with scope.topology.with_node(Node("preview", lambda stores: self._kept), node):
             self._driver = TestDriver(scope)
         self._topics = scope.topology.topics()
@@ -86,7 +94,7 @@ class Preview:
                 ", ".join(self._topics) or "topics: the App reads DataFrames only, which a preview does not"
             )
             return message(f"no records yet in {where}")
-        return table(records) + (_chart(list(self._kept.rows.values())) if self._kept.is_table else "")
+        return table(records) + _chart(list(self._kept.rows.values()))
 
     def _new_records(self, consumer: Consumer) -> list[TopicRecord]:
         from felice.client import TopicPartition
@@ -129,22 +137,22 @@ def _topic_record(message: Message) -> TopicRecord:
 
 def _chart(rows: list[Record]) -> str:
     numbers = [row for row in rows if isinstance(row.value, int | float) and not isinstance(row.value, bool)]
-    if len(numbers) < len(rows):
+    if not rows or len(numbers) < len(rows):
         return ""
     if all(isinstance(row.key, Windowed) for row in numbers):
         return lines([(str(row.key.key), row.key.window.start, row.value) for row in numbers])
     return bars([(str(row.key), row.value) for row in numbers])
 
 
-def shown(scope: Scope, node: Node, *, is_table: bool) -> str:
-    """HTML of a node, for notebooks."""
+def shown(scope: Scope, node: Node, *, table_key: Format | None = None) -> str:
+    """HTML of a node, for notebooks. `table_key` is the format of a table's keys; None for a stream."""
     source = scope.previews.source
     if source is None:
         return message(f"{node.name} of {scope.name}; app.preview(bootstrap_servers) shows its records here")
     key = id(node), len(scope.topology.nodes)
     # A topology that has grown has other tasks.
     if key not in scope.previews.shown:
-        scope.previews.shown[key] = Preview(scope, source, node, is_table=is_table)
+        scope.previews.shown[key] = Preview(scope, source, node, table_key)
     preview = scope.previews.shown[key]
     try:
         preview.advance()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import STREAM_TIME, WALL_CLOCK, Record
+from felice.pipelines.streams.record import LATEST_MS, STREAM_TIME, WALL_CLOCK, Record
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows
 from felice.pipelines.streams.telling import shown
@@ -45,7 +45,8 @@ class KeyValues:
 class WindowValues:
     """A store for a processor: values by key and start of a window.
 
-    They are removed when they are `retention_ms` old.
+    A value is removed when a window starts `retention_ms` after its own; an older one is not stored. `retention_ms` is
+    at least `size_ms`.
     """
 
     name: str
@@ -56,9 +57,32 @@ class WindowValues:
 
     def declare(self, scope: Scope) -> str:
         """Add the store to the application."""
+        for name, given, least in (("size_ms", self.size_ms, 1), ("retention_ms", self.retention_ms, 0)):
+            if given < least:
+                raise TopologyError(
+                    f"WindowValues({self.name!r}): {name} is {given}, but must be at least {least}"
+                )
+        if self.retention_ms < self.size_ms:
+            raise TopologyError(
+                f"WindowValues({self.name!r}): retention_ms is {self.retention_ms}, less than size_ms, {self.size_ms}"
+            )
         formats = scope.key(self.key), scope.value(self.value)
-        make = partial(WindowStore, self.name, *formats, self.size_ms, self.retention_ms)
+        make = partial(ProcessorWindows, self.name, *formats, self.size_ms, self.retention_ms)
         return scope.topology.store(self.name, make)
+
+
+class ProcessorWindows(WindowStore):
+    """A `WindowStore` that keeps its own time, the newest start of a window, as Kafka's store does."""
+
+    clocks: Clocks
+    """Those of its task."""
+
+    def put(self, key: Any, start: int, value: Any, timestamp: int) -> None:
+        """Set the value of a key in a window; None deletes it. A window whose retention has passed is left out."""
+        newest = self.clocks.advance(self.newest, start)
+        if start > newest - self._retention_ms:
+            super().put(key, start, value, timestamp)
+            self.expire(newest)
 
 
 StoreOf = KeyValues | WindowValues | str
@@ -79,7 +103,12 @@ class Context:
     def __init__(self, stores: Stores, names: Sequence[str]) -> None:
         self._stores = {name: stores[name] for name in names}
         self._clocks: Clocks = stores[CLOCKS]
+        for store in self._stores.values():
+            if isinstance(store, ProcessorWindows):
+                store.clocks = self._clocks
         self.schedules: list[Schedule] = []
+        self.is_running = False
+        """Whether `init` has ended."""
 
     def store(self, name: str) -> Any:
         """A store that the processor was given by name."""
@@ -100,6 +129,8 @@ class Context:
         By "stream" time: when stream time first reaches a multiple of the interval, 0 included. By the "wall" clock:
         first after one interval. A function that is late by several intervals is called once.
         """
+        if self.is_running:
+            raise TopologyError("schedule is possible only in the processor's init")
         if clock not in (STREAM_TIME, WALL_CLOCK):
             raise TopologyError(f"clock is {clock!r}; it must be {STREAM_TIME!r} or {WALL_CLOCK!r}")
         if interval_ms < 1:
@@ -121,15 +152,19 @@ class Processor:
 class RunProcessor:
     """The operator that runs a processor and its timers."""
 
-    def __init__(self, processor: Processor, context: Context, due: Clocks, *, keeps_key: bool) -> None:
-        self._processor, self._due, self._keeps_key = processor, due, keeps_key
+    def __init__(
+        self, processor: Processor, context: Context, due: Clocks, kept_key: Format | None = None
+    ) -> None:
+        self._processor, self._due, self._kept_key = processor, due, kept_key
         processor.init(context)
+        context.is_running = True
         self._schedules = tuple(context.schedules)
 
     def process(self, record: Record) -> Iterable[Record]:
         """The results of the processor."""
-        for result in self._processor.process(record) or ():
-            if self._keeps_key and result.key != record.key:
+        for given in self._processor.process(record) or ():
+            result = _checked(given)
+            if self._kept_key is not None and not self._kept_key.is_same(result.key, record.key):
                 raise TopologyError(
                     f"process_values changed the key {shown(record.key)} to {shown(result.key)}; use process"
                 )
@@ -149,7 +184,26 @@ class RunProcessor:
             elif due <= time:
                 passed = (time - max(0, due)) // schedule.interval_ms + 1
                 self._due.set(str(number), max(0, due) + passed * schedule.interval_ms)
-                yield from schedule.on_timer(time) or ()
+                yield from (_checked(one) for one in schedule.on_timer(time) or ())
+
+
+def _checked(result: object) -> Record:
+    """The result of a processor, with headers that do not change; an error if it is no record."""
+    if not isinstance(result, Record):
+        raise ValueError(f"a processor returned {shown(result)}; it must return records")
+    if type(result.timestamp) is not int or not 0 <= result.timestamp <= LATEST_MS:
+        raise ValueError(
+            f"a processor returned a record with the timestamp {shown(result.timestamp)}; "
+            f"it must be an integer from 0 to {LATEST_MS}"
+        )
+    if not result.headers:
+        return result if type(result.headers) is tuple else result._replace(headers=())
+    headers = tuple(
+        (name, None if value is None else bytes(memoryview(value))) for name, value in result.headers
+    )
+    if not all(isinstance(name, str) for name, _ in headers):
+        raise ValueError(f"a processor returned a record with the headers {shown(result.headers)}")
+    return result._replace(headers=headers)
 
 
 def processed(
@@ -159,16 +213,16 @@ def processed(
     stores: Sequence[StoreOf],
     name: str | None,
     *,
-    keeps_key: bool = False,
+    kept_key: Format | None = None,
 ) -> Node:
-    """The node of a processor."""
+    """The node of a processor. With `kept_key`, the format of the keys, the processor must not change keys."""
     topology = scope.topology
     label = name or topology.next_name("process")
     names = [topology.known_store(one) if isinstance(one, str) else one.declare(scope) for one in stores]
     due = topology.store(f"{label}-timers", partial(Clocks, f"{label}-timers"))
     return topology.operator(
         "process",
-        lambda made: RunProcessor(make(), Context(made, names), made[due], keeps_key=keeps_key),
+        lambda made: RunProcessor(make(), Context(made, names), made[due], kept_key),
         node,
         stores=[*names, due],
     )

@@ -1,6 +1,8 @@
 """The state of operators: rows of tables, held changes, and stream times. `window_stores` has windows and sessions.
 
-Keeps true: a store holds packed values only (`formats`), so a caller that changes a value does not change the store.
+Keeps true: a store finds a row by the bytes of its key, as Kafka's stores do: Python finds equal 1, 1.0 and True.
+            It holds packed values only (`formats`), so a caller that changes a value does not change the store, and
+            whoever loads the rows needs no class of the application.
             `take_changes` gives each row that changed since it was last called, with None for a deleted row; a new
             store that loads these changes in order holds the same rows. A runner persists stores in this way.
 """
@@ -9,12 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from enum import Enum
+from operator import index
 from typing import Any
 
-from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Change, Group, Record, Timestamped, changes_of
+from felice.pipelines.errors import FormatError
+from felice.pipelines.streams.formats import UNWRITABLE, Format
+from felice.pipelines.streams.record import Change, Headers, Record, Timestamped, change_of
+from felice.pipelines.streams.telling import shown
 
 Row = tuple[Any, Any]
 NEVER = -1
@@ -52,6 +56,10 @@ class Store:
         """Apply changes that another store gave."""
         for key, row in changes:
             self._apply(key, row)
+
+    def upgraded(self, row: Row) -> Row:
+        """A row as this release keeps it, made of one of an earlier release, whose row keys held packed keys."""
+        return row
 
     def owner(self, row_key: Any) -> bytes | None:
         """The bytes of the record key whose partition a row belongs to; None if that is not known.
@@ -107,101 +115,156 @@ class Clocks(Store):
         """Raise the time to a timestamp if that is greater, and return the time."""
         time: int = self.rows.get(name, NEVER)
         if timestamp > time:
-            self._set(name, timestamp)
+            self._changed.add(name)
+            self.rows[name] = timestamp
             return timestamp
         return time
 
 
-class KeyValueStore(Store):
-    """A table: one value for each key, with the timestamp of its last change."""
-
-    def __init__(self, name: str, key: Format, value: Format, placed: Rows = Rows.BY_KEY) -> None:
-        super().__init__(name)
-        self._key, self._value = key, value
-        self._pack_key, self._pack, self._unpack = key.pack, value.pack, value.unpack
-        self.placed = placed
-
-    def owner(self, row_key: Any) -> bytes | None:
-        """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key)) if self.placed is Rows.BY_KEY else None
-
-    def get(self, key: Any) -> Timestamped | None:
-        """The row of a key."""
-        row = self.rows.get(self._pack_key(key))
-        return Timestamped(self._unpack(row[0]), row[1]) if row is not None else None
-
-    def put(self, key: Any, value: Any, timestamp: int = 0) -> None:
-        """Set the value of a key; None deletes it."""
-        row = None if value is None else (self._pack(value), timestamp)
-        self._set(self._pack_key(key), row)
-
-    def put_all(self, group: Group, *, sends_old: bool) -> Group:
-        """Calls `put` for each record in turn, and returns the changes."""
-        rows, unpack, pack = self.rows, self._unpack, self._pack
-        packed_keys = list(map(self._pack_key, group.keys))
-        olds = []
-        for packed, value, timestamp in zip(packed_keys, group.values, group.timestamps, strict=True):
-            row = rows.get(packed) if sends_old else None
-            olds.append(None if row is None else unpack(row[0]))
-            if value is None:
-                rows.pop(packed, None)
-            else:
-                rows[packed] = pack(value), timestamp
-        self._changed.update(packed_keys)
-        return group.with_values(changes_of(group.values, olds))
-
-    def aggregate_all(
-        self,
-        group: Group,
-        initial: Callable[[], Any],
-        compute: Callable[[Any, Any, Any], Any],
-        *,
-        sends_old: bool,
-    ) -> Group:
-        """For each record in turn, puts the result of `compute(key, value, stored value)`, and returns the changes.
-
-        A row keeps the greatest timestamp of its records. A key without row has the value `initial()`.
-        """
-        rows, unpack, pack = self.rows, self._unpack, self._pack
-        packed_keys = list(map(self._pack_key, group.keys))
-        news, olds, times = [], [], []
-        columns = packed_keys, group.keys, group.values, group.timestamps
-        for packed, key, value, timestamp in zip(*columns, strict=True):
-            row, old, time = rows.get(packed), None, timestamp
-            if row is None:
-                so_far = initial()
-            else:
-                so_far = unpack(row[0])
-                if row[1] > timestamp:
-                    time = row[1]
-                if sends_old:
-                    # Unpacked again, because `compute` may change the object that it gets.
-                    old = unpack(row[0])
-            new = compute(key, value, so_far)
-            news.append(new)
-            olds.append(old)
-            times.append(time)
-            if new is not None:
-                rows[packed] = pack(new), time
-            elif row is not None:
-                del rows[packed]
-        self._changed.update(packed_keys)
-        return replace(group, values=changes_of(news, olds), timestamps=times)
-
-    def items(self) -> Iterator[tuple[Any, Timestamped]]:
-        """All rows, in an order that depends on the keys only, not on the history of this process."""
-        for key in sorted(self.rows, key=repr):
-            value, timestamp = self.rows[key]
-            yield self._key.unpack(key), Timestamped(self._value.unpack(value), timestamp)
-
-
-class ChangeBuffer(Store):
-    """One held change for each key, ordered by the time of its first held change, then by arrival."""
+class KeyedStore(Store):
+    """A store with one row for each key."""
 
     def __init__(self, name: str, key: Format, value: Format) -> None:
         super().__init__(name)
         self._key, self._value = key, value
-        self._places: list[tuple[int, str, Any]] = []
+
+    def row_key(self, key: Any) -> Any:
+        """What the row of a key is found by."""
+        return self._key.key_bytes(key)
+
+    def upgraded(self, row: Row) -> Row:
+        """The row, found by its key's bytes."""
+        key, kept = row
+        return self._key.bytes_of_packed(key), kept
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(row_key) if self.placed is Rows.BY_KEY else None
+
+
+class KeyValueStore(KeyedStore):
+    """A table: one value for each key, with the timestamp of its last change."""
+
+    def __init__(self, name: str, key: Format, value: Format, placed: Rows = Rows.BY_KEY) -> None:
+        super().__init__(name, key, value)
+        self._write_key, self._pack, self._unpack = key.write, value.pack, value.unpack
+        self.placed = placed
+
+    def get(self, key: Any) -> Timestamped | None:
+        """The row of a key."""
+        try:
+            row = self.rows.get(self._write_key(key))
+        except UNWRITABLE as error:
+            raise self._key.refusal(key, error) from None
+        return Timestamped(self._unpack(row[0]), row[1]) if row is not None else None
+
+    def put(self, key: Any, value: Any, timestamp: int = 0) -> None:
+        """Set the value of a key; None deletes it."""
+        row_key = self._key.key_bytes(key)
+        self._set(row_key, None if value is None else (packed_in(self._value, value), index(timestamp)))
+
+    def put_changed(self, key: Any, value: Any, timestamp: int) -> bool:
+        """`put`, unless the key has this value; returns whether it did. Only for values that are packed as bytes."""
+        packed = packed_in(self._value, value)
+        assert type(packed) is bytes, "other packed values may be equal and differ"
+        row_key = self._key.key_bytes(key)
+        row = self.rows.get(row_key)
+        if row is not None and row[0] == packed:
+            return False
+        self._set(row_key, (packed, timestamp))
+        return True
+
+    def putter(self, *, sends_old: bool) -> Callable[[Any, Any, int], Any]:
+        """A function (key, value, timestamp) that does `put`, and returns the old value if `sends_old`."""
+        rows, changed = self.rows, self._changed
+        key_bytes, pack, unpack = self._key.key_bytes, self._pack, self._unpack
+
+        def put(key: Any, value: Any, timestamp: int) -> Any:
+            row_key = key_bytes(key)
+            row = rows.get(row_key) if sends_old else None
+            changed.add(row_key)
+            if value is None:
+                rows.pop(row_key, None)
+            else:
+                try:
+                    rows[row_key] = pack(value), timestamp
+                except UNWRITABLE as error:
+                    raise self._value.refusal(value, error) from None
+            return None if row is None else unpack(row[0])
+
+        return put
+
+    def updater(
+        self,
+        initial: Callable[[], Any],
+        compute: Callable[[Any, Any, Any], Any],
+        *,
+        sends_old: bool,
+    ) -> Callable[[Any, Any, int], tuple[Change, int]]:
+        """A function (key, value, timestamp) that does `put` with the result of `compute(key, value, stored value)`,
+        and returns the change and the row's time.
+
+        A row keeps the greatest timestamp of its records. A key without row has the value `initial()`.
+        """
+        rows, changed = self.rows, self._changed
+        key_bytes, pack, unpack = self._key.key_bytes, self._pack, self._unpack
+
+        def update(key: Any, value: Any, timestamp: int) -> tuple[Change, int]:
+            row_key = key_bytes(key)
+            row, old = rows.get(row_key), None
+            if row is None:
+                new = compute(key, value, initial())
+            else:
+                if row[1] > timestamp:
+                    timestamp = row[1]
+                if sends_old:
+                    # Unpacked on its own, because `compute` may change the object that it gets.
+                    old = unpack(row[0])
+                new = compute(key, value, unpack(row[0]))
+            if new is not None:
+                try:
+                    rows[row_key] = pack(new), timestamp
+                except UNWRITABLE as error:
+                    raise self._value.refusal(new, error) from None
+            elif row is not None:
+                del rows[row_key]
+            changed.add(row_key)
+            return change_of(new, old), timestamp
+
+        return update
+
+    def items(self) -> Iterator[tuple[Any, Timestamped]]:
+        """All rows by their keys' bytes. Rows that are added or deleted during the iteration are left out."""
+        for row_key in sorted(self.rows):
+            if (row := self.rows.get(row_key)) is not None:
+                yield self._key.read(row_key), Timestamped(self._unpack(row[0]), row[1])
+
+
+def packed_in(format_: Format, value: Any) -> Any:
+    """The packed value. Raises a `FormatError` that names it."""
+    try:
+        return format_.pack(value)
+    except UNWRITABLE as error:
+        raise format_.refusal(value, error) from None
+
+
+def plain_headers(headers: Headers) -> Headers:
+    """Headers as a store keeps them. Raises a `FormatError` for those that could not be read back."""
+    return tuple((_header_name(name), None if value is None else bytes(value)) for name, value in headers)
+
+
+def _header_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise FormatError(f"the header's name {shown(name)} is not text")
+    return str.__str__(name)
+
+
+class ChangeBuffer(KeyedStore):
+    """One held change for each key, ordered by the time of its first held change, then by the key's bytes."""
+
+    def __init__(self, name: str, key: Format, value: Format) -> None:
+        super().__init__(name, key, value)
+        self._places: list[tuple[int, bytes]] = []
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -210,21 +273,18 @@ class ChangeBuffer(Store):
         before = self.rows.get(key)
         super()._apply(key, row)
         if before is not None:
-            self._places.pop(bisect_left(self._places, (before[0], repr(key))))
+            self._places.pop(bisect_left(self._places, (before[0], key)))
         if row is not None:
-            insort(self._places, (row[0], repr(key), key))
-
-    def owner(self, row_key: Any) -> bytes | None:
-        """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key))
+            insort(self._places, (row[0], key))
 
     def put(self, due: int, record: Record) -> None:
         """Hold a change. It replaces the key's previous change, and keeps its place in the order."""
         key, change, timestamp, headers = record
-        packed = self._key.pack(key)
-        before = self.rows.get(packed)
+        row_key = self._key.key_bytes(key)
+        before = self.rows.get(row_key)
         values = self._packed(change.new), self._packed(change.old)
-        self._set(packed, (due if before is None else before[0], *values, timestamp, headers))
+        due = due if before is None else before[0]
+        self._set(row_key, (due, *values, index(timestamp), plain_headers(headers)))
 
     def oldest(self) -> int | None:
         """The time of the first change."""
@@ -232,14 +292,14 @@ class ChangeBuffer(Store):
 
     def take(self) -> Record:
         """Remove and return the first change."""
-        packed = self._places[0][2]
-        _, new, old, timestamp, headers = self.rows[packed]
-        self._set(packed, None)
+        row_key = self._places[0][1]
+        _, new, old, timestamp, headers = self.rows[row_key]
+        self._set(row_key, None)
         change = Change(self._unpacked(new), self._unpacked(old))
-        return Record(self._key.unpack(packed), change, timestamp, headers)
+        return Record(self._key.read(row_key), change, timestamp, headers)
 
     def _packed(self, value: Any) -> Any:
-        return None if value is None else self._value.pack(value)
+        return None if value is None else packed_in(self._value, value)
 
     def _unpacked(self, packed: Any) -> Any:
         return None if packed is None else self._value.unpack(packed)

@@ -11,7 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from felice.pipelines.streams.deduplication import changes_of_each_key, first_of_each_id, first_of_each_key
+from felice.pipelines.streams.deduplication import (
+    changes_of_each_key,
+    first_of_each_id,
+    first_of_each_key,
+    whole_value,
+)
 from felice.pipelines.streams.foreign_key import Side, foreign_key_join
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable
@@ -29,7 +34,9 @@ from felice.pipelines.streams.operators.stateless import (
     FlatMap,
     FlatMapValues,
     KeyValueFunction,
+    Map,
     MapValues,
+    OfBranch,
     Pass,
     Peek,
     SelectKey,
@@ -42,7 +49,7 @@ from felice.pipelines.streams.operators.table import (
 from felice.pipelines.streams.plan import JoinKind, TablePlan
 from felice.pipelines.streams.preview import live, shown
 from felice.pipelines.streams.processing import Processor, StoreOf, processed
-from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.tables import computed, keep_in_store, suppressed, table_from
 from felice.pipelines.streams.topology import (
@@ -93,7 +100,8 @@ class Stream:
         value: str | Format | None = None,
     ) -> Stream:
         """Each record with another key and value: the function returns both."""
-        return self.flat_map(lambda old_key, old_value: [function(old_key, old_value)], key=key, value=value)
+        new_key, new_value = self.scope.key(key), self.scope.value(value)
+        return self._then("flat-map", Map(function), key=new_key, value=new_value, is_rekeyed=True)
 
     def flat_map(
         self,
@@ -103,8 +111,8 @@ class Stream:
         value: str | Format | None = None,
     ) -> Stream:
         """A record for each pair of key and value that the function returns."""
-        formats = {"key": self.scope.key(key), "value": self.scope.value(value)}
-        return self._then("flat-map", FlatMap(function), **formats, is_rekeyed=True)
+        new_key, new_value = self.scope.key(key), self.scope.value(value)
+        return self._then("flat-map", FlatMap(function), key=new_key, value=new_value, is_rekeyed=True)
 
     def key_by(self, key_of: KeyValueFunction | str, *, key: str | Format | None = None) -> Stream:
         """Each record with another key."""
@@ -121,14 +129,12 @@ class Stream:
 
         `default` names the stream of the rest.
         """
-        earlier: list[KeyValueFunction] = []
-        branches = {}
-        for name, predicate in predicates.items():
-            branches[name] = self._then("branch", Branch(tuple(earlier), predicate))
-            earlier.append(predicate)
-        if default is not None:
-            branches[default] = self._then("branch", Branch(tuple(earlier), None))
-        return branches
+        if default in predicates:
+            raise TopologyError(f"branch: {default!r} is the name of a predicate's branch and of the default")
+        operator = Branch(tuple(predicates.values()), default is not None)
+        node = self.scope.topology.operator("branches", lambda stores: operator, self.node, is_hidden=True)
+        names = [*predicates, *([] if default is None else [default])]
+        return {name: self._then("branch", OfBranch(number), node=node) for number, name in enumerate(names)}
 
     def merge(self, other: Stream) -> Stream:
         """The records of both streams, in the order in which they are processed."""
@@ -232,7 +238,7 @@ class Stream:
         name: str | None = None,
     ) -> Stream:
         """Like `process`, for a processor that does not change keys, so that no repartition follows."""
-        node = processed(self.scope, self._placed(), processor, stores, name, keeps_key=True)
+        node = processed(self.scope, self._placed(), processor, stores, name, kept_key=self.key_format)
         return Stream(self.scope, node, self.key_format, self.scope.value(value))
 
     def dedupe(
@@ -264,7 +270,7 @@ class Stream:
         `of` is the field of the value, or a function of key and value, that is compared: the whole value, unless given.
         Records without key are left out. `name` is the name of the store, which has the last value of each key.
         """
-        compared = (lambda key, value: value) if of is None else by(of)
+        compared = whole_value(self.value_format) if of is None else by(of)
         store = name or self.scope.topology.next_name("dedupe-changes")
         node = changes_of_each_key(self.scope, self._placed(), self.key_format, compared, store)
         return Stream(self.scope, node, self.key_format, self.value_format)
@@ -328,7 +334,7 @@ class Stream:
         )
 
     def _repr_html_(self) -> str:
-        return shown(self.scope, self.node, is_table=False)
+        return shown(self.scope, self.node)
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return Table(self.scope, plan, key, value)
@@ -378,13 +384,14 @@ class Stream:
     def _then(
         self,
         kind: str,
-        operator: Operator,
+        operator: AnyOperator,
         *,
+        node: Node | None = None,
         key: Format | None = None,
         value: Format | None = None,
         is_rekeyed: bool = False,
     ) -> Stream:
-        node = self.scope.topology.operator(kind, lambda stores: operator, self.node)
+        node = self.scope.topology.operator(kind, lambda stores: operator, node or self.node)
         return Stream(
             self.scope,
             node,
@@ -450,7 +457,9 @@ class Table:
         self.plan.send_old()
         formats = self.scope.key(key), self.scope.value(value)
         latest = self.plan.latest(self.scope.topology)
-        node = self.scope.topology.operator("regroup", lambda stores: RegroupTable(select), latest)
+        node = self.scope.topology.operator(
+            "regroup", lambda stores: RegroupTable(select, formats[0]), latest
+        )
         return GroupedTable(self.scope, node, *formats, self._table, is_rekeyed=True)
 
     def join(
@@ -507,6 +516,8 @@ class Table:
     def _suppressed(
         self, wait_ms: int, max_keys: int | None, name: str | None, *, until_closed: bool
     ) -> Table:
+        if self.plan.versions_ms is not None:
+            raise TopologyError("suppress: a versioned table cannot be suppressed")
         formats = self.key_format, self.value_format
         plan = suppressed(self.scope, self.plan, formats, wait_ms, max_keys, name, until_closed=until_closed)
         return Table(self.scope, plan, *formats)
@@ -516,7 +527,7 @@ class Table:
         live(self, for_s, every_s)
 
     def _repr_html_(self) -> str:
-        return shown(self.scope, self.plan.node, is_table=True)
+        return shown(self.scope, self.plan.node, table_key=self.key_format)
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return Table(self.scope, plan, key, value)

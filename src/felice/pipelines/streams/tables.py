@@ -6,7 +6,7 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.operators.suppress import Suppress
 from felice.pipelines.streams.operators.table import Compute, TableMap, TableSource, VersionedTableSource
 from felice.pipelines.streams.plan import TablePlan
-from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
 from felice.pipelines.streams.topology import CLOCKS, Node, Stores
@@ -18,7 +18,7 @@ def table_from(
 ) -> TablePlan:
     """The table of a node's records, versioned if it has a history."""
 
-    def operator(stores: Stores) -> Operator:
+    def operator(stores: Stores) -> AnyOperator:
         kind = TableSource if history_ms is None else VersionedTableSource
         return kind(plan.own_store(stores), plan.sends_old)
 

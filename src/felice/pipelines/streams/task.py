@@ -1,28 +1,39 @@
-"""Runs a sub-topology on one partition: takes a record, and returns the records that it sends to topics.
+"""Runs a sub-topology on one partition: takes records, and returns the records that they send to topics.
 
 Keeps true: a record goes through the graph depth first, as in Kafka Streams: everything that an operator's first result
-            causes happens before the second result is passed on. Records are bytes outside, and values inside.
-            A group of records goes through it node by node, where that gives the same results.
+            causes happens before the second result is passed on. It is alone in the graph: the next record of a group
+            starts when it and its results have ended. So a function is called in the same order for one record at a
+            time and for groups of any size, and what it does to its arguments has the same effects.
+            A record has the bytes of the moment at which it was sent.
+How:        Records are bytes outside, and values inside. Nodes become functions that take a record's parts (`Push`) and
+            call those of their children; `fusing` makes one function of several nodes in a row. Each error of a node is
+            given to the node's `Failed`, which knows the node and the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from itertools import repeat
+from operator import length_hint
+from typing import Any, NamedTuple
 
-from felice.pipelines.streams.formats import UNREADABLE, UNWRITABLE, Format, FormatError
-from felice.pipelines.streams.limits import LimitsOf, RefusedError, TopicLimits
+from felice.pipelines.errors import FormatError
+from felice.pipelines.limits import LimitsOf, TopicLimits
+from felice.pipelines.streams.formats import BYTES, STRING, Format
+from felice.pipelines.streams.fusing import Fused, PushAll, Sent, fused
 from felice.pipelines.streams.record import (
+    LATEST_MS,
     STREAM_TIME,
     WALL_CLOCK,
+    Failed,
     Group,
-    GroupOperator,
     Headers,
     Operator,
+    Push,
     Record,
+    Step,
     TimedOperator,
+    made,
 )
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
 from felice.pipelines.streams.telling import shown, told
@@ -32,6 +43,7 @@ from felice.pipelines.streams.topology import (
     SKIP,
     DeadLetters,
     Node,
+    OnBadRecord,
     SubTopology,
     TopicFormats,
     Topology,
@@ -49,19 +61,25 @@ class TopicRecord(NamedTuple):
     headers: Headers = ()
 
 
-class TopicGroup(NamedTuple):
-    """Records of a topic, as bytes, in order."""
-
-    topic: str
-    group: Group
-
-
-class GroupError(Exception):
-    """A record of a group cannot be processed. The stores are in an unknown state."""
-
-
 class StreamsError(Exception):
     """A record that an application cannot process; the text names the record and the step."""
+
+    def __init__(self, text: str, node: str | None = None, number: int = 0) -> None:
+        super().__init__(text if node is None else f"{text} in step {node}")
+        self.text, self.node = text, node
+        self.number = number
+        """The position of the record in its group."""
+
+    def at(self, where: str) -> StreamsError:
+        """The same error with the place of the record."""
+        return StreamsError(f"{self.text} ({where})", self.node)
+
+
+class _Stopped(Exception):
+    """Wraps an error of a node that stops the application."""
+
+    def __init__(self, node: str | None) -> None:
+        self.node = node
 
 
 def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
@@ -86,9 +104,11 @@ def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
     assert formats.timestamp_of is not None
     try:
         timestamp = formats.timestamp_of(key, value)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _no_event_time(formats, key, value, told(error)) from error
-    if type(timestamp) is not int or timestamp < 0:
+    if type(timestamp) is not int or not 0 <= timestamp <= LATEST_MS:
         found = f"found {shown(timestamp)}, expected milliseconds since 1970"
         raise _no_event_time(formats, key, value, found)
     return timestamp
@@ -100,24 +120,6 @@ def _no_event_time(formats: TopicFormats, key: Any, value: Any, why: str) -> Str
     )
 
 
-def _by_topic(sent: Iterable[tuple[int, TopicRecord]]) -> list[TopicGroup]:
-    """Numbered records in groups, each of one topic."""
-    groups = []
-    for topic, run in groupby(sent, lambda one: one[1].topic):
-        numbers, records = zip(*run, strict=True)
-        group = Group.of(Record(*one[1:]) for one in records)
-        groups.append(TopicGroup(topic, replace(group, numbers=list(numbers))))
-    return groups
-
-
-Push = Callable[[Record], None]
-PushGroup = Callable[[Group], None]
-
-
-class _Unanswered(Exception):
-    """Wraps an error to which `on_error` does not apply, and which therefore stops the application."""
-
-
 class Task:
     """One partition of a sub-topology, with its stores."""
 
@@ -125,26 +127,28 @@ class Task:
         self, topology: Topology, part: SubTopology, limits_of: LimitsOf = lambda topic: TopicLimits()
     ) -> None:
         self.stores: dict[str, Store] = topology.made_stores(part)
-        self._limits_of = limits_of
+        self._limits_of, self._is_numbered = limits_of, not part.is_placed
         self.skipped = 0
         self.chosen_formats: dict[str, TopicFormats] = {}
         """The formats of the topics that functions chose so far."""
-        self._sent: list[TopicRecord] = []
-        self._current: tuple[TopicRecord, TopicFormats] | None = None
-        """The record that is processed; None while timers run."""
-        self._is_set_aside = False
-        self._sent_groups: list[TopicGroup] = []
-        self._sources: dict[str, tuple[TopicFormats, Push, PushGroup]] = {}
-        self._timed: list[tuple[TimedOperator, Push]] = []
-        pushes: dict[int, tuple[Push, PushGroup]] = {}
+        self._sent = Sent()
+        self._given: tuple[TopicFormats, Group] | None = None
+        """The records that are processed. None while timers run."""
+        self._left: Iterator[int] = iter(())
+        """The timestamps of those after the current one."""
+        self._set_aside_last: int | None = None
+        """The position of the last record of the group that became a dead letter."""
+        self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
+        self._timed: list[tuple[TimedOperator, Push, str]] = []
+        behind: dict[int, Fused] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
-            push, push_group = self._pushes(node, [pushes[id(child)] for child in node.children])
-            pushes[id(node)] = self._guarded(node, push) if part.answers_errors else push, push_group
+            steps = self._fused(node, fused([behind[id(child)] for child in node.children]))
+            behind[id(node)] = steps if len(node.parents) < 2 else Fused((), (steps.push(),))
             if node.source is not None:
-                self._sources[node.source.topic] = node.source, *pushes[id(node)]
-        self.takes_groups = part.takes_groups and not (self._timed or part.answers_errors)
-        """Whether `process_group` may be called."""
+                stops = node.source.on_error == FAIL
+                push_all = steps.push_all(self._sent, stops_at_errors=stops, is_numbered=self._is_numbered)
+                self._sources[node.source.topic] = node.source, steps.push(), push_all
 
     @property
     def topics(self) -> frozenset[str]:
@@ -153,79 +157,108 @@ class Task:
 
     def process(self, record: TopicRecord) -> list[TopicRecord]:
         """Returns what the record sends to topics, in order."""
-        formats, push, _ = self._sources[record.topic]
+        topic, key, value, timestamp, headers = record
+        return _records(self.process_group(topic, Group([key], [value], [timestamp], [headers])))
+
+    def process_group(self, topic: str, group: Group) -> Sent:
+        """Returns what these records send to topics, each in turn. It changes with the next call.
+
+        A `StreamsError` has the failing record's number; the stores are in an unknown state then.
+        """
+        formats, push, push_all = self._sources[topic]
+        self._begin((formats, group))
         try:
-            key, value = formats.key.decode(record.key), formats.value.decode(record.value)
+            columns = None if self._timed or formats.timestamp_of else _decoded(formats, group)
+            if columns is None:
+                self._push_each(formats, push, group)
+            else:
+                push_all(*columns, self._left, group.timestamps, group.headers)
+        except _Stopped as stopped:
+            raise self._error(formats, group, stopped) from stopped.__cause__
+        except StreamsError as error:
+            error.number = self._number(group)
+            raise
+        return self._sent
+
+    def _push_each(self, formats: TopicFormats, push: Push, group: Group) -> None:
+        for record in map(Record, group.keys, group.values, self._left, group.headers):
+            self._push_one(formats, push, record)
+            if self._is_numbered:
+                added = len(self._sent.keys) - len(self._sent.numbers)
+                self._sent.numbers.extend(repeat(self._number(group), added))
+
+    def _push_one(self, formats: TopicFormats, push: Push, record: Record) -> None:
+        try:
+            key, value = _decoded_one(formats, record)
         except FormatError as error:
-            return self._bad(record, formats, error)
-        self._sent, self._current, self._is_set_aside = [], (record, formats), False
+            self._bad(record, formats, formats.on_bad_record, f"cannot be read: {error}")
+            return
         if formats.timestamp_of is not None and formats.on_error != FAIL:
             try:
                 _event_time(formats, key, value)
             except StreamsError as error:
-                self._answer(error)
-                return self._sent
+                self._answer(error, None)
+                return
+        if not 0 <= record.timestamp <= LATEST_MS:
+            policy = formats.on_error if formats.on_bad_record == FAIL else formats.on_bad_record
+            self._bad(
+                record,
+                formats,
+                policy,
+                f"has the timestamp {record.timestamp}, which is not from 0 to {LATEST_MS}",
+            )
+            return
         if self._timed:
             self._clocks.advance(TASK_TIME, record.timestamp)
-        try:
-            push(Record(key, value, record.timestamp, record.headers))
-        except Exception as error:
-            cause = error.__cause__ if isinstance(error, _Unanswered) else error
-            raise StreamsError(
-                f"a record of {formats.title} with key {shown(key)} and value {shown(value)} "
-                f"cannot be processed: {told(cause)}"
-            ) from cause
+        push(key, value, record.timestamp, record.headers)
         if self._timed:
+            given, self._given = self._given, None
             self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
-        return self._sent
+            self._given = given
 
-    def process_group(self, topic: str, group: Group) -> list[TopicGroup]:
-        """What `process` returns for all these records, in the same order in each topic.
+    def _begin(self, given: tuple[TopicFormats, Group] | None) -> None:
+        self._sent.clear()
+        self._given, self._set_aside_last = given, None
+        if given is not None:
+            self._left = iter(given[1].timestamps)
 
-        Raises `GroupError`.
-        """
-        formats, _, push = self._sources[topic]
-        try:
-            keys, values = formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
-        except UNREADABLE:
-            return self._process_each(topic, group)
-        self._sent_groups = []
-        try:
-            push(replace(group, keys=keys, values=values))
-        except Exception as error:
-            raise GroupError(told(error)) from error
-        return self._sent_groups
+    def _number(self, group: Group) -> int:
+        """The position of the current record in its group."""
+        return len(group.timestamps) - length_hint(self._left) - 1
 
-    def _process_each(self, topic: str, group: Group) -> list[TopicGroup]:
-        try:
-            return _by_topic(
-                (number, sent)
-                for number, one in zip(group.numbers, group.records(), strict=True)
-                for sent in self.process(TopicRecord(topic, *one))
-            )
-        except StreamsError as error:
-            raise GroupError(str(error)) from error
+    def _error(self, formats: TopicFormats, group: Group, stopped: _Stopped) -> StreamsError:
+        """The error of the record that is processed, as it was read: functions may have changed its value."""
+        number = self._number(group)
+        key, value = formats.key.decode(group.keys[number]), formats.value.decode(group.values[number])
+        return StreamsError(
+            f"a record of {formats.title} with key {shown(key)} and value {shown(value)} "
+            f"cannot be processed: {told(stopped.__cause__)}",
+            stopped.node,
+            number,
+        )
 
     @property
     def follows_wall_clock(self) -> bool:
         """Whether an operator has timers of the wall clock."""
-        return any(WALL_CLOCK in operator.clocks() for operator, _ in self._timed)
+        return any(WALL_CLOCK in operator.clocks() for operator, _, _ in self._timed)
 
     def advance_wall_clock(self, time: int) -> list[TopicRecord]:
         """Returns what the timers of the wall clock send to topics. The first call starts them."""
-        self._sent = []
+        self._begin(None)
         self._on_time(WALL_CLOCK, time)
-        return self._sent
+        return _records(self._sent)
 
     def _on_time(self, clock: str, time: int) -> None:
-        self._current = None
-        for operator, push in self._timed:
+        for operator, push, name in self._timed:
             try:
                 for result in operator.on_time(clock, time):
-                    push(result)
-            except Exception as error:
-                cause = error.__cause__ if isinstance(error, _Unanswered) else error
-                raise StreamsError(f"a timer of the {clock} clock fails at {time}: {told(cause)}") from cause
+                    push(*result)
+            except KeyboardInterrupt:
+                raise
+            except _Stopped as stopped:
+                raise _timer_error(clock, time, stopped.__cause__, stopped.node) from stopped.__cause__
+            except BaseException as error:
+                raise _timer_error(clock, time, error, name) from error
 
     @property
     def _clocks(self) -> Clocks:
@@ -233,127 +266,96 @@ class Task:
         assert isinstance(clocks, Clocks)
         return clocks
 
-    def _bad(self, record: TopicRecord, formats: TopicFormats, error: FormatError) -> list[TopicRecord]:
-        if isinstance(formats.on_bad_record, DeadLetters):
-            return [record._replace(topic=formats.on_bad_record.topic)]
-        if formats.on_bad_record == SKIP:
+    def _bad(self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str) -> None:
+        """Answer a record that reaches no operator."""
+        if isinstance(policy, DeadLetters):
+            timestamp = min(max(0, record.timestamp), LATEST_MS)
+            self._sent.add(TopicRecord(policy.topic, record.key, record.value, timestamp, record.headers))
+        elif policy == SKIP:
             self.skipped += 1
-            return []
-        raise StreamsError(f"a record of {formats.title} cannot be read: {error}") from None
+        else:
+            raise StreamsError(f"a record of {formats.title} {why}") from None
 
-    def _pushes(self, node: Node, children: list[tuple[Push, PushGroup]]) -> tuple[Push, PushGroup]:
-        forward = _forwarder([one for one, _ in children])
-        forward_group = _forwarder([one for _, one in children])
+    def _fused(self, node: Node, behind: Fused) -> Fused:
+        failed = self._failed(node)
         if node.sink is not None:
-            send = self._sender(node.sink)
-            return send, self._group_sender(node.sink, send)
+            return behind.after(self._sending(node.sink), failed)
         if node.make is None:
-            return forward, forward_group
+            return behind
         operator = node.make(self.stores)
         if isinstance(operator, TimedOperator):
-            self._timed.append((operator, forward))
-        process, process_all = operator.process, _process_all(operator)
+            self._timed.append((operator, behind.push(), node.name))
+        return behind.after(
+            _processing(operator) if isinstance(operator, Operator) else operator.step(), failed
+        )
 
-        def push(record: Record) -> None:
-            for result in process(record):
-                forward(result)
+    def _failed(self, node: Node) -> Failed:
+        """Applies `on_error` to errors of the node's functions, so that only this node drops the record."""
+        is_topic = node.sink is not None and not node.sink.is_repartition
 
-        def push_group(group: Group) -> None:
-            if results := process_all(group):
-                forward_group(results)
+        def failed(error: BaseException, key: Any, value: Any) -> None:
+            if isinstance(error, KeyboardInterrupt | _Stopped):
+                raise error
+            if node.sink is not None and node.sink.topic_of is None:
+                error = _unwritable(node.sink, key, value, error)
+            # `on_bad_record` of a topic applies to errors of its formats, and errors of the topology concern no record.
+            if (is_topic and isinstance(error, FormatError)) or isinstance(error, TopologyError):
+                raise _Stopped(node.name) from error
+            self._answer(error, node.name)
 
-        return push, push_group
+        return failed
 
-    def _group_sender(self, formats: TopicFormats, send: Push) -> PushGroup:
-        encode_keys, encode_values, topic = formats.key.encode_all, formats.value.encode_all, formats.topic
-
-        def send_each(group: Group) -> None:
-            sent = []
-            for number, record in zip(group.numbers, group.records(), strict=True):
-                self._sent = []
-                send(record)
-                sent += [(number, one) for one in self._sent]
-            self._sent_groups += _by_topic(sent)
-
-        def send_group(group: Group) -> None:
-            try:
-                keys, values = encode_keys(group.keys), encode_values(group.values)
-            except UNWRITABLE:
-                send_each(group)
-                return
-            if formats.on_bad_record != FAIL and self._is_refused(
-                topic, replace(group, keys=keys, values=values)
-            ):
-                send_each(group)
-                return
-            self._sent_groups.append(TopicGroup(topic, replace(group, keys=keys, values=values)))
-
-        return send_group if formats.topic_of is None else send_each
-
-    def _guarded(self, node: Node, push: Push) -> Push:
-        """Calls `push`, and applies `on_error` to errors of the node's functions, so that only this node drops the
-        record.
-        """
-
-        def guarded(record: Record) -> None:
-            try:
-                push(record)
-            except _Unanswered:
-                raise
-            except Exception as error:
-                # `on_bad_record` of a topic applies to errors of its formats, and errors of the topology concern no
-                # record.
-                is_of_sink = _is_topic(node.sink) and isinstance(error, FormatError)
-                if is_of_sink or isinstance(error, TopologyError):
-                    raise _Unanswered from error
-                self._answer(error)
-
-        return guarded
-
-    def _answer(self, error: Exception) -> None:
+    def _answer(self, error: BaseException, node: str | None) -> None:
         """Apply `on_error` of the current record's source."""
-        if self._current is None or self._current[1].on_error == FAIL:
-            raise _Unanswered from error
-        record, formats = self._current
+        if self._given is None or self._given[0].on_error == FAIL:
+            raise _Stopped(node) from error
+        formats, group = self._given
+        number = self._number(group)
         if not isinstance(formats.on_error, DeadLetters):
             self.skipped += 1
-        elif not self._is_set_aside:
-            self._is_set_aside = True
+        elif self._set_aside_last != number:
+            self._set_aside_last = number
             about = _about(formats.topic, told(error))
-            dead = record._replace(topic=formats.on_error.topic, headers=(*record.headers, *about))
-            self._sent.append(dead)
+            key, value, timestamp, headers = group.record(number)
+            self._sent.add(TopicRecord(formats.on_error.topic, key, value, timestamp, (*headers, *about)))
 
-    def _sender(self, formats: TopicFormats) -> Push:
-        send = self._strict_sender(formats)
-        if formats.on_bad_record == FAIL:
-            return send
+    def _sending(self, formats: TopicFormats) -> Step:
+        """Adds records to what is sent, with the bytes that they have now."""
+        if formats.topic_of is not None or formats.on_bad_record != FAIL:
+            return Step("{send}(key, value, timestamp, headers)", {"send": self._careful_sender(formats)})
+        names = {"write_key": formats.key.write, "write_value": formats.value.write}
+        key, value = _written("key", formats.key), _written("value", formats.value)
+        statement = f"key_bytes = {key}\nvalue_bytes = {value}"
+        return Step(statement, names, topic=formats.topic, sent=self._sent)
 
-        def send_or_set_aside(record: Record) -> None:
+    def _careful_sender(self, formats: TopicFormats) -> Push:
+        """For topics that functions choose, and for those with an `on_bad_record`."""
+
+        def send(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            topic = self._topic(formats, key, value)
             try:
-                send(record)
-                self._check_last()
+                record = TopicRecord(
+                    topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers
+                )
+                if formats.on_bad_record != FAIL:
+                    self._limits_of(topic).check(*record)
             except FormatError as error:
-                self._set_aside(record, formats, error)
+                if formats.on_bad_record == FAIL:
+                    raise
+                self._set_aside(Record(key, value, timestamp, headers), formats, error)
+            else:
+                self._sent.add(record)
 
-        return send_or_set_aside
+        return send
 
-    def _check_last(self) -> None:
-        """Removes the last record from the results, and raises its error, if the broker would refuse it."""
-        last = self._sent[-1]
-        try:
-            self._limits_of(last.topic).check(*last)
-        except RefusedError:
-            self._sent.pop()
-            raise
-
-    def _is_refused(self, topic: str, group: Group) -> bool:
-        limits = self._limits_of(topic)
-        try:
-            for record in group.records():
-                limits.check(topic, *record)
-        except RefusedError:
-            return True
-        return False
+    def _topic(self, formats: TopicFormats, key: Any, value: Any) -> str:
+        if formats.topic_of is None:
+            return formats.topic
+        topic = formats.topic_of(key, value)
+        if not isinstance(topic, str) or not topic:
+            raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
+        self.chosen_formats[topic] = formats
+        return topic
 
     def _set_aside(self, record: Record, formats: TopicFormats, error: FormatError) -> None:
         if not isinstance(formats.on_bad_record, DeadLetters):
@@ -362,30 +364,46 @@ class Task:
         key, value = _shown(formats.key, record.key), _shown(formats.value, record.value)
         topic, headers = formats.on_bad_record.topic, (*record.headers, *_about(formats.topic, str(error)))
         value, timestamp = self._limits_of(topic).fitted(key, value, record.timestamp, headers)
-        self._sent.append(TopicRecord(topic, key, value, timestamp, headers))
-
-    def _strict_sender(self, formats: TopicFormats) -> Push:
-        encode_key, encode_value, topic = formats.key.encode, formats.value.encode, formats.topic
-
-        def send(record: Record) -> None:
-            key, value, timestamp, headers = record
-            self._sent.append(TopicRecord(topic, encode_key(key), encode_value(value), timestamp, headers))
-
-        if formats.topic_of is None:
-            return send
-        topic_of = formats.topic_of
-
-        def send_to_chosen(record: Record) -> None:
-            key, value, timestamp, headers = record
-            chosen = _chosen_topic(topic_of, key, value)
-            self.chosen_formats[chosen] = formats
-            self._sent.append(TopicRecord(chosen, encode_key(key), encode_value(value), timestamp, headers))
-
-        return send_to_chosen
+        self._sent.add(TopicRecord(topic, key, value, timestamp, headers))
 
 
-def _is_topic(sink: TopicFormats | None) -> bool:
-    return sink is not None and not sink.is_repartition
+def _records(sent: Sent) -> list[TopicRecord]:
+    return list(map(TopicRecord, *sent.columns()))
+
+
+def _timer_error(clock: str, time: int, cause: BaseException | None, node: str | None) -> StreamsError:
+    return StreamsError(f"a timer of the {clock} clock fails at {time}: {told(cause)}", node)
+
+
+def _decoded(formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]] | None:
+    """Keys and values; None if a record cannot be read, or has no valid timestamp."""
+    if group.timestamps and not 0 <= min(group.timestamps) <= max(group.timestamps) <= LATEST_MS:
+        return None
+    try:
+        return formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
+    except Exception:
+        return None  # Read one by one, each record is answered as `on_bad_record` says.
+
+
+def _decoded_one(formats: TopicFormats, record: Record) -> tuple[Any, Any]:
+    try:
+        return formats.key.decode(record.key), formats.value.decode(record.value)
+    except (FormatError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Of a format of the application.
+        raise FormatError(told(error)) from error
+
+
+def _unwritable(formats: TopicFormats, key: Any, value: Any, error: BaseException) -> BaseException:
+    """The error with the value that cannot be written, if there is one."""
+    try:
+        formats.key.encode(key)
+        formats.value.encode(value)
+    except FormatError as found:
+        return found
+    except BaseException:
+        return error
+    return error
 
 
 def _about(topic: str, error: str) -> Headers:
@@ -402,28 +420,19 @@ def _shown(format_: Format, value: Any) -> bytes | None:
         return shown(value).encode(errors="backslashreplace")
 
 
-def _chosen_topic(topic_of: Callable[[Any, Any], str], key: Any, value: Any) -> str:
-    topic = topic_of(key, value)
-    if not isinstance(topic, str) or not topic:
-        raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
-    return topic
+def _written(name: str, format_: Format) -> str:
+    """The expression for the bytes of a key or value."""
+    written = f"{{write_{name}}}({name})"
+    if type(format_) is type(STRING):
+        written = f"{name}.encode()"
+    elif type(format_) is type(BYTES):
+        written = f"{name} if type({name}) is bytes else {written}"
+    return f"None if {name} is None else {written}"
 
 
-def _process_all(operator: Operator) -> Callable[[Group], Group]:
-    if isinstance(operator, GroupOperator):
-        return operator.process_all
-    return lambda group: group.each(operator.process)
-
-
-One = TypeVar("One", Record, Group)
-
-
-def _forwarder(children: list[Callable[[One], None]]) -> Callable[[One], None]:
-    if len(children) == 1:
-        return children[0]
-
-    def forward(one: One) -> None:
-        for child in children:
-            child(one)
-
-    return forward
+def _processing(operator: Operator) -> Step:
+    record = "{made}({Record}, (key, value, timestamp, headers))"
+    return Step(
+        loop=f"for key, value, timestamp, headers in {{process}}({record})",
+        names={"process": operator.process, "made": made, "Record": Record},
+    )

@@ -12,8 +12,9 @@ def shown(value: object) -> str:
 
 
 def told(error: BaseException | None) -> str:
-    """The type and text of an error; without the text if that cannot be computed, as for a value in `shown`."""
+    """The type of an error and its text, if it has one that can be computed; see `shown`."""
     try:
-        return f"{type(error).__name__}: {error}"
+        text = str(error)
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
     except Exception as another:
         return f"{type(error).__name__} (its text cannot be shown: {type(another).__name__})"

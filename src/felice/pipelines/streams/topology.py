@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Operator
+from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import Clocks, Store
 
 CLOCKS = "clocks"
@@ -91,16 +91,23 @@ class Node:
     """A step of the graph: a source (reads a topic), a sink (writes one), or an operator."""
 
     name: str
-    make: Callable[[Stores], Operator] | None = None
+    make: Callable[[Stores], AnyOperator] | None = None
     source: TopicFormats | None = None
     sink: TopicFormats | None = None
     stores: tuple[str, ...] = ()
-    looks_up: tuple[str, ...] | None = None
-    """The stores of which it reads rows; it changes no store then. None: it may change all of its `stores`."""
     is_global: bool = False
     """Belongs to a global table: a part of every sub-topology that uses its store."""
+    is_hidden: bool = False
+    """A part of the nodes behind it: not counted in names, and not described. The description of a topology is part of
+    its state.
+    """
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
+
+
+def _described_nodes(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes, with those behind them in place of hidden ones."""
+    return [one for node in nodes for one in (_described_nodes(node.children) if node.is_hidden else [node])]
 
 
 def policy_behind(node: Node) -> OnBadRecord:
@@ -140,48 +147,9 @@ class SubTopology:
         return sorted({name for node in self.nodes for name in node.stores})
 
     @property
-    def answers_errors(self) -> bool:
-        """Whether a source has an `on_error` other than "fail"."""
-        return any(formats.on_error != FAIL for formats in self.sources)
-
-    @property
     def is_placed(self) -> bool:
         """Whether its records must be placed by their keys: it has state, or reads a repartition."""
         return bool(self.stores) or any(formats.is_repartition for formats in self.sources)
-
-    @property
-    def takes_groups(self) -> bool:
-        """Whether each node may take many records of a source before the next node sees any of their results.
-
-        The results of each topic are the same then, and in the same order, if no node after a source reads or changes a
-        store that another one changes, no two write to the same topic, and no node is reached in two ways.
-        """
-        return all(_passes_groups(node) for node in self.nodes if node.source is not None)
-
-
-def _passes_groups(source: Node) -> bool:
-    nodes, waiting = [], [source]
-    while waiting:
-        node = waiting.pop()
-        if node in nodes:
-            return False  # Reached in two ways.
-        nodes.append(node)
-        waiting += node.children
-    changed = [name for node in nodes if node.looks_up is None for name in node.stores]
-    looked_up = {name for node in nodes for name in node.looks_up or ()}
-    sinks = [node.sink for node in nodes if node.sink is not None]
-    chooses_topics = any(sink.topic_of is not None for sink in sinks)
-    return (
-        _are_distinct(changed)
-        and looked_up.isdisjoint(changed)
-        and _are_distinct(topic for sink in sinks for topic in {sink.topic, *sink.dead_letters})
-        and (len(sinks) == 1 or not chooses_topics)
-    )
-
-
-def _are_distinct(names: Iterable[str]) -> bool:
-    found = list(names)
-    return len(set(found)) == len(found)
 
 
 class Topology:
@@ -191,6 +159,7 @@ class Topology:
         self.nodes: list[Node] = []
         self._stores: dict[str, Callable[[], Store]] = {}
         self._sources: dict[str, Node] = {}
+        self._hidden = 0
 
     def source(self, formats: TopicFormats) -> Node:
         """The node that reads a topic; each topic has one such node."""
@@ -207,13 +176,16 @@ class Topology:
     def operator(
         self,
         kind: str,
-        make: Callable[[Stores], Operator],
+        make: Callable[[Stores], AnyOperator],
         *parents: Node,
         stores: Sequence[str] = (),
-        looks_up: tuple[str, ...] | None = None,
+        is_hidden: bool = False,
     ) -> Node:
-        """A node that runs an operator, with access to these stores. See `Node.looks_up`."""
-        node = Node(self._name(kind), make, stores=tuple(stores), looks_up=looks_up)
+        """A node that runs an operator, with access to these stores.
+        See `Node.is_hidden`.
+        """
+        self._hidden += is_hidden
+        node = Node(self._name(kind), make, stores=tuple(stores), is_hidden=is_hidden)
         node.is_global = any(parent.is_global for parent in parents)
         return self._add(node, *parents)
 
@@ -237,7 +209,7 @@ class Topology:
 
     def next_name(self, kind: str) -> str:
         """A name that depends only on the position in the graph."""
-        return f"{kind}-{len(self.nodes)}"
+        return f"{kind}-{len(self.nodes) - self._hidden}"
 
     @contextmanager
     def with_node(self, node: Node, parent: Node) -> Iterator[None]:
@@ -321,13 +293,15 @@ def _drawn(part: SubTopology) -> Iterator[str]:
     ids = {id(node): f"{part.number} {node.name}" for node in part.nodes}
     stores = {name: f"{part.number} store {name}" for name in part.stores}
     for node in part.nodes:
+        if node.is_hidden:
+            continue
         own = _quoted(ids[id(node)])
         yield f"{own} [label={_quoted(node.name)}];"
         if node.source is not None:
             yield f"{_drawn_as(node.source)} -> {own};"
         if node.sink is not None:
             yield f"{own} -> {_drawn_as(node.sink)};"
-        yield from (f"{own} -> {_quoted(ids[id(child)])};" for child in node.children)
+        yield from (f"{own} -> {_quoted(ids[id(child)])};" for child in _described_nodes(node.children))
         yield from (f"{own} -> {_quoted(stores[name])} [dir=none, style=dotted];" for name in node.stores)
     for name, store in stores.items():
         yield f"{_quoted(store)} [label={_quoted(name)}, shape=cylinder];"
@@ -388,8 +362,11 @@ def _together(node: Node, other: Node, apart: frozenset[str]) -> bool:
 def _described(part: SubTopology) -> Iterator[str]:
     yield f"Sub-topology {part.number}"
     for node in part.nodes:
+        if node.is_hidden:
+            continue
         where = node.source or node.sink
         topic = f" ({where.kind} {where.topic})" if where else ""
         stores = f" [stores {', '.join(node.stores)}]" if node.stores else ""
-        then = f" -> {', '.join(child.name for child in node.children)}" if node.children else ""
+        children = _described_nodes(node.children)
+        then = f" -> {', '.join(child.name for child in children)}" if children else ""
         yield f"  {node.name}{topic}{stores}{then}"

@@ -9,23 +9,23 @@ from typing import Any
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Timestamped
-from felice.pipelines.streams.stores import NEVER, Store
+from felice.pipelines.streams.stores import NEVER, KeyedStore, packed_in
 
 Version = tuple[int, Any]
 """From when on, and the packed value; None if the row was deleted then."""
 
 
-class VersionedStore(Store):
+class VersionedStore(KeyedStore):
     """The versions of each key, by their timestamps, for `history_ms` of stream time after they were replaced.
 
     The store's stream time is the greatest timestamp that was put.
     """
 
     def __init__(self, name: str, key: Format, value: Format, history_ms: int) -> None:
-        super().__init__(name)
-        self._key, self._value, self._history_ms = key, value, history_ms
+        super().__init__(name, key, value)
+        self._history_ms = history_ms
         self._time = NEVER
-        self._deleted: list[tuple[int, str, Any]] = []
+        self._deleted: list[tuple[int, bytes]] = []
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
@@ -33,20 +33,16 @@ class VersionedStore(Store):
             # The newest version always stays, because no version has replaced it.
             self._time = max(self._time, row[-1][0])
             if row[-1][1] is None:
-                heappush(self._deleted, (row[-1][0], repr(key), key))
-
-    def owner(self, row_key: Any) -> bytes | None:
-        """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key))
+                heappush(self._deleted, (row[-1][0], key))
 
     def get(self, key: Any) -> Timestamped | None:
         """The row of a key now."""
-        versions: tuple[Version, ...] = self.rows.get(self._key.pack(key), ())
+        versions: tuple[Version, ...] = self.rows.get(self._key.key_bytes(key), ())
         return self._row(versions[-1]) if versions else None
 
     def get_at(self, key: Any, timestamp: int) -> Timestamped | None:
         """The row of a key at a time. For a time before the history, only a row that has not changed since is known."""
-        versions: tuple[Version, ...] = self.rows.get(self._key.pack(key), ())
+        versions: tuple[Version, ...] = self.rows.get(self._key.key_bytes(key), ())
         place = bisect_right(versions, timestamp, key=lambda version: version[0])
         is_beyond = timestamp < self._time - self._history_ms and place < len(versions)
         return self._row(versions[place - 1]) if place and not is_beyond else None
@@ -59,22 +55,25 @@ class VersionedStore(Store):
         """
         if timestamp < self._time - self._history_ms:
             return None
-        packed = self._key.pack(key)
-        versions = list(self.rows.get(packed, ()))
+        row_key = self._key.key_bytes(key)
+        versions = list(self.rows.get(row_key, ()))
         place = bisect_left(versions, timestamp, key=lambda version: version[0])
         replaces = place < len(versions) and versions[place][0] == timestamp
-        versions[place : place + replaces] = [(timestamp, None if value is None else self._value.pack(value))]
+        versions[place : place + replaces] = [
+            (timestamp, None if value is None else packed_in(self._value, value))
+        ]
         is_latest = place == len(versions) - 1
         time = max(self._time, timestamp)
-        self._set(packed, self._kept(versions, time))
+        self._set(row_key, self._kept(versions, time))
         self._expire(time)
         return is_latest
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
         """All rows as they are now."""
-        for packed, versions in self.rows.items():
-            if (row := self._row(versions[-1])) is not None:
-                yield self._key.unpack(packed), row
+        for row_key in sorted(self.rows):
+            versions = self.rows.get(row_key, ())
+            if versions and (row := self._row(versions[-1])) is not None:
+                yield self._key.read(row_key), row
 
     def _row(self, version: Version) -> Timestamped | None:
         timestamp, packed = version
@@ -91,7 +90,7 @@ class VersionedStore(Store):
 
     def _expire(self, time: int) -> None:
         while self._deleted and self._deleted[0][0] <= time - self._history_ms:
-            _, _, packed = heappop(self._deleted)
-            versions = self.rows.get(packed, ())
+            _, row_key = heappop(self._deleted)
+            versions = self.rows.get(row_key, ())
             if versions and versions[-1][1] is None and versions[-1][0] <= time - self._history_ms:
-                self._set(packed, None)
+                self._set(row_key, None)

@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.record import Window, Windowed
+
+
+class RowsByKey(Mapping[Any, Any]):
+    """Values by key, like a dict, but two keys are the same if their bytes are: not 1 and True, which a dict takes for
+    one key.
+    """
+
+    def __init__(self, row_key: Callable[[Any], Any], items: Iterator[tuple[Any, Any]]) -> None:
+        self._row_key = row_key
+        self._rows = {row_key(key): (key, value) for key, value in items}
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self._rows[self._row_key(key)][1]
+        except FormatError:
+            raise KeyError(key) from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return len(self) == len(other) and all(key in self and self[key] == other[key] for key in other)
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{key!r}: {value!r}" for key, value in self._rows.values()) + "}"
 
 
 class StoreView:
@@ -13,9 +44,10 @@ class StoreView:
 
     def __init__(self, name: str, stores: Sequence[Any]) -> None:
         self.name, self._stores = name, stores
+        self._row_key: Callable[[Any], Any] = stores[0].row_key
 
     def get(self, key: Any) -> Any:
-        """The value of a key; None if it has none."""
+        """The value of a key; None if it has none. Raises `FormatError` for a key that is not in the store's format."""
         rows = (store.get(key) for store in self._stores)
         return next((row.value for row in rows if row is not None), None)
 
@@ -24,20 +56,41 @@ class StoreView:
         seen: set[Any] = set()
         for store in self._stores:
             for key, row in store.items():
-                if (packed := repr(key)) not in seen:
-                    seen.add(packed)
+                if (row_key := self._row_key(key)) not in seen:
+                    seen.add(row_key)
                     yield key, row.value
 
+    def rows(self) -> Mapping[Any, Any]:
+        """Values by key, as they are now."""
+        return RowsByKey(self._row_key, self.items())
+
     def range(self, first: Any, last: Any) -> list[tuple[Any, Any]]:
-        """Keys and values from the first to the last key, both included, in order."""
-        return sorted((item for item in self.items() if first <= item[0] <= last), key=lambda item: item[0])
+        """Keys and values from the first to the last key, both included, in order.
+
+        Keys of another type than these two, which have no order among them, are left out.
+        """
+        found = [item for item in self.items() if _is_between(first, item[0], last)]
+        return sorted(found, key=lambda item: item[0])
 
     def windows(self, key: Any, start: int, end: int) -> list[tuple[Window, Any]]:
         """The windows of a key that begin from `start` to `end`, both included, with their values, in order."""
         found = [
-            (at.window, value) for at, value in self.items() if isinstance(at, Windowed) and at.key == key
+            (at.window, value)
+            for at, value in self.items()
+            if isinstance(at, Windowed)
+            and start <= at.window.start <= end
+            and self._row_key(Windowed(key, at.window)) == self._row_key(at)
         ]
-        return sorted((one for one in found if start <= one[0].start <= end), key=lambda one: one[0])
+        return sorted(found, key=lambda one: one[0])
 
     def __len__(self) -> int:
         return sum(1 for _ in self.items())
+
+
+def _is_between(first: Any, key: Any, last: Any) -> bool:
+    if isinstance(key, bool) != isinstance(first, bool):
+        return False  # Python takes True for 1.
+    try:
+        return bool(first <= key <= last)
+    except TypeError:
+        return False

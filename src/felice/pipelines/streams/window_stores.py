@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 
-from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
-from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store
+from felice.pipelines.errors import FormatError
+from felice.pipelines.streams.formats import UNWRITABLE, Format
+from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, change_of, made
+from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store, packed_in
+from felice.pipelines.streams.telling import shown
+
+NO_TIME = 1 << 63
+"""Greater than each time."""
 
 
 class ByTime:
@@ -21,6 +27,10 @@ class ByTime:
     def __init__(self) -> None:
         self._keys: dict[int, set[Any]] = {}
         self._times: list[int] = []
+        self._taken = 0
+        """So many of `_times` are taken. They are removed together: removing from the front moves all others."""
+        self.oldest = NO_TIME
+        """The first time."""
 
     def add(self, time: int, key: Any) -> None:
         """Note a key."""
@@ -29,7 +39,12 @@ class ByTime:
             keys.add(key)
             return
         self._keys[time] = {key}
-        insort(self._times, time)
+        if not self._times or time > self._times[-1]:
+            self._times.append(time)
+        else:
+            insort(self._times, time, self._taken)
+        if time < self.oldest:
+            self.oldest = time
 
     def discard(self, time: int, key: Any) -> None:
         """Forget a key. Its time stays until it is taken."""
@@ -38,24 +53,33 @@ class ByTime:
 
     def __iter__(self) -> Iterator[int]:
         """The times, in order."""
-        return iter(self._times.copy())
+        return iter(self._times[self._taken :])
 
     def times(self, first: int, end: int) -> list[int]:
         """The times from `first` on and before `end`, in order."""
-        return self._times[bisect_left(self._times, first) : bisect_left(self._times, end)]
+        times, taken = self._times, self._taken
+        return times[bisect_left(times, first, taken) : bisect_left(times, end, taken)]
 
     def at(self, time: int) -> list[Any]:
-        """The keys of a time, in an order that depends on them only."""
-        return sorted(self._keys.get(time, ()), key=repr)
+        """The keys of a time, in order."""
+        return sorted(self._keys.get(time, ()))
 
     def take_before(self, end: int) -> list[tuple[int, set[Any]]]:
         """Remove the times before `end`; returns them with their keys."""
-        if not self._times or self._times[0] >= end:
-            return []
-        count = bisect_left(self._times, end)
-        taken = [(time, self._keys.pop(time)) for time in self._times[:count]]
-        del self._times[:count]
+        before = bisect_left(self._times, end, self._taken)
+        taken = [(time, self._keys.pop(time)) for time in self._times[self._taken : before]]
+        self._taken = before
+        if self._taken > len(self._times) // 2:
+            del self._times[: self._taken]
+            self._taken = 0
+        self.oldest = self._times[self._taken] if self._taken < len(self._times) else NO_TIME
         return taken
+
+
+def _windowed(key: Any) -> Windowed:
+    if not isinstance(key, Windowed):
+        raise FormatError(f"{shown(key)} is no Windowed(key, window)")
+    return key
 
 
 class ExpiringStore(Store):
@@ -72,16 +96,27 @@ class ExpiringStore(Store):
         self._by_time = ByTime()
         self._gone_before: int | None = None
 
-    def packed(self, keys: list[Any]) -> list[Any]:
-        """The packed form of each key; None of none."""
-        pack = self._key.pack
-        return [None if key is None else pack(key) for key in keys]
+    def key_bytes(self, key: Any) -> bytes:
+        """The bytes of a key."""
+        return self._key.key_bytes(key)
 
     def take_changes(self) -> list[Row]:
         """The time before which rows were removed, with None as its key; then the rows that changed."""
         gone = [] if self._gone_before is None else [(None, self._gone_before)]
         self._gone_before = None
         return gone + super().take_changes()
+
+    def upgraded(self, row: Row) -> Row:
+        """The row, found by its key's bytes and its window."""
+        row_key, kept = row
+        if row_key is None:
+            return row
+        packed, *window = row_key
+        return (self._key.bytes_of_packed(packed), *window), kept
+
+    def owner(self, row_key: Any) -> bytes | None:
+        """That of the row's key."""
+        return self._key.placed_by(row_key[0])
 
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave."""
@@ -96,11 +131,12 @@ class ExpiringStore(Store):
         return key
 
     def _expire_before(self, time: int) -> None:
-        gone = self._remove_before(time)
         # Once rows are gone, each later time is noted: so it does not matter how often this is called.
-        if gone or self._gone_before is not None:
+        if self._by_time.oldest < time:
+            self._changed.difference_update(self._remove_before(time))
             self._gone_before = time
-            self._changed.difference_update(gone)
+        elif self._gone_before is not None:
+            self._gone_before = time
 
     def _remove_before(self, end: int) -> list[Any]:
         gone = [self._row_key(time, key) for time, keys in self._by_time.take_before(end) for key in keys]
@@ -118,27 +154,31 @@ class WindowStore(ExpiringStore):
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
-        packed, start = key
+        key_bytes, start = key
         if row is not None:
-            self._by_time.add(start, packed)
+            self._by_time.add(start, key_bytes)
 
-    def owner(self, row_key: Any) -> bytes | None:
-        """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key[0]))
+    def row_key(self, key: Windowed) -> Any:
+        """What the row of a window is found by."""
+        return self._key.key_bytes(_windowed(key).key), key.window.start
 
     def fetch(self, key: Any, start: int) -> Timestamped | None:
         """The value of a key in the window that begins then."""
-        row = self.rows.get((self._key.pack(key), start))
+        row = self.rows.get((self._key.key_bytes(key), start))
         return Timestamped(self._value.unpack(row[0]), row[1]) if row is not None else None
 
     def get(self, key: Windowed) -> Timestamped | None:
         """`fetch` by the key of the windowed table."""
-        return self.fetch(key.key, key.window.start)
+        return self.fetch(_windowed(key).key, key.window.start)
 
     def put(self, key: Any, start: int, value: Any, timestamp: int) -> None:
         """Set the value of a key in a window; None deletes it."""
-        row = None if value is None else (self._value.pack(value), timestamp)
-        self._set((self._key.pack(key), start), row)
+        self.put_at(self._key.key_bytes(key), start, value, timestamp)
+
+    def put_at(self, key_bytes: bytes, start: int, value: Any, timestamp: int) -> None:
+        """`put` by the bytes of the key."""
+        row = None if value is None else (packed_in(self._value, value), index(timestamp))
+        self._set((key_bytes, index(start)), row)
 
     def updater(
         self,
@@ -146,18 +186,19 @@ class WindowStore(ExpiringStore):
         compute: Callable[[Any, Any, Any], Any],
         *,
         sends_old: bool,
-    ) -> Callable[[Any, Record, Window], Record]:
-        """A function (packed key, record, window) that does `put` with what `compute` makes of the record's key and
-        value and of the window's value, and returns the change.
+    ) -> Callable[[bytes, Any, Any, int, Window], tuple[Windowed, Change, int]]:
+        """A function (bytes of the key, key, value, timestamp, window) that does `put` with what `compute` makes of the
+        key, the value and the window's value, and returns the windowed key, the change and the row's time.
 
         A row keeps the greatest timestamp of its records. A window without row has the value `initial()`.
         """
         rows, changed, by_time = self.rows, self._changed, self._by_time
         pack, unpack = self._value.pack, self._value.unpack
 
-        def update(packed: Any, record: Record, window: Window) -> Record:
-            key, value, timestamp, headers = record
-            place = packed, window[0]
+        def update(
+            key_bytes: bytes, key: Any, value: Any, timestamp: int, window: Window
+        ) -> tuple[Windowed, Change, int]:
+            place = key_bytes, window[0]
             row, old = rows.get(place), None
             if row is None:
                 so_far = initial()
@@ -170,26 +211,32 @@ class WindowStore(ExpiringStore):
             new = compute(key, value, so_far)
             changed.add(place)
             if new is not None:
-                rows[place] = pack(new), timestamp
+                try:
+                    rows[place] = pack(new), timestamp
+                except UNWRITABLE as error:
+                    raise self._value.refusal(new, error) from None
                 if row is None:
-                    by_time.add(window[0], packed)
+                    by_time.add(window[0], key_bytes)
             elif row is not None:
                 del rows[place]
-            return Record(Windowed(key, window), Change(new, old), timestamp, headers)
+            return made(Windowed, (key, window)), change_of(new, old), timestamp
 
         return update
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
-        """All rows by start, then as they came."""
+        """All rows by start, then by their keys' bytes."""
         for start in self._by_time:
             yield from self.starting_at(start)
 
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
         window = Window(start, start + self._size_ms)
-        for key in self._by_time.at(start):
-            if (row := self.rows.get((key, start))) is not None:
-                yield Windowed(self._key.unpack(key), window), Timestamped(self._value.unpack(row[0]), row[1])
+        for key_bytes in self._by_time.at(start):
+            if (row := self.rows.get((key_bytes, start))) is not None:
+                yield (
+                    Windowed(self._key.read(key_bytes), window),
+                    Timestamped(self._value.unpack(row[0]), row[1]),
+                )
 
     def starts(self, first: int, end: int) -> list[int]:
         """The starts of windows from `first` on and before `end`, in order."""
@@ -203,29 +250,41 @@ class WindowStore(ExpiringStore):
         return key, time
 
 
+class StoredRow(NamedTuple):
+    """A row of a store, as it is kept: each `unpacked` gives a value of its own."""
+
+    packed: Any
+    timestamp: int
+
+
 class SlidingStore(IndexedStore, WindowStore):
     """A `WindowStore` that finds the windows of a key by a span of starts."""
 
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
         super().__init__(name, key, value, size_ms, retention_ms)
-        self._of_key: dict[Any, list[int]] = {}
+        self._of_key: dict[bytes, list[int]] = {}
 
     def _added(self, key: Any) -> None:
-        packed, start = key
-        insort(self._of_key.setdefault(packed, []), start)
+        key_bytes, start = key
+        insort(self._of_key.setdefault(key_bytes, []), start)
 
     def _removed(self, key: Any) -> None:
-        packed, start = key
-        self._of_key[packed].remove(start)
-        if not self._of_key[packed]:
-            del self._of_key[packed]
+        key_bytes, start = key
+        self._of_key[key_bytes].remove(start)
+        if not self._of_key[key_bytes]:
+            del self._of_key[key_bytes]
 
-    def around(self, key: Any, first: int, last: int) -> list[tuple[int, Timestamped]]:
+    def around(self, key_bytes: bytes, first: int, last: int) -> list[tuple[int, StoredRow]]:
         """The windows of a key that begin from `first` to `last`, both included, in order."""
-        starts = self._of_key.get(self._key.pack(key), [])
+        starts = self._of_key.get(key_bytes)
+        if starts is None:
+            return []
         found = starts[bisect_left(starts, first) : bisect_right(starts, last)]
-        rows = [(start, self.fetch(key, start)) for start in found]
-        return [(start, row) for start, row in rows if row is not None]
+        return [(start, made(StoredRow, self.rows[key_bytes, start])) for start in found]
+
+    def unpacked(self, row: StoredRow) -> Any:
+        """The value of a row."""
+        return self._value.unpack(row.packed)
 
 
 class SessionStore(ExpiringStore):
@@ -233,57 +292,57 @@ class SessionStore(ExpiringStore):
 
     def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
         super().__init__(name, key, value, retention_ms)
-        self._of_key: dict[Any, list[tuple[int, int]]] = {}
+        self._of_key: dict[bytes, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
 
     def _apply(self, key: Any, row: Any) -> None:
-        packed, start, end = key
+        key_bytes, start, end = key
         if row is None:
             if self.rows.pop(key, None) is not None:
                 self._by_time.discard(end, key)
-                self._forget(packed, start, end)
+                self._forget(key_bytes, start, end)
             return
         if key not in self.rows:
-            sessions = self._of_key.get(packed)
+            sessions = self._of_key.get(key_bytes)
             if sessions is None:
-                self._of_key[packed] = [(end, start)]
+                self._of_key[key_bytes] = [(end, start)]
             else:
                 insort(sessions, (end, start))
             self._by_time.add(end, key)
         self.rows[key] = row
 
-    def _forget(self, packed: Any, start: int, end: int) -> None:
-        sessions = self._of_key[packed]
+    def _forget(self, key_bytes: bytes, start: int, end: int) -> None:
+        sessions = self._of_key[key_bytes]
         if len(sessions) == 1:
-            del self._of_key[packed]
+            del self._of_key[key_bytes]
         else:
             del sessions[bisect_left(sessions, (end, start))]
 
-    def owner(self, row_key: Any) -> bytes | None:
-        """That of the row's key."""
-        return self._key.placed_by(self._key.unpack(row_key[0]))
+    def row_key(self, key: Windowed) -> Any:
+        """What a session is found by."""
+        return self._key.key_bytes(_windowed(key).key), *key.window
 
-    def around(self, packed: Any, earliest_end: int, latest_start: int, newest: int) -> list[Window]:
-        """The sessions of a packed key that overlap a span and are within retention, by end and then start."""
-        sessions = self._of_key.get(packed)
+    def around(self, key_bytes: bytes, earliest_end: int, latest_start: int, newest: int) -> list[Window]:
+        """The sessions of a key that overlap a span and are within retention, by end and then start."""
+        sessions = self._of_key.get(key_bytes)
         if sessions is None:
             return []
         least_end = max(earliest_end, newest - self._retention_ms + 1)
         found = sessions[bisect_left(sessions, (least_end, NEVER)) :]
-        return [Window(start, end) for end, start in found if start <= latest_start]
+        return [made(Window, (start, end)) for end, start in found if start <= latest_start]
 
-    def value(self, packed: Any, session: Window) -> Any:
-        """The value of a session of a packed key, which exists."""
-        return self._value.unpack(self.rows[packed, *session])
+    def value(self, key_bytes: bytes, session: Window) -> Any:
+        """The value of a session that exists."""
+        return self._value.unpack(self.rows[key_bytes, *session])
 
     def get(self, key: Windowed) -> Timestamped | None:
         """The value of one session."""
-        value = self.rows.get((self._key.pack(key.key), *key.window))
+        value = self.rows.get(self.row_key(key))
         return None if value is None else Timestamped(self._value.unpack(value), key.window.end)
 
-    def put(self, packed: Any, session: Window, value: Any) -> None:
-        """Set the value of a session of a packed key; None removes the session."""
-        self._set((packed, *session), None if value is None else self._value.pack(value))
+    def put(self, key_bytes: bytes, session: Window, value: Any) -> None:
+        """Set the value of a session; None removes the session."""
+        self._set((key_bytes, *session), None if value is None else packed_in(self._value, value))
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All sessions, by end."""
@@ -296,8 +355,8 @@ class SessionStore(ExpiringStore):
     def _of_ends(self, ends: Iterable[int]) -> Iterator[tuple[Windowed, Timestamped]]:
         for end in ends:
             for key in self._by_time.at(end):
-                packed, start, _ = key
-                session = Windowed(self._key.unpack(packed), Window(start, end))
+                key_bytes, start, _ = key
+                session = Windowed(self._key.read(key_bytes), Window(start, end))
                 yield session, Timestamped(self._value.unpack(self.rows[key]), end)
 
     def expire(self, time: int) -> None:

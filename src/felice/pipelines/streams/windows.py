@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from math import gcd
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Window
@@ -29,11 +31,6 @@ def _at_least(least: int, **given: int) -> None:
             raise ValueError(f"{name} is {value} ms, but must be at least {least}")
 
 
-@lru_cache(maxsize=1024)
-def _windows(starts: range, size_ms: int) -> tuple[Window, ...]:
-    return tuple(Window(start, start + size_ms) for start in starts)
-
-
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
     """Windows of one size that begin every `advance_ms` since the epoch: tumbling if both are equal, else hopping."""
@@ -48,10 +45,19 @@ class TimeWindows:
         if self.advance_ms > self.size_ms:
             raise ValueError(f"windows of {self.size_ms} ms that begin every {self.advance_ms} ms leave gaps")
 
-    def windows_for(self, timestamp: int) -> tuple[Window, ...]:
-        """The windows that contain a timestamp, the earliest first; no window begins before 0."""
-        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        return _windows(range(first, timestamp + 1, self.advance_ms), self.size_ms)
+    def finder(self) -> Callable[[int], tuple[Window, ...]]:
+        """A function that returns the windows of a timestamp, the earliest first; no window begins before 0."""
+        size_ms, advance_ms = self.size_ms, self.advance_ms
+        # Windows begin and end at multiples of this.
+        step_ms = gcd(size_ms, advance_ms)
+
+        @lru_cache(maxsize=1024)
+        def windows_of(step: int) -> tuple[Window, ...]:
+            timestamp = step * step_ms
+            first = max(0, timestamp - size_ms + advance_ms) // advance_ms * advance_ms
+            return tuple(Window(start, start + size_ms) for start in range(first, timestamp + 1, advance_ms))
+
+        return lambda timestamp: windows_of(timestamp // step_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""AlterClientQuotas (key 49): sets and removes quotas; each entity succeeds or fails alone."""
+"""AlterClientQuotas (key 49): sets and removes quotas; each entity succeeds or fails alone.
+
+An entity has one row. If it occurs twice, its first changes count, and its row has INVALID_REQUEST, as in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,18 @@ if TYPE_CHECKING:
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     """Changes one entity after the other."""
-    rows = []
+    rows: dict[frozenset[tuple[str, str | None]], AlteredEntry] = {}
     async for entry in paced(request.entries, context.services.env.clock):
-        row = AlteredEntry(entity=entry.entity, error_message=None)
+        key = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+        is_first = key not in rows
+        row = rows.setdefault(key, AlteredEntry(entity=entry.entity, error_message=None))
         try:
+            if not is_first:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity")
             await _alter(entry, request.validate_only, context)
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message
-        rows.append(row)
-    return AlterClientQuotasResponse(entries=rows)
+    return AlterClientQuotasResponse(entries=list(rows.values()))
 
 
 async def _alter(entry: EntryData, validate_only: bool, context: RequestContext) -> None:

@@ -71,4 +71,8 @@ def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
 
 def _is_value_in_force(name: str, value: str, in_force: Mapping[str, str | None]) -> bool:
     option = BROKER_OPTIONS.get(name) or FIXED.get(name)
-    return option is not None and option.scope is Scope.READ_ONLY and in_force.get(name) == value
+    return (
+        option is not None
+        and option.scope is Scope.READ_ONLY
+        and (in_force.get(name) == option.canonical(value))
+    )

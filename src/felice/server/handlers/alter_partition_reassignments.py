@@ -5,10 +5,10 @@ A success means that the reassignment has started.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError
 from felice.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,21 +21,26 @@ from felice.server.pace import paced
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
+# The new replicas of partitions; None cancels a reassignment.
+_Wanted: TypeAlias = dict[int, list[int] | None]
+
 
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Starts, replaces or cancels (`replicas` is null) each partition's reassignment.
+    """Starts, replaces or cancels (`replicas` is null) each partition's reassignment, in the order of the request.
 
-    A topic that occurs twice is refused.
+    Of a partition that occurs twice the later reassignment replaces the earlier one, as in Kafka.
     """
-    times = Counter(topic.name for topic in request.topics)
-    responses = []
-    topics = {topic.name: topic for topic in request.topics}.values()
-    async for topic in paced(topics, context.services.env.clock):
-        failures = await _reassign(topic, times[topic.name], request, context)
-        rows = [_row(index, failure) for index, failure in failures.items()]
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
+    responses = [ReassignableTopicResponse(name=topic.name) for topic in request.topics]
+    runs = (
+        (response, run)
+        for response, topic in zip(responses, request.topics, strict=True)
+        for run in _runs(topic)
+    )
+    async for response, run in paced(runs, context.services.env.clock):
+        failures = await _reassign(response.name, run, request, context)
+        response.partitions += [_row(index, failure) for index, failure in failures.items()]
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -43,15 +48,24 @@ async def handle(
     )
 
 
+def _runs(topic: ReassignableTopic) -> Iterator[_Wanted]:
+    """The partitions of a topic with their replicas, in order; a partition that occurs again begins a new run."""
+    run: _Wanted = {}
+    for row in topic.partitions:
+        if row.partition_index in run:
+            yield run
+            run = {}
+        run[row.partition_index] = row.replicas
+    if run:
+        yield run
+
+
 async def _reassign(
-    topic: ReassignableTopic, times: int, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    topic: str, wanted: _Wanted, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> dict[int, ApiError | None]:
-    wanted = {row.partition_index: row.replicas for row in topic.partitions}
     try:
-        if times > 1 or len(wanted) != len(topic.partitions):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"A partition of {topic.name} is named more than once.")
         return await context.services.leaderships.reassign(
-            topic.name, wanted, may_change_factor=request.allow_replication_factor_change
+            topic, wanted, may_change_factor=request.allow_replication_factor_change
         )
     except ApiError as error:
         return dict.fromkeys(wanted, error)

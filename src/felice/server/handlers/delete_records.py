@@ -27,17 +27,18 @@ _Moved: TypeAlias = tuple[DeleteRecordsPartitionResult, Partition, int]
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Moves the log start of every partition, then waits for the replicas of each, for `timeout_ms` in all."""
+    """Moves the log start of every partition, then waits for the replicas of each, for `timeout_ms` in all.
+
+    A partition has one row. Of a partition that is named twice the last offset counts, as in Kafka.
+    """
     moved: list[_Moved] = []
     clock = context.services.env.clock
-    topics = [DeleteRecordsTopicResult(name=topic.name) for topic in request.topics]
-    pairs = (
-        (answered, asked)
-        for answered, topic in zip(topics, request.topics, strict=True)
-        for asked in topic.partitions
-    )
-    async for answered, asked in paced(pairs, clock):
-        answered.partitions.append(_begin(answered.name, asked, moved, context))
+    topics = {topic.name: DeleteRecordsTopicResult(name=topic.name) for topic in request.topics}
+    wanted = {
+        (topic.name, asked.partition_index): asked for topic in request.topics for asked in topic.partitions
+    }
+    async for (topic, _), asked in paced(wanted.items(), clock):
+        topics[topic].partitions.append(_begin(topic, asked, moved, context))
     deadline = clock.monotonic() + max(request.timeout_ms, 0) / 1000
     for row, partition, start_offset in moved:
         try:
@@ -46,7 +47,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
             )
         except ApiError as error:
             row.error_code = error.code
-    return DeleteRecordsResponse(topics=topics)
+    return DeleteRecordsResponse(topics=list(topics.values()))
 
 
 def _begin(

@@ -94,7 +94,7 @@ def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigs
         read_only=entry.read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
-        config_type=entry.option.kind,
+        config_type=entry.option.kafkas_kind,
         documentation=entry.option.doc if request.include_documentation else None,
     )
     if request.include_synonyms:

@@ -152,7 +152,9 @@ def _described(
             topic_id=topic.topic_id,
             is_internal=topic.name in topic_names.INTERNAL_TOPICS,
             topic_authorized_operations=operations,
-            partitions=[_partition(partition, context) for partition in topic.partitions[first:end]],
+            partitions=[
+                _partition(topic.name, partition, context) for partition in topic.partitions[first:end]
+            ],
         )
 
     services, key = context.services, (context.listener_name, first, end, operations)
@@ -161,7 +163,7 @@ def _described(
 
 
 def _partition(
-    partition: PartitionImage, context: RequestContext
+    topic: str, partition: PartitionImage, context: RequestContext
 ) -> DescribeTopicPartitionsResponsePartition:
     image = context.services.image
     fault = leader_fault(partition, image, context.listener_name)
@@ -174,5 +176,5 @@ def _partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+        offline_replicas=image.offline_replicas(topic, partition),
     )

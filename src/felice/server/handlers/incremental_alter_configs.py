@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Option
+from felice.config import TOPIC_OPTIONS, Option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
-from felice.config.security import prefixed_option
 from felice.controller.config_changes import ConfigChange, apply_changes
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.protocol.messages.incremental_alter_configs import (
@@ -21,6 +20,7 @@ from felice.server.config_entries import (
     ConfigEntry,
     broker_entries,
     client_metrics_entries,
+    named_option,
     topic_entries,
 )
 from felice.server.config_resources import (
@@ -56,8 +56,8 @@ async def _alter(resource: AlterConfigsResource, validate_only: bool, context: R
         await change_topic(name, _edit(resource, entries, TOPIC_OPTIONS), validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
         named = [config.name for config in resource.configs]
-        prefixed = {key: option for key in named if (option := prefixed_option(key)) is not None}
-        edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS | prefixed)
+        options = {key: named_option(key) for key in named}
+        edit = _edit(resource, broker_entries(layers), options)
         await change_broker(name, edit, named, validate_only, context)
     elif resource.resource_type == ResourceType.CLIENT_METRICS:
         entries = client_metrics_entries(context.services.image.client_metrics.get(name, {}))

@@ -1,7 +1,8 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-A client sees the topics that it may describe. A request that names a missing topic may create it. The response does not
-wait for that: as in Kafka the client gets UNKNOWN_TOPIC_OR_PARTITION, and asks again until the topic exists.
+A client sees the topics that it may describe. A request that names a missing topic may create it. The response waits
+for the creation, but not for long (`auto_topics.CREATION_WAIT_S`): then the client gets UNKNOWN_TOPIC_OR_PARTITION, and
+asks again until the topic exists. Kafka's response never waits.
 """
 
 from __future__ import annotations
@@ -52,10 +53,21 @@ def handle(
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault((topic.name, topic.topic_id), topic)
-    clock = context.services.env.clock
+    clock, auto_topics = context.services.env.clock, context.services.auto_topics
 
     def created(may_create: list[bool]) -> MetadataResponse | Awaitable[MetadataResponse]:
-        throttle_time_ms = _create(compress(missing, may_create), context)
+        creatable = list(compress(missing, may_create))
+        throttle_time_ms = _create(creatable, context)
+        if auto_topics.is_creating(creatable):
+            return described_later(creatable, throttle_time_ms)
+        return described(throttle_time_ms)
+
+    async def described_later(creatable: list[str], throttle_time_ms: int) -> MetadataResponse:
+        await auto_topics.wait_created(creatable)
+        answer = described(throttle_time_ms)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def described(throttle_time_ms: int) -> MetadataResponse | Awaitable[MetadataResponse]:
         return each(
             distinct.values(),
             lambda topic: _one(topic, client, context),
@@ -218,7 +230,7 @@ def _described(topic: TopicImage, context: RequestContext, operations: int) -> M
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in topic_names.INTERNAL_TOPICS,
-            partitions=[_partition(partition, context) for partition in topic.partitions],
+            partitions=[_partition(topic.name, partition, context) for partition in topic.partitions],
             topic_authorized_operations=operations,
         )
 
@@ -226,7 +238,7 @@ def _described(topic: TopicImage, context: RequestContext, operations: int) -> M
     return services.topic_rows.row(services.image, topic, MetadataResponse, context.version, key, build)
 
 
-def _partition(partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
+def _partition(topic: str, partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
     image = context.services.image
     fault = leader_fault(partition, image, context.listener_name, context.version >= 6)
     return MetadataResponsePartition(
@@ -237,7 +249,7 @@ def _partition(partition: PartitionImage, context: RequestContext) -> MetadataRe
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+        offline_replicas=image.offline_replicas(topic, partition),
     )
 
 

@@ -105,6 +105,21 @@ class SimEnsemble:
             self.end(session_id)
             known.session.down.send(lambda: known.session.on_ended(session_id))
 
+    def restore(self, zxid: int, nodes: Sequence[tuple[str, Node, int]]) -> None:
+        """Replace the tree, as an operator who starts the store with other data; all sessions end.
+
+        The history shows nodes that come and go, without a writer.
+        """
+        for number in list(self._sessions):
+            self.expire(number)
+        before, after = {path for path, _, _ in self.tree.walk()}, {path: node for path, node, _ in nodes}
+        now_s = self._loop.time()
+        self.history += [Written(now_s, path, None) for path in sorted(before - after.keys())]
+        self.history += [
+            Written(now_s, path, node.data) for path, node in after.items() if path not in before
+        ]
+        self.tree.restore(zxid, nodes)
+
     def cut(self, host: str) -> None:
         """Break the connections of a machine: what is in flight to it is lost."""
         for number in self.sessions_of(host):

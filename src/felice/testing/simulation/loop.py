@@ -164,8 +164,16 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
         """Runs the loop until the future is done, and returns its result."""
         main = asyncio.ensure_future(future, loop=self)
-        main.add_done_callback(lambda _: self.stop())
-        self.run_forever()
+
+        def stop(_: object) -> None:
+            self.stop()
+
+        main.add_done_callback(stop)
+        try:
+            self.run_forever()
+        finally:
+            # After an error this future may end in a later run of the loop, which must not stop then.
+            main.remove_done_callback(stop)
         if not main.done():
             raise RuntimeError("the loop was stopped before its work was done")
         return main.result()

@@ -16,7 +16,7 @@ from felice.client.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from felice.client.error import failure
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_acls import (
     AclCreation,
@@ -231,14 +231,13 @@ def test_acls(exchange: Exchange) -> None:
                 ValueError(f"{type(member).__name__}.{member.name} cannot be used in AclBinding"),
             )
             for name, members in {
-                "restype": (ResourceType.ANY, ResourceType.UNKNOWN),
+                "restype": (ResourceType.ANY,),
                 "resource_pattern_type": (
                     ResourcePatternType.ANY,
                     ResourcePatternType.MATCH,
-                    ResourcePatternType.UNKNOWN,
                 ),
-                "operation": (AclOperation.ANY, AclOperation.UNKNOWN),
-                "permission_type": (AclPermissionType.ANY, AclPermissionType.UNKNOWN),
+                "operation": (AclOperation.ANY,),
+                "permission_type": (AclPermissionType.ANY,),
             }.items()
             for member in members
         ),
@@ -248,6 +247,22 @@ def test_acls(exchange: Exchange) -> None:
 def test_a_rule_names_everything(change: dict[str, Any], error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)):
         dataclasses.replace(READ, **change)
+
+
+def test_names_and_numbers_stand_for_members() -> None:
+    named = AclBinding("topic", "t", "LITERAL", "User:a", "*", "read", 3)
+    chosen = (ResourceType.TOPIC, ResourcePatternType.LITERAL, AclOperation.READ, AclPermissionType.ALLOW)
+    assert (named.restype, named.resource_pattern_type, named.operation, named.permission_type) == chosen
+
+
+def test_rules_with_unknown_members_are_described_but_not_created() -> None:
+    unknown = dataclasses.replace(READ, operation=AclOperation.UNKNOWN)
+    with (
+        AdminClient({"bootstrap.servers": "127.0.0.1:1"}) as admin,
+        pytest.raises(KafkaException, match="must not have UNKNOWN") as refused,
+    ):
+        admin.create_acls([unknown])
+    assert refused.value.code == KafkaError._INVALID_ARG
 
 
 def test_a_filter_has_wildcards_but_no_unknown_members() -> None:
@@ -267,5 +282,5 @@ def test_wrong_lists_of_rules_are_refused_at_once() -> None:
                 call([some, some])
         with pytest.raises(TypeError, match="expected AclBinding$"):
             admin.create_acls([READ, SOME])
-        with pytest.raises(TypeError, match="expected AclBindingFilter"):
+        with pytest.raises(TypeError, match="expected a list of AclBindingFilter"):
             admin.delete_acls([SOME, READ])

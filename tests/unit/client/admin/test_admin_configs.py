@@ -52,6 +52,11 @@ CHANGED = ConfigResource(
 CHANGED.add_incremental_config(ConfigEntry("c", "3", incremental_operation=AlterConfigOpType.DELETE))
 CHANGED.add_incremental_config(ConfigEntry("d", "4", incremental_operation=AlterConfigOpType.SUBTRACT))
 
+SYNONYMS = [
+    ("retention.ms", "5", DYNAMIC_TOPIC),
+    ("log.retention.ms", "7", DYNAMIC_BROKER),
+    ("log.retention.ms", "6", DEFAULT),
+]
 CONFIGS = [
     Exchange(
         "a broker's own configs come from that broker, all others from any",
@@ -69,7 +74,8 @@ CONFIGS = [
                                 value="5",
                                 config_source=DYNAMIC_TOPIC,
                                 synonyms=[
-                                    DescribeConfigsSynonym(name="log.retention.ms", value="6", source=DEFAULT)
+                                    DescribeConfigsSynonym(name=name, value=value, source=source)
+                                    for name, value, source in SYNONYMS
                                 ],
                             ),
                             DescribeConfigsResourceResult(
@@ -110,8 +116,11 @@ CONFIGS = [
                     "5",
                     DYNAMIC_TOPIC,
                     synonyms={
-                        "log.retention.ms": ConfigEntry("log.retention.ms", "6", DEFAULT, is_synonym=True)
+                        "retention.ms": ConfigEntry(*SYNONYMS[0], is_synonym=True),
+                        "log.retention.ms": ConfigEntry(*SYNONYMS[2], is_synonym=True),
                     },
+                    # One name has a value of a broker's own and one of all brokers.
+                    all_synonyms=tuple(ConfigEntry(*synonym, is_synonym=True) for synonym in SYNONYMS),
                 ),
                 "cleanup.policy": ConfigEntry(
                     "cleanup.policy", "delete", DEFAULT, is_read_only=True, is_default=True
@@ -225,7 +234,7 @@ CONFIGS = [
         {
             ConfigResource("transactional_id", "x"): failure(
                 KafkaError._INVALID_ARG,
-                "ConfigResource(TRANSACTIONAL_ID, 'x'): only topics, brokers and groups have configs",
+                "ConfigResource(ResourceType.TRANSACTIONAL_ID,x): only topics, brokers and groups have configs",
             )
         },
     ),
@@ -273,5 +282,5 @@ def test_only_brokers_have_defaults_for_all() -> None:
 def test_a_closed_client_refuses_calls() -> None:
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1"})
     admin.close()
-    with pytest.raises(Exception, match="the admin client is closed"):
+    with pytest.raises(RuntimeError, match="the admin client is closed"):
         admin.describe_configs([TOPIC])

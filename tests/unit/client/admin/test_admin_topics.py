@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from felice.client import OFFSET_END, KafkaError, TopicPartition
 from felice.client.admin import (
     AclOperation,
+    AdminClient,
     DeletedRecords,
     IsolationLevel,
     ListOffsetsResultInfo,
@@ -69,6 +71,7 @@ from felice.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from unit.client.admin.exchange import TIMEOUT_MS, TIMEOUT_S, Exchange, broker_ranges
+from unit.client.fake_broker import FakeBroker
 
 NEW = [
     NewTopic("t", 3, 2, config={"retention.ms": 5, "cleanup.policy": None}),
@@ -429,3 +432,16 @@ DESCRIPTIONS = [
 @pytest.mark.parametrize("exchange", TOPICS + DESCRIPTIONS, ids=str)
 def test_topics(exchange: Exchange) -> None:
     assert exchange.perform() == exchange.expected
+
+
+def test_an_operation_timeout_of_zero_lets_the_broker_answer_at_once_and_limits_no_call() -> None:
+    def slowly(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
+        time.sleep(0.3)
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="n")])
+
+    with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        broker.handlers[CreateTopicsRequest] = slowly
+        futures = admin.create_topics([NewTopic("n", 1)], operation_timeout=0)
+        assert futures["n"].result(60) is None
+    [asked] = broker.asked(CreateTopicsRequest)
+    assert asked.timeout_ms == 0

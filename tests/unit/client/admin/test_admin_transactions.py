@@ -351,5 +351,5 @@ def test_wrong_transactional_ids_are_refused_at_once(call: str) -> None:
             ask([])
         with pytest.raises(Exception, match="the transactional id 'a' is named twice"):
             ask(["a", "a"])
-        with pytest.raises(TypeError, match="each transactional id as a string"):
+        with pytest.raises(TypeError, match="expected a list of str, not of int"):
             ask(["a", 5])

@@ -27,7 +27,7 @@ def test_members_of_one_enumeration_are_in_the_order_of_their_numbers() -> None:
 
 @pytest.mark.parametrize("value", [ResourceType.TOPIC, "topic", "TOPIC", 2])
 def test_types_of_resources_by_member_name_or_number(value: ResourceType | str | int) -> None:
-    assert ResourceType.of(value) is ResourceType.TOPIC
+    assert ResourceType.chosen(value) is ResourceType.TOPIC
 
 
 def test_states_and_types_by_their_names_in_the_protocol() -> None:

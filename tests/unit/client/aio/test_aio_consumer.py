@@ -234,7 +234,8 @@ async def test_stored_offsets_are_committed(broker: Committing) -> None:
         message = next(row for row in await consumer.consume(4, 60) if row.partition() == 0)
         await consumer.store_offsets(message)
         await consumer.store_offsets(offsets=[TopicPartition("t", 1, 1, "note")])
-        await consumer.store_offsets()
+        with pytest.raises(ValueError, match="expected either message or offsets"):
+            await consumer.store_offsets()
         assert sorted(facts(await consumer.commit(asynchronous=False) or [])) == [(0, 1), (1, 1)]
         assert broker.committed[1] == (1, "note")
 
@@ -258,7 +259,7 @@ async def test_offsets_by_time_and_the_ends_of_a_partition(broker: Committing) -
             broker.script(ListOffsetsRequest, answer)
             first, second = await ask([at(77), at(88, 1)])
             assert (first.offset, first.leader_epoch, first.error) == (2, 3, None)
-            assert (second.offset, second.error) == (OFFSET_INVALID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            assert (second.offset, second.error) == (88, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         times = [
             (row.partition_index, row.timestamp)
             for request in broker.asked(ListOffsetsRequest)[-2:]
@@ -309,18 +310,18 @@ async def test_topics_and_the_cluster(broker: Committing) -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "code"),
     [
-        lambda consumer: consumer.list_topics(timeout=0.1),
-        lambda consumer: consumer.cluster_id(0.1),
+        (lambda consumer: consumer.list_topics(timeout=0.1), KafkaError._TRANSPORT),
+        (lambda consumer: consumer.cluster_id(0.1), KafkaError._TIMED_OUT),
     ],
 )
-async def test_questions_wait_no_longer_than_their_timeout(broker: Committing, call: Any) -> None:
+async def test_questions_wait_no_longer_than_their_timeout(broker: Committing, call: Any, code: int) -> None:
     broker.script(MetadataRequest, Hang)
     async with named(broker) as consumer:
         with pytest.raises(KafkaException, match=r"no answer in 0.1 s") as late:
             await call(consumer)
-        assert late.value.code == KafkaError._TIMED_OUT
+        assert late.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ async def test_a_list_of_topics_waits_no_longer_than_its_timeout(broker: FakeBro
     async with named(broker) as producer:
         with pytest.raises(KafkaException, match=r"no answer in 0.1 s") as late:
             await producer.list_topics(timeout=0.1)
-        assert late.value.code == KafkaError._TIMED_OUT
+        assert late.value.code == KafkaError._TRANSPORT
 
 
 async def test_a_producer_that_was_not_started_refuses_calls(broker: FakeBroker) -> None:
@@ -252,3 +252,75 @@ async def test_arguments_without_effect_are_named_in_a_warning(
     if named_ is not None:
         assert warnings[0].name == "felice.client"
         assert re.search(named_ + "$", warnings[0].getMessage())
+
+
+@pytest.mark.parametrize("make", [native, named])
+async def test_a_close_ends_while_other_tasks_go_on_sending(broker: FakeBroker, make: Any) -> None:
+    futures: list[asyncio.Future[Any]] = []
+    refused: list[Exception] = []
+    async with make(broker, queue_buffering_max_messages=10) as producer:
+        send = getattr(producer, "send", None) or producer.produce
+
+        async def go_on() -> None:
+            while True:
+                try:
+                    futures.append(await send("t", b"v", partition=0))
+                except Exception as error:
+                    refused.append(error)
+                    return
+
+        tasks = [asyncio.create_task(go_on()) for _ in range(3)]
+        await until(lambda: len(futures) > 30)
+        async with asyncio.timeout(LIMIT_S):
+            await producer.close()
+            await asyncio.gather(*tasks)
+    assert len(refused) == 3
+    assert all(isinstance(error, KafkaException | RuntimeError) for error in refused)
+    assert all(future.done() for future in futures)
+    assert len(producer) == 0
+
+
+async def test_tasks_may_close_at_once_and_a_producer_may_start_again(broker: FakeBroker) -> None:
+    producer = Producer(config(broker, {"linger_ms": 20}))
+    await producer.start()
+    future = await producer.send("t", b"1", partition=0)
+    await asyncio.gather(*(producer.close() for _ in range(3)))
+    assert (await future).offset() == 0
+    await producer.start()
+    assert (await producer.send_and_wait("t", b"2", partition=0)).offset() == 1
+    await producer.close()
+
+
+async def test_a_close_that_is_cancelled_gives_every_future_its_result(broker: FakeBroker) -> None:
+    broker.script(ProduceRequest, Hang)
+    producer = Producer(config(broker, {}))
+    await producer.start()
+    futures = [await producer.send("t", b"%d" % number, partition=0) for number in range(3)]
+    futures.append(await producer.send("unknown", b"v"))
+    await until(lambda: broker.asked(ProduceRequest))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.close(), 0.1)
+    names = {(await asyncio.gather(future, return_exceptions=True))[0].error.name() for future in futures}
+    assert names <= {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
+
+
+async def test_a_future_cancelled_inside_a_callback_costs_no_other_its_result(broker: FakeBroker) -> None:
+    async with native(broker, linger_ms=20) as producer:
+        first, second = [await producer.send("t", b"v", partition=0) for _ in range(2)]
+        first.add_done_callback(lambda done: 1 / 0)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        assert (await second).offset() == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timestamp": 1.5}, {"timestamp": None}, {"partition": -2}, {"headers": ["ab"]}]
+)
+@pytest.mark.parametrize("make", [native, named])
+async def test_what_cannot_be_a_record_is_refused(
+    broker: FakeBroker, make: Any, wrong: dict[str, Any]
+) -> None:
+    async with make(broker) as producer:
+        send = getattr(producer, "send", None) or producer.produce
+        with pytest.raises((TypeError, KafkaException)):
+            await send("t", b"v", **wrong)
+        assert len(producer) == 0

@@ -506,7 +506,7 @@ def test_a_broker_that_does_not_answer_is_given_up_after_the_time_limit() -> Non
     with FakeBroker() as broker:
         broker.script(MetadataRequest, Hang)
         opened = link(broker.port)
-        opened._request_s = 1.0  # only now: it also limits the first request
+        opened.request_s = 1.0  # only now: it also limits the first request
         with pytest.raises(KafkaException) as raised:
             opened.call(MetadataRequest(topics=[]))
         assert raised.value.code == KafkaError._TIMED_OUT and raised.value.error.retriable()
@@ -526,7 +526,7 @@ def test_the_wait_of_a_fetch_is_added_to_the_time_limit() -> None:
     with FakeBroker() as broker:
         broker.script(MetadataRequest, late)
         opened = link(broker.port)
-        opened._request_s = 1.0
+        opened.request_s = 1.0
         opened.send(MetadataRequest(topics=[]))
         assert opened.in_flight == 1
         assert opened.receive(extra_s=60).cluster_id == "late"

@@ -76,7 +76,7 @@ def offsets(*rows: ListOffsetsPartitionResponse) -> ListOffsetsResponse:
 
 @pytest.mark.parametrize("topics", ["t", [5], ["t", None]])
 def test_topics_are_a_list_of_names(consumer: Callable[..., Consumer], topics: Any) -> None:
-    with pytest.raises(TypeError, match="expected a list of topic names"):
+    with pytest.raises(TypeError, match="topics: expected a list"):
         consumer().subscribe(topics)
 
 
@@ -188,7 +188,8 @@ def test_stored_offsets_are_committed(consumer: Callable[..., Consumer], broker:
     message = next(row for row in one.consume(4, 60) if row.partition() == 0)
     one.store_offsets(message)
     one.store_offsets(offsets=[TopicPartition("t", 1, 1, "note")])
-    one.store_offsets()
+    with pytest.raises(ValueError, match="expected either message or offsets"):
+        one.store_offsets()
     assert sorted(facts(one.commit(asynchronous=False) or [])) == [(0, 1), (1, 1)]
     assert broker.committed[1] == (1, "note")
     with pytest.raises(KafkaException):
@@ -237,7 +238,7 @@ def test_offsets_by_time(
     )
     first, second = one.offsets_for_times([at(77), at(88, 1)])
     assert (first.offset, first.leader_epoch, first.error) == (2, 3, None)
-    assert (second.offset, second.error) == (OFFSET_INVALID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert (second.offset, second.error) == (88, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     [asked] = broker.asked(ListOffsetsRequest)
     assert asked.isolation_level == number
     assert [(part.partition_index, part.timestamp) for part in asked.topics[0].partitions] == [
@@ -246,6 +247,20 @@ def test_offsets_by_time(
     ]
     broker.script(ListOffsetsRequest, offsets(row(0, offset=-1)))
     assert one.offsets_for_times([at(99)], 60)[0].offset == OFFSET_END
+
+
+@pytest.mark.parametrize("unknown", [TopicPartition("t", 77, 5), TopicPartition("nowhere", 0, 5)])
+def test_offsets_of_a_partition_that_brokers_do_not_know_need_no_whole_time_limit(
+    consumer: Callable[..., Consumer], unknown: TopicPartition
+) -> None:
+    one = consumer()
+    for call in (
+        lambda: one.offsets_for_times([unknown], 3600),
+        lambda: one.get_watermark_offsets(unknown, 3600),
+    ):
+        with pytest.raises(KafkaException) as raised:
+            call()
+        assert raised.value.code == KafkaError._UNKNOWN_PARTITION
 
 
 def test_the_ends_of_a_partition(consumer: Callable[..., Consumer], broker: Committing) -> None:
@@ -264,12 +279,14 @@ def test_the_ends_of_a_partition(consumer: Callable[..., Consumer], broker: Comm
     assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_ends_that_no_broker_tells_in_time_are_none(
+def test_ends_that_no_broker_tells_in_time_are_an_error(
     consumer: Callable[..., Consumer], broker: Committing
 ) -> None:
     broker.handlers[ListOffsetsRequest] = lambda request, version: Hang
     broker.script(ListOffsetsRequest, Hang)
-    assert consumer(socket_timeout_ms=300).get_watermark_offsets(at(0), 0.3) is None
+    with pytest.raises(KafkaException) as late:
+        consumer(socket_timeout_ms=300).get_watermark_offsets(at(0), 0.3)
+    assert late.value.code == KafkaError._TIMED_OUT
 
 
 def test_topics_and_the_cluster(consumer: Callable[..., Consumer], broker: Committing) -> None:
@@ -286,15 +303,21 @@ def test_topics_and_the_cluster(consumer: Callable[..., Consumer], broker: Commi
     assert asked == [None, ["t"], [], [], []]
 
 
-@pytest.mark.parametrize("call", [lambda one: one.list_topics(timeout=0.1), lambda one: one.cluster_id(0.1)])
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda one: one.list_topics(timeout=0.1), KafkaError._TRANSPORT),
+        (lambda one: one.cluster_id(0.1), KafkaError._TIMED_OUT),
+    ],
+)
 def test_questions_wait_no_longer_than_their_timeout(
-    consumer: Callable[..., Consumer], broker: Committing, call: Any
+    consumer: Callable[..., Consumer], broker: Committing, call: Any, code: int
 ) -> None:
     broker.script(MetadataRequest, Hang)
     one = consumer()
     with pytest.raises(KafkaException, match=r"no answer in 0.1 s") as late:
         call(one)
-    assert late.value.code == KafkaError._TIMED_OUT
+    assert late.value.code == code
 
 
 def test_a_question_without_a_broker_has_the_reason() -> None:

@@ -249,8 +249,9 @@ def test_closed_producer_refuses_records(broker: FakeBroker) -> None:
     made = producer(broker)
     made.close()
     made.close()
-    with pytest.raises(KafkaException):
-        made.produce("t", b"v")
+    for call in (lambda: made.produce("t", b"v"), made.flush, made.poll, made.init_transactions):
+        with pytest.raises(RuntimeError, match="the producer is closed"):
+            call()
 
 
 def test_unreachable_broker_is_reported_to_error_cb_with_address() -> None:

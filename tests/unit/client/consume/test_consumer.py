@@ -378,7 +378,7 @@ def test_calls_with_nothing_to_do_do_not_raise(
     one.pause([TopicPartition("t", 0)])
     assert one.commit() is None
     wait_until(lambda: one.consume(1, 0.05) or told)
-    assert told == [(KafkaError(KafkaError._NO_OFFSET), [])]
+    assert told == [(KafkaError(KafkaError._NO_OFFSET), [TopicPartition("t", 0)])]
 
 
 def test_subscription_without_topics_is_refused(consumer: Callable[..., Consumer]) -> None:

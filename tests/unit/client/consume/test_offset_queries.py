@@ -79,7 +79,7 @@ def test_lookup_by_time_returns_offsets_the_end_or_an_error_per_partition(consum
     rows = consumer.offsets_for_times(asked, timeout=60)
     assert [(row.topic, row.partition, row.offset) for row in rows] == [
         ("t", 0, 5),
-        ("t", 1, OFFSET_INVALID),
+        ("t", 1, 1000),
         ("t", 2, OFFSET_END),
     ]
     assert [row.error and row.error.code() for row in rows] == [
@@ -95,6 +95,27 @@ def test_the_ends_of_a_partition_are_its_first_offset_and_the_watermark(consumer
     with pytest.raises(KafkaException) as refused:
         consumer.get_watermark_offsets(TopicPartition("t", 1), timeout=60)
     assert refused.value.args[0].code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_lookup_is_repeated_if_the_reply_leaves_its_partition_out(left: int) -> None:
+    """`left`: how many partitions the first reply tells; it also tells one that was not asked for."""
+    with Timed() as broker, Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"}) as consumer:
+        whole = broker.handlers[ListOffsetsRequest]
+        foreign = ListOffsetsPartitionResponse(partition_index=3, offset=77)
+
+        def lacking(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+            response: ListOffsetsResponse = whole(request, version)
+            response.topics[0].partitions[left:] = [foreign]
+            broker.handlers[ListOffsetsRequest] = whole
+            return response
+
+        broker.handlers[ListOffsetsRequest] = lacking
+        asked = [TopicPartition("t", 0, 1000), TopicPartition("t", 2, 2000)]
+        rows = consumer.offsets_for_times(asked, timeout=60)
+        assert [(row.offset, row.error) for row in rows] == [(5, None), (OFFSET_END, None)]
+        broker.handlers[ListOffsetsRequest] = lacking
+        assert consumer.get_watermark_offsets(TopicPartition("t", 2), timeout=60) == (3, 9)
 
 
 def test_committed_returns_metadata_and_epoch_or_an_error_per_partition(

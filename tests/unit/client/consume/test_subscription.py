@@ -1,6 +1,6 @@
 import pytest
 
-from felice.client.consume.subscription import Subscription
+from felice.client.consume.subscription import Gathering, Subscription
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
 
@@ -23,14 +23,24 @@ def test_bad_pattern_is_refused() -> None:
     assert caught.value.args[0].code() == KafkaError._INVALID_ARG
 
 
-def test_partition_kept_by_an_assignment_continues_at_its_position() -> None:
+def test_an_assignment_replaces_every_partition_and_returns_the_old_ones() -> None:
     subscription = assigned(TopicPartition("t", 0, 5), TopicPartition("t", 1, 5))
-    kept, lost = subscription.of("t", 0), subscription.of("t", 1)
-    lease_kept, lease_lost = kept.lease, lost.lease
-    fresh = subscription.assign([TopicPartition("t", 0), TopicPartition("t", 2)])
-    assert subscription.of("t", 0) is kept and kept.lease is lease_kept
-    assert lost.lease is not lease_lost
-    assert [partition.key for partition in fresh] == [("t", 2)]
+    old = [subscription.of("t", 0), subscription.of("t", 1)]
+    leases = [partition.lease for partition in old]
+    assert subscription.assign([TopicPartition("t", 0), TopicPartition("t", 2)]) == old
+    assert all(partition.lease is not lease for partition, lease in zip(old, leases, strict=True))
+    assert subscription.of("t", 0) is not old[0] and subscription.of("t", 0).fetch_offset is None
+    assert list(subscription.assigned) == [("t", 0), ("t", 2)]
+
+
+@pytest.mark.parametrize("call", ["assign", "incremental_assign"])
+def test_a_partition_named_twice_is_refused_without_any_change(call: str) -> None:
+    subscription = assigned(TopicPartition("t", 0, 5))
+    before = dict(subscription.assigned)
+    with pytest.raises(KafkaException, match="t-1 is named twice") as caught:
+        getattr(subscription, call)([TopicPartition("t", 1, 3), TopicPartition("t", 1, 4)])
+    assert caught.value.args[0].code() == KafkaError._INVALID_ARG
+    assert subscription.assigned == before
 
 
 def test_seek_discards_fetched_data_and_moves_both_offsets() -> None:
@@ -65,8 +75,45 @@ def test_only_consumed_offsets_are_committed_automatically() -> None:
 def test_stored_offset_is_committed_when_storing_is_manual() -> None:
     subscription = assigned(TopicPartition("t", 0, 5))
     partition = subscription.of("t", 0)
-    partition.consumed, partition.position, partition.stored = True, 8, 6
-    assert subscription.to_commit(auto_store=False) == {("t", 0): (6, -1, "")}
+    partition.consumed, partition.position, partition.stored = True, 8, (6, 3)
+    assert subscription.to_commit(auto_store=False) == {("t", 0): (6, 3, "")}
+
+
+def test_a_seek_keeps_what_was_handed_out_until_the_next_record() -> None:
+    subscription = assigned(TopicPartition("t", 0, 0))
+    partition = subscription.of("t", 0)
+    partition.seek(7)
+    assert subscription.to_commit(auto_store=True) == {}, "nothing was handed out"
+    partition.consumed, partition.position, partition.leader_epoch = True, 4, 2
+    partition.seek(1)
+    partition.seek(9)
+    assert subscription.to_commit(auto_store=True) == {("t", 0): (4, 2, "")}
+    partition.consumed, partition.position = True, 10
+    assert subscription.to_commit(auto_store=True) == {("t", 0): (10, 2, "")}
+
+
+@pytest.mark.parametrize("end", ["seek", "pause", "withhold", "drop_fetched", "give_back"])
+def test_gathered_records_do_not_count_until_they_are_handed_out(end: str) -> None:
+    subscription = assigned(TopicPartition("t", 0, 0))
+    partition = subscription.of("t", 0)
+    partition.consumed, partition.position, partition.fetch_offset = True, 4, 20
+    gathering = Gathering()
+    partition.hold(gathering)
+    partition.position = 9
+    assert subscription.to_commit(auto_store=True) == {("t", 0): (4, -1, "")}
+    getattr(partition, end)(*([12] if end == "seek" else []))
+    assert subscription.to_commit(auto_store=True) == {("t", 0): (4, -1, "")}
+    assert partition.position == (12 if end == "seek" else 4)
+    gathering.closed = True
+    assert subscription.to_commit(auto_store=True) == {("t", 0): (4, -1, "")}
+
+
+def test_lost_partitions_are_not_committed() -> None:
+    subscription = assigned(TopicPartition("t", 0, 0))
+    partition = subscription.of("t", 0)
+    partition.consumed, partition.position = True, 4
+    subscription.lose([("t", 0), ("t", 7)])
+    assert subscription.to_commit(auto_store=True, partitions=[partition]) == {}
 
 
 def test_incremental_changes_affect_only_the_named_partitions() -> None:

@@ -1,9 +1,11 @@
 import pytest
 
-from felice.client.group.member import GroupMember, GroupSettings, MemberAction, next_step
+from felice.client.group.consumer_member import ConsumerMember
+from felice.client.group.member import GroupSettings, MemberAction, next_step
 from felice.protocol.codec import decode_data, encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import (
+    PROTOCOL_TYPE,
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -11,8 +13,9 @@ from felice.protocol.messages.consumer_protocol import (
 from felice.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 
 
-def member(*assignors: str, instance_id: str | None = None) -> GroupMember:
-    return GroupMember(GroupSettings("g", instance_id, 6000, 60000, assignors or ("range",)))
+def member(*assignors: str, instance_id: str | None = None) -> ConsumerMember:
+    settings = GroupSettings("g", PROTOCOL_TYPE, instance_id, 6000, 60000)
+    return ConsumerMember(settings, assignors or ("range",))
 
 
 def joined(member_id: str = "me", leader: str = "me", generation: int = 3) -> JoinGroupResponse:
@@ -100,7 +103,7 @@ def test_leader_assigns_every_partition_once() -> None:
     leader.on_join(response)
     assert leader.is_leader
     given = leader.assignments(leader.subscriptions(response), {"t": 3})
-    parts = {row.member_id: follower.on_assignment(row.assignment).assigned for row in given}
+    parts = {name: follower.on_assignment(data).assigned for name, data in given.items()}
     assert sorted(parts["a"] + parts["b"]) == [("t", 0), ("t", 1), ("t", 2)]
 
 

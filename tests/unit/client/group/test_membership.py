@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from felice.client import Consumer, KafkaError, aio
+from felice.client import Consumer, KafkaError, KafkaException, TopicPartition, aio
 from felice.client.net import waiting
 from felice.protocol.codec import encode_data
 from felice.protocol.errors import ErrorCode
@@ -145,7 +145,16 @@ def test_replaced_static_member_does_not_rejoin(broker: Coordinator) -> None:
         errors = spin(consumer, lambda: not consumer.assignment())
         deadline = time.monotonic() + 0.7
         errors += spin(consumer, lambda: time.monotonic() > deadline)
-    assert KafkaError.FENCED_INSTANCE_ID in errors
+        for call in (
+            lambda: consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False),
+            lambda: consumer.commit(asynchronous=False),
+            lambda: consumer.subscribe(["t"]),
+            consumer.unsubscribe,
+        ):
+            with pytest.raises(KafkaException) as refused:
+                call()
+            assert (refused.value.code, refused.value.error.fatal()) == (KafkaError._FATAL, True)
+    assert KafkaError._FATAL in errors
     assert len(broker.asked(JoinGroupRequest)) == 1
 
 
@@ -168,7 +177,9 @@ def test_static_member_that_is_not_polled_keeps_its_place(
 
 
 def test_expelled_member_commits_nothing(broker: Coordinator) -> None:
-    with Consumer(settings(broker, auto_commit_interval_ms=100, max_poll_interval_ms=300)) as consumer:
+    with Consumer(
+        settings(broker, auto_commit_interval_ms=100, max_poll_interval_ms=300, session_timeout_ms=300)
+    ) as consumer:
         consumer.subscribe(["t"], on_lost=lambda _, tps: None)
         while consumer.poll(0.1) is None:
             pass

@@ -16,6 +16,7 @@ import pytest
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import BrokerMetadata, ThrottleEvent
 from felice.client.net.cluster import Cluster, backoff_s
+from felice.client.net.limits import limited
 from felice.client.options import parse_settings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest
@@ -114,6 +115,25 @@ async def test_a_closed_cluster_connects_no_more(broker: FakeBroker) -> None:
         await cluster.close()
         assert connection.closed and background.cancelled()
         assert await failing(cluster.connection(1)) == KafkaError._DESTROY
+
+
+async def test_a_close_ends_background_work_that_waits_for_a_connection(broker: FakeBroker) -> None:
+    went_on = []
+
+    async def looking_up(cluster: Cluster) -> None:
+        try:
+            await cluster.call_any(MetadataRequest(topics=[]))
+        except KafkaException as error:
+            went_on.append(error)  # it would pause before its next attempt
+
+    async with opened(broker.bootstrap) as cluster:
+        first = asyncio.ensure_future(cluster.refresh([]))
+        await asyncio.sleep(0)  # it connects
+        background = cluster.spawn(looking_up(cluster))
+        await asyncio.sleep(0)  # it waits for the same connection
+        await cluster.close()
+        assert background.cancelled() and not went_on
+        assert await failing(first) == KafkaError._DESTROY
 
 
 async def test_attempts_to_connect_are_spaced_by_growing_backoffs(broker: FakeBroker) -> None:
@@ -350,7 +370,11 @@ async def test_a_topic_that_does_not_come_is_an_error_with_its_name(broker: Fake
         assert error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and error.str().endswith(": no")
         assert time.monotonic() - began >= 0.1
     async with opened(NOBODY, retry_backoff_ms=5) as cluster:
-        assert await failing(cluster.ready_topic("no", 0.1)) == KafkaError._ALL_BROKERS_DOWN
+        with pytest.raises(KafkaException, match="later: no answer in 1 s"):
+            async with limited(1, "later: no answer"):
+                await cluster.ready_topic("later", 0.1)
+        assert cluster.why_no_metadata is not None
+        assert cluster.why_no_metadata.code == KafkaError._ALL_BROKERS_DOWN
 
 
 async def test_a_topic_that_is_refused_for_good_is_an_error_at_once(broker: FakeBroker) -> None:

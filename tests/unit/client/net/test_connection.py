@@ -2,7 +2,7 @@ import asyncio
 import socket
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,10 +12,10 @@ from felice.client.error import KafkaError, KafkaException
 from felice.client.net.connection import Connection, connect
 from felice.env import SystemNetwork
 from felice.protocol.errors import ErrorCode
-from felice.protocol.frames import encode_request
+from felice.protocol.frames import encode_request, encode_response
 from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 from waiting import LIMIT_S, until
@@ -308,6 +308,94 @@ def test_a_timeout_reads_what_waits_below_the_low_water_mark_before_it_closes(mo
     values, closed = asyncio.run(main())
     assert values[:2] == [1 << 19, 1]
     assert closed is not more_comes
+
+
+class QuietTransport(RecordingTransport):
+    def abort(self) -> None: ...
+
+
+SILENCE_S = 0.2
+
+
+def beside_silence(
+    use: Callable[[Connection, Callable[[float], asyncio.Task[Any]]], Coroutine[Any, Any, None]],
+) -> None:
+    """Runs `use` with a connection on which nothing comes, and a function that sends a request with a time limit."""
+
+    async def main() -> None:
+        connection = Connection("broker:1", "test", silence_s=SILENCE_S)
+        connection.connection_made(QuietTransport())
+        connection.versions.ranges[3] = (9, 9)
+
+        def ask(limit_s: float) -> asyncio.Task[Any]:
+            return asyncio.create_task(connection.call(MetadataRequest(topics=[]), limit_s))
+
+        await use(connection, ask)
+        connection.close()
+
+    asyncio.run(main())
+
+
+async def timed_out(call: asyncio.Task[Any]) -> bool:
+    with pytest.raises(KafkaException) as failed:
+        await call
+    return failed.value.code == KafkaError._TIMED_OUT
+
+
+@pytest.mark.parametrize("ends", ["timed out", "given up"])
+def test_a_request_with_a_longer_limit_keeps_its_connection_while_later_ones_end(ends: str) -> None:
+    """A broker that works on it answers nothing else meanwhile: responses are sent in the order of the requests."""
+
+    async def use(connection: Connection, ask: Callable[[float], asyncio.Task[Any]]) -> None:
+        long = ask(LIMIT_S)
+        await asyncio.sleep(0)
+        later = ask(SILENCE_S)
+        await asyncio.sleep(0)
+        if ends == "given up":
+            later.cancel()
+        else:
+            assert await timed_out(later)
+        await asyncio.sleep(3 * SILENCE_S)
+        assert not connection.closed
+        frame = encode_response(3, 9, 0, MetadataResponse(cluster_id="answered"))
+        connection.get_buffer(-1)[: len(frame)] = frame
+        connection.buffer_updated(len(frame))
+        assert (await long).cluster_id == "answered"
+        # The later request is still without an answer, and nothing excuses that any more.
+        await until(lambda: connection.closed)
+
+    beside_silence(use)
+
+
+def test_a_request_with_a_longer_limit_does_not_excuse_an_earlier_one() -> None:
+    async def use(connection: Connection, ask: Callable[[float], asyncio.Task[Any]]) -> None:
+        first = ask(SILENCE_S)
+        await asyncio.sleep(0)
+        long = ask(LIMIT_S)
+        assert await timed_out(first)
+        assert not await timed_out(long)
+        assert connection.closed
+
+    beside_silence(use)
+
+
+def test_a_request_with_a_longer_limit_that_was_given_up_excuses_no_other() -> None:
+    async def use(connection: Connection, ask: Callable[[float], asyncio.Task[Any]]) -> None:
+        long = ask(LIMIT_S)
+        await asyncio.sleep(0)
+        long.cancel()
+        await timed_out(ask(SILENCE_S))
+        await until(lambda: connection.closed)
+
+    beside_silence(use)
+
+
+def test_a_request_with_a_longer_limit_that_is_over_closes_its_connection() -> None:
+    async def use(connection: Connection, ask: Callable[[float], asyncio.Task[Any]]) -> None:
+        assert await timed_out(ask(2 * SILENCE_S))
+        await until(lambda: connection.closed)
+
+    beside_silence(use)
 
 
 class PausingTransport(RecordingTransport):

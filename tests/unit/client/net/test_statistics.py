@@ -211,7 +211,7 @@ async def test_a_consumer_with_a_lag(broker: FakeBroker) -> None:
         fetched = consumer.core.delivery.received["t", 0]
         buffered = partition.lease.buffered_bytes
         partition.committed = 1
-        partition.stored = 3
+        partition.stored = (3, -1)
         stored = document(consumer)["topics"]["t"]["partitions"]["0"]
     assert (found["type"], found["rxmsgs"], found["rxmsg_bytes"]) == ("consumer", *fetched)
     assert fetched == (4, size)

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from felice.client.error import KafkaError, KafkaException
-from felice.client.produce.accumulator import Accumulator, Limits
+from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits
 from felice.client.produce.batches import ANONYMOUS
 from felice.client.produce.partitioners import make_partitioner
 from felice.records.batch import HEADER_SIZE, BatchHeader
@@ -28,7 +28,7 @@ clock = Clock()
 def accumulator(partitions: int = 3, **limits: float) -> Accumulator:
     made = Accumulator(Limits(**limits), make_partitioner("murmur2_random"), clock)  # type: ignore[arg-type]
     if partitions:
-        made.open_topic("t", partitions, 0.0)
+        made.open_topic("t", partitions, range(partitions))
     return made
 
 
@@ -133,7 +133,7 @@ def test_a_batch_of_exactly_its_size_is_full() -> None:
 @pytest.mark.parametrize(("level", "is_smaller"), [(-1, True), (0, False), (1, True)])
 def test_gzip_at_level_0_does_not_compress(level: int, is_smaller: bool) -> None:
     acc = Accumulator(Limits(), make_partitioner("murmur2_random"), clock, int(Codec.GZIP), level)
-    acc.open_topic("t", 1, 0.0)
+    acc.open_topic("t", 1, range(1))
     put(acc, bytes(5000))
     acc.close()
     batch = acc.queues()[0].take(ANONYMOUS, 1)
@@ -147,9 +147,45 @@ def test_a_record_for_an_open_batch_needs_no_lock(
 ) -> None:
     acc = accumulator(linger_s=60, sticky_s=60)
     put(acc, b"first", key=key, partition=partition)
-    monkeypatch.setattr(acc, "_append_locked", None)
+    monkeypatch.setattr(acc, "_append_or_hold", None)
     put(acc, b"second", key=key, partition=partition)
     assert list(drain(acc).values()) == [[b"first", b"second"]]
+
+
+@pytest.mark.skipif(IMPLEMENTATION == "plain", reason="the plain buffer takes no offers")
+@pytest.mark.parametrize("ends", ["append", "drop"])
+@pytest.mark.parametrize(("key", "partition"), [(None, -1), (None, 1), (b"k", -1)])
+def test_records_need_no_lock_again_when_none_is_held_any_more(
+    key: bytes | None, partition: int, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those for a batch that held records began, nor those for the batches behind it."""
+    acc = accumulator(partitions=0, linger_s=60, sticky_s=60, batch_records=4)
+    for number in range(2):
+        put(acc, b"%d" % number, key=key, partition=partition)
+    acc.open_topic("t", 3, range(3))
+    assert acc.is_catching_up("t")
+    if ends == "append":
+        assert acc.append_held("t", 1) == ([], True)
+        put(acc, b"2", key=key, partition=partition)
+        assert acc.is_catching_up("t"), "a record must not overtake one that is held"
+        assert acc.append_held("t", 10) == ([], False)
+    else:
+        assert len(acc.drop_topic("t")) == 2
+    assert not acc.is_catching_up("t")
+    slow: list[bytes | None] = []
+    usual = acc._append_or_hold
+
+    def count(record: HeldRecord) -> bool | None:
+        slow.append(record.value)
+        return usual(record)
+
+    monkeypatch.setattr(acc, "_append_or_hold", count)
+    for number in range(3, 9):
+        put(acc, b"%d" % number, key=key, partition=partition)
+    # The first record of a batch takes the lock, the others do not.
+    assert slow == ([b"4", b"8"] if ends == "append" else [b"3", b"7"])
+    kept = range(9) if ends == "append" else range(3, 9)
+    assert list(drain(acc).values()) == [[b"%d" % number for number in kept]]
 
 
 def test_records_without_key_stick_to_one_partition_for_a_while() -> None:
@@ -163,17 +199,32 @@ def test_records_of_an_unknown_topic_are_held_and_then_partitioned_in_order() ->
     acc = accumulator(partitions=0)
     assert put(acc, b"0", key=b"k") is True
     assert put(acc, b"1", key=b"k") is False
-    assert acc.unknown_topics == {"t"}
-    assert acc.open_topic("t", 4, 0.0) == []
-    assert not acc.unknown_topics
+    assert acc.waiting_topics == {"t"}
+    acc.open_topic("t", 4, range(4))
+    assert acc.append_held("t", 10) == ([], False)
+    assert not acc.waiting_topics
     put(acc, b"2", key=b"k")
     assert list(drain(acc).values()) == [[b"0", b"1", b"2"]]
+
+
+def test_the_time_while_a_record_was_held_counts_for_its_delivery() -> None:
+    acc = accumulator(partitions=0)
+    put(acc, now=1.0)
+    clock.now = 5.0
+    acc.open_topic("t", 1, range(1))
+    acc.append_held("t", 10)
+    acc.close_lingering(6.0)
+    [queue] = acc.queues()
+    assert acc.expire(queue, before=0.5) == []
+    assert [batch.record_count for batch in acc.expire(queue, before=1.5)] == [1]
 
 
 def test_held_record_for_a_partition_that_is_not_there_comes_back_with_its_error() -> None:
     acc = accumulator(partitions=0)
     put(acc, b"0", partition=9)
-    [(record, error)] = acc.open_topic("t", 2, 0.0)
+    acc.open_topic("t", 2, range(2))
+    [(record, error)], left = acc.append_held("t", 10)
+    assert not left
     assert record.value == b"0" and error == KafkaError._UNKNOWN_PARTITION
 
 
@@ -181,12 +232,12 @@ def test_dropped_topic_gives_up_what_was_held() -> None:
     acc = accumulator(partitions=0)
     put(acc, b"0")
     assert [record.value for record in acc.drop_topic("t")] == [b"0"]
-    assert not acc.unknown_topics
+    assert not acc.waiting_topics
 
 
 def test_topic_may_gain_partitions() -> None:
     acc = accumulator(partitions=1)
-    acc.open_topic("t", 3, 0.0)
+    acc.open_topic("t", 3, range(3))
     put(acc, partition=2)
     assert drain(acc) == {2: [b"v"]}
 
@@ -249,7 +300,7 @@ def test_a_closed_producer_refuses_a_record_for_a_batch_that_was_open() -> None:
     put(acc)
     with acc.lock:
         acc.close()
-    with pytest.raises(KafkaException, match="closed"):
+    with pytest.raises(RuntimeError, match="closed"):
         put(acc)
 
 
@@ -280,9 +331,10 @@ def test_records_without_key_choose_again_while_their_batch_lingers() -> None:
 def test_size_in_the_queue_returns_to_nothing_when_all_is_released() -> None:
     acc = accumulator(partitions=0, batch_size_bytes=300)
     put(acc, b"held")
-    acc.open_topic("t", 1, 0.0)
+    acc.open_topic("t", 1, range(1))
     for number in range(10):
         put(acc, b"x" * number * 10)
+    assert acc.append_held("t", 100) == ([], False)
     acc.flushing = 1
     acc.close_lingering(0.0)
     for batch in acc.queues()[0].ready:

@@ -278,7 +278,12 @@ def test_a_record_that_waits_for_room_expires(broker: FakeBroker) -> None:
             send(made, b"1")
             time.sleep(0.1)
         reports = send(made, b"2")
-        wait(lambda: made.poll(0.05) or reports)
+
+        def reported() -> bool:
+            made.poll(0.05)
+            return bool(reports)
+
+        wait(reported)
         [(error, message)] = reports
         assert error == KafkaError._MSG_TIMED_OUT and error.str().endswith("not delivered in 1000 ms")
         assert message.value() == b"2"
@@ -298,7 +303,7 @@ def test_an_unknown_topic_is_told_with_its_name(broker: FakeBroker) -> None:
 
 def test_a_topic_without_a_broker_is_a_timeout_with_the_addresses() -> None:
     reports: Reports = []
-    config = {"bootstrap.servers": "127.0.0.1:1", "topic.metadata.propagation.max.ms": 100}
+    config = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 500}
     with Producer(config) as made:
         made.produce("t", b"v", on_delivery=lambda *report: reports.append(report))
         made.flush()
@@ -350,11 +355,11 @@ def test_a_partition_without_a_leader_is_waited_for(broker: FakeBroker) -> None:
 
 def test_a_closed_sender_sends_nothing(broker: FakeBroker) -> None:
     made = producer(broker, linger_ms=60_000)
-    send(made, b"v")
-    made._core.sender.close()
+    reports = send(made, b"v")
+    made._thread.post(made._core.sender.close)
     made._thread.post(made._wake)
-    assert made.flush(0.2) == 1 and broker.asked(ProduceRequest) == []
-    made.purge()
+    assert made.flush(60) == 0 and broker.asked(ProduceRequest) == []
+    assert [error for error, _ in reports] == [KafkaError._PURGE_QUEUE]
     made.close()
 
 

@@ -68,7 +68,7 @@ def test_the_kept_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(codec: Codec = Codec.NONE) -> Accumulator:
     partitioner = make_partitioner("murmur2_random")
     accumulator = Accumulator(Limits(batch_size_bytes=2 * LARGE), partitioner, lambda: 0.0, codec)
-    accumulator.open_topic("t", 1, 0.0)
+    accumulator.open_topic("t", 1, (0,))
     return accumulator
 
 

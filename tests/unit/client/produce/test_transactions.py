@@ -271,6 +271,7 @@ def test_transient_errors_repeat_the_request(code: ErrorCode, what_next: AfterRe
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # of offsets: the partition was consumed, and is gone
     ],
 )
 def test_errors_of_the_transaction_require_an_abort_and_do_not_affect_the_next_transaction(
@@ -443,3 +444,21 @@ def test_a_broker_without_the_feature_is_fatal_to_the_producer() -> None:
     transaction.call("init_transactions")
     transaction.on_failure(InitProducerId(), error_of(KafkaError._UNSUPPORTED_FEATURE, "too old"))
     assert raised(transaction).fatal() and transaction.identity == ANONYMOUS
+
+
+def test_requests_for_a_commit_are_counted_in_each_transaction() -> None:
+    transaction = committing()
+    for attempt in (1, 2):
+        assert transaction.next_step() == EndTxn(True)
+        assert transaction.commit_attempts == attempt
+        transaction.on_failure(EndTxn(True), error_of(KafkaError._TRANSPORT, retriable=True))
+    answered(transaction, EndTxn(True))
+    assert transaction.commit_attempts == 3 and transaction.outcome()
+    transaction.call("begin_transaction")
+    assert transaction.commit_attempts == 0
+
+
+def test_an_abort_is_no_request_for_a_commit() -> None:
+    transaction = ending(writing(), "abort_transaction")
+    answered(transaction, EndTxn(False))
+    assert transaction.commit_attempts == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from felice.client import ConsumerGroupMetadata, KafkaError, KafkaException, Producer, TopicPartition
+from felice.client import ConsumerGroupMetadata, KafkaError, KafkaException, Message, Producer, TopicPartition
 from felice.client.aio import AIOProducer
 from felice.client.aio import Producer as AsyncProducer
 from felice.protocol.errors import ErrorCode
@@ -266,6 +266,28 @@ async def test_a_closed_producer_aborts_its_open_transaction(kind: type[Any]) ->
             await producer.produce("t", b"v", 1)
             await producer.do("flush")
         assert broker.sent()[-1] == (ended(False), 4)
+
+
+def test_a_transaction_is_committed_although_a_callback_raises() -> None:
+    served: list[bytes | None] = []
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        served.append(message.value())
+        raise LookupError(message.value())
+
+    with Coordinating() as broker:
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "transactional.id": "x", "on_delivery": report}
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("t", b"0", partition=1)
+        producer.produce("t", b"1", partition=1)
+        with pytest.raises(LookupError, match="b'0'"):
+            producer.commit_transaction()
+        assert broker.sent()[-1] == (ended(True), 4)
+        producer.close()
+    assert served == [b"0", b"1"]
 
 
 @KINDS

@@ -47,3 +47,9 @@ def test_small_batches_pause_no_more_often_than_large_ones() -> None:
         times.now += 0.00001
         turns.give(MANY_BYTES)
     assert sum(times.slept) < 0.18 * (times.now - begun)
+
+
+def test_a_thread_whose_record_was_held_lets_the_loop_catch_up() -> None:
+    times = Times()
+    Turns(times.clock, times.sleep).let_catch_up()
+    assert times.slept == [0.001]

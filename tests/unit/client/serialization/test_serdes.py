@@ -269,6 +269,11 @@ class Built(Serializer, Deserializer):
         return obj
 
     def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
+        assert not inspect.iscoroutinefunction(resolver)
+        self.resolver = resolver
+
+    def set_async_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
+        assert inspect.iscoroutinefunction(resolver)
         self.resolver = resolver
 
     def close(self) -> None:
@@ -298,7 +303,7 @@ CLIENTS = [
 CLIENT = pytest.mark.parametrize(("kind", "suffix"), CLIENTS)
 
 
-def configured(broker: FakeBroker, suffix: str, builder: Builder, **more: Any) -> dict[str, Any]:
+def configured(broker: FakeBroker, suffix: str, builder: Any, **more: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.bootstrap,
         **({"group.id": "g"} if suffix == "deserializer" else {}),
@@ -335,6 +340,54 @@ async def test_what_builders_created_is_closed_if_the_client_cannot_be_made(
     with pytest.raises(KafkaException):
         await made(kind, configured(broker, suffix, builder, **{"no.such.option": 1}))
     assert [built.closed for built in builder.built.values()] == [1, 1]
+
+
+class BuiltLater(Built):
+    """Closed by awaiting."""
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(0)
+        self.closed += 1
+
+    def close(self) -> None:
+        raise AssertionError("aclose exists")
+
+
+class LaterBuilder:
+    """Builds in a coroutine; `fails` for the value."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.built: list[BuiltLater] = []
+        self._fails = fails
+
+    async def build(self, conf: Mapping[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        await asyncio.sleep(0)
+        if self._fails and not is_key:
+            raise KeyError("no value")
+        self.built.append(BuiltLater())
+        return self.built[-1], {name: value for name, value in conf.items() if not name.startswith("built")}
+
+
+@pytest.mark.parametrize(("kind", "suffix"), CLIENTS[2:])
+async def test_builders_of_asyncio_may_be_coroutines(
+    broker: FakeBroker, kind: type[Any], suffix: str
+) -> None:
+    builder = LaterBuilder()
+    client = await kind(configured(broker, suffix, builder))
+    assert [await built.resolver() for built in builder.built if built.resolver] == ["fake", "fake"]
+    await client.close()
+    await client.close()
+    assert [built.closed for built in builder.built] == [1, 1]
+
+
+@pytest.mark.parametrize(("kind", "suffix"), CLIENTS[2:])
+async def test_what_coroutines_built_is_closed_if_another_fails(
+    broker: FakeBroker, kind: type[Any], suffix: str
+) -> None:
+    builder = LaterBuilder(fails=True)
+    with pytest.raises(KeyError):
+        await kind(configured(broker, suffix, builder))
+    assert [built.closed for built in builder.built] == [1]
 
 
 @CLIENT

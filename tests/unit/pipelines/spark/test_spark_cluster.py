@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from felice.client.error import KafkaException, error_of, failure
+from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.model import ClusterMetadata, OffsetAndTimestamp, PartitionMetadata, TopicMetadata
 from felice.pipelines.spark import cluster
 from felice.pipelines.spark.cluster import ClusterView, DataLoss
@@ -26,6 +26,7 @@ class Brokers:
     def __init__(self) -> None:
         self.held = {A0: (10, 20), A1: (0, 5), B0: (0, 0)}
         self.failures: list[int] = []
+        self.leaderless: dict[Partition, KafkaException] = {}
         self.metadata_calls = 0
         self.ids = {"a": UUID(int=1), "b": UUID(int=2)}
 
@@ -44,9 +45,15 @@ class Brokers:
             topics.setdefault(name, TopicMetadata(name, error=error_of(UNKNOWN_TOPIC)))
         return ClusterMetadata(topics=topics)
 
-    def list_offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, OffsetAndTimestamp]:
-        self._maybe_fail()
-        return {key: OffsetAndTimestamp(self._find(key, at), -1, 0) for key, at in timestamps.items()}
+    def offsets_of_each(
+        self, timestamps: Mapping[Partition, int]
+    ) -> dict[Partition, OffsetAndTimestamp | KafkaException]:
+        try:
+            self._maybe_fail()
+        except KafkaException as error:
+            return dict.fromkeys(timestamps, error)
+        found = {key: OffsetAndTimestamp(self._find(key, at), -1, 0) for key, at in timestamps.items()}
+        return found | {key: error for key, error in self.leaderless.items() if key in found}
 
     def _find(self, key: Partition, at: int) -> int:
         first, last = self.held[key]
@@ -235,6 +242,49 @@ def test_a_list_of_partitions_is_asked_for_anew_when_one_of_them_is_gone(
     brokers.failures = [UNKNOWN_TOPIC]
     assert running.latest() == {A0: 20, A1: 5}
     assert len(slept) == 1
+
+
+def leaderless(code: int = KafkaError.LEADER_NOT_AVAILABLE, **more: bool) -> KafkaException:
+    return failure(code, "a-1", **more)
+
+
+def test_a_stream_goes_on_without_a_partition_that_has_no_leader(
+    brokers: Brokers, slept: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = view(brokers)
+    brokers.leaderless = {A1: leaderless()}
+    start = {A0: 12, A1: 3}
+    for _ in range(2):
+        assert running.latest_from(start) == {A0: 20, A1: 3}
+    [line] = caplog.messages
+    assert line.startswith("the query goes on without partition 1 of topic a, and reads them when")
+    brokers.leaderless = {}
+    assert running.latest_from(start) == {A0: 20, A1: 5}
+    assert caplog.messages[1:] == ["the query reads partition 1 of topic a again"]
+    assert slept == []
+
+
+@pytest.mark.parametrize("case", ["all", "new partition", "recreated", "denied", "gone", "batch"])
+def test_an_end_that_cannot_be_left_out_is_an_error_that_names_its_partition(
+    brokers: Brokers, slept: list[float], case: str
+) -> None:
+    running = view(brokers, **{"kafka.request.timeout.ms": "1"})
+    brokers.leaderless = {A1: leaderless()}
+    start = {A0: 12, A1: 3}
+    if case == "all":
+        brokers.leaderless[A0] = failure(KafkaError.LEADER_NOT_AVAILABLE, "a-0")
+    elif case == "new partition":
+        del start[A1]
+    elif case == "recreated":
+        running.recreated.add("a")
+    elif case == "denied":
+        brokers.leaderless = {A1: leaderless(TOPIC_DENIED)}
+    elif case == "gone":
+        brokers.leaderless = {A1: leaderless(KafkaError.UNKNOWN_TOPIC_ID, retriable=True)}
+    with pytest.raises(KafkaException, match="a-[01]"):
+        running.latest() if case == "batch" else running.latest_from(start)
+    if case != "denied":
+        assert slept, "it is asked again first"
 
 
 def test_offsets_of_nothing_are_not_asked_for(brokers: Brokers) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,16 +31,84 @@ def test_names_come_in_any_case() -> None:
     )
 
 
+OF_A_TABLE = {
+    "provider": "felice",
+    "owner": "root",
+    "comment": "flights of today",
+    "team": "a property of the user",
+    "option.kafka.bootstrap.servers": "h:1",
+    "option.subscribe": "a",
+}
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        {},
+        {"kafka.bootstrap.servers": "h:1", "subscribe": "a"},
+        {"startingOffsets": "earliest", "failOnDataLoss": "false"},
+    ],
+)
+def test_the_options_of_create_table_are_taken_and_its_properties_left(twice: dict[str, str]) -> None:
+    found = SourceOptions.parse(OF_A_TABLE | twice)
+    assert (found.subscription.topics, found.client.bootstrap_servers) == (("a",), "h:1")
+    assert found.fail_on_data_loss == ("failOnDataLoss" not in twice)
+    sink = {
+        "provider": "felice",
+        "owner": "root",
+        "option.kafka.bootstrap.servers": "h:1",
+        "option.topic": "out",
+    }
+    assert SinkOptions.parse(sink).topic == "out"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"option.subscripe": "a", "subscripe": "a"}, "'subscripe': unknown; did you mean subscribe"),
+        ({"location": "/tmp/x", "option.path": "/tmp/x"}, "'location': topics have no path"),
+        ({"option.startingOffsets": "first"}, "'startingOffsets'"),
+    ],
+)
+def test_a_wrong_option_of_create_table_is_refused_by_its_name(more: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        SourceOptions.parse(OF_A_TABLE | more)
+
+
+@pytest.mark.parametrize("parse", [SourceOptions.parse, SinkOptions.parse])
+def test_no_options_at_all_may_be_those_of_a_table(parse: Any) -> None:
+    with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW name USING felice") as raised:
+        parse({})
+    assert "\n" not in str(raised.value)
+
+
+def test_provider_alone_is_no_table() -> None:
+    with pytest.raises(OptionError, match="'provider': unknown"):
+        source(provider="felice")
+
+
 def test_several_topics_are_subscribed_once_each() -> None:
     assert source(subscribe="b, a,b").subscription.topics == ("b", "a")
 
 
-def test_a_pattern_matches_whole_names() -> None:
-    given = {"kafka.bootstrap.servers": "h:1", "subscribePattern": "fl.*s"}
+@pytest.mark.parametrize(
+    ("pattern", "found", "not_found"),
+    [
+        ("fl.*s", ["flights", "my-flights", "flights-2"], ["flight", "Flights"]),
+        ("^fl", ["flights"], ["my-flights"]),
+        ("s$", ["my-flights"], ["flights-2"]),
+        ("^flights$", ["flights"], ["my-flights", "flights-2"]),
+        ("a|b", ["xa", "bx"], ["c"]),
+        ("(?i)FL", ["my-flights"], ["x"]),
+        ("^(?!my)", ["flights"], ["my-flights"]),
+        (r"(.)\1", ["aab", "xbb"], ["abab"]),
+    ],
+)
+def test_a_pattern_is_found_anywhere_in_a_name(pattern: str, found: list[str], not_found: list[str]) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}
     subscription = SourceOptions.parse(given).subscription
-    assert subscription.matches("flights")
-    assert not subscription.matches("my-flights")
-    assert not subscription.matches("flights-2")
+    assert all(map(subscription.matches, found))
+    assert not any(map(subscription.matches, not_found))
 
 
 def test_assigned_partitions_are_subscribed() -> None:

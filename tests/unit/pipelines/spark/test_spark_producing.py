@@ -12,11 +12,11 @@ import pyarrow as pa
 from felice.client.error import error_of, failure
 from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
 from felice.client.produce.partitioners import murmur2_random
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark import producing
 from felice.pipelines.spark.mistakes import ClusterError
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, RowError, TopicWriter
-from felice.pipelines.streams.limits import TopicLimits
 from felice.records.reader import read_records
 
 UNKNOWN_TOPIC = 3
@@ -100,6 +100,34 @@ def test_a_partition_column_decides_before_the_key(brokers: Brokers) -> None:
     assert [r.value for r in brokers.records["out", 2]] == ([b"0", b"1"] if by_key == 2 else [b"0"])
     assert b"2" in [r.value for r in brokers.records["out", 0]]
     assert b"1" in [r.value for r in brokers.records["out", by_key or 0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (pa.timestamp("us", tz="UTC"), -1, "1969-12-31 23:59:59.999999"),
+        (pa.timestamp("us", tz="UTC"), -60_000_000, "1969-12-31 23:59:00"),
+        (pa.timestamp("us", tz="Europe/Berlin"), -1, "1970-01-01 00:59:59.999999"),
+        (pa.timestamp("us", tz="UTC"), -63_000_000_000_000_000, "-0027"),
+        (pa.int64(), -1, "-1"),
+    ],
+)
+def test_a_time_before_1970_is_refused_before_a_row_is_sent(
+    brokers: Brokers, kind: pa.DataType, value: int, said: str
+) -> None:
+    times = pa.array([None, 0, value], pa.int64()).cast(kind)
+    with pytest.raises(RowError, match=f"timestamp {said}.*before 1970"):
+        write({"value": ["x", "y", "z"], "timestamp": times}, topic="out")
+    assert brokers.records == {}
+
+
+def test_a_header_without_a_name_is_refused_before_a_row_is_sent(brokers: Brokers) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([None, [], [{"key": "a", "value": None}], [{"key": None, "value": b"1"}]], kind)
+    with pytest.raises(RowError, match="key is null"):
+        write({"value": ["x"] * 4, "headers": headers}, topic="out")
+    assert brokers.records == {}
+    write({"value": ["x"] * 3, "headers": headers.slice(0, 3)}, topic="out")
 
 
 @pytest.mark.parametrize("partition", [3, -1])

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from felice.pipelines.spark import reader as reader_module
 from felice.pipelines.spark.cluster import DataLoss
-from felice.pipelines.spark.mistakes import OptionError
+from felice.pipelines.spark.mistakes import OptionError, QueryError
 from felice.pipelines.spark.offsets import Offsets, Partition
 from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.reader import (
@@ -50,6 +50,9 @@ class View:
     def latest(self) -> Offsets:
         self.asked += 1
         return dict(self.latest_offsets)
+
+    def latest_from(self, start: Offsets) -> Offsets:
+        return self.latest()
 
     def forget_recreated(self) -> None:
         self.recreated.clear()
@@ -255,12 +258,19 @@ def test_filters_narrow_what_a_batch_query_fetches(view: View, monkeypatch: pyte
     assert left(GreaterThanOrEqual(("timestamp",), datetime.now(UTC))) == [(A1, 42, 100)]
 
 
-def test_a_batch_query_that_ends_before_it_starts_reads_nothing(
-    view: View, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pushed", [[], [EqualTo(("partition",), 0)]])
+def test_a_batch_query_names_the_partitions_that_end_before_they_start(
+    view: View, monkeypatch: pytest.MonkeyPatch, pushed: list[Any]
 ) -> None:
-    monkeypatch.setattr(View, "start", lambda self, position: {A0: 300, A1: 300})
+    monkeypatch.setattr(View, "start", lambda self, position: {A0: 0, A1: 300})
     options = SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "a"})
-    assert BatchReader(options, 2).partitions() == []
+    reader = NarrowingBatchReader(options, 2)
+    reader.pushFilters(pushed)
+    with pytest.raises(
+        QueryError, match="partition 1 of topic a would be read from offset 300 to 100"
+    ) as raised:
+        reader.partitions()
+    assert "partition 0" not in str(raised.value)
 
 
 def test_a_batch_reader_refuses_the_options_of_a_stream() -> None:
@@ -291,7 +301,7 @@ class Timer:
 def test_an_idle_query_asks_less_and_less_often_up_to_a_bound() -> None:
     timer, asked = Timer(), []
 
-    def ask() -> Offsets:
+    def ask(start: Offsets) -> Offsets:
         asked.append(timer.now)
         return {A0: 5}
 
@@ -305,7 +315,7 @@ def test_an_idle_query_asks_less_and_less_often_up_to_a_bound() -> None:
 def test_new_records_are_answered_at_once_and_end_the_idling() -> None:
     timer = Timer()
     latest = {A0: 5}
-    ends = LatestOffsets(lambda: dict(latest), timer, timer.sleep)
+    ends = LatestOffsets(lambda start: dict(latest), timer, timer.sleep)
     for _ in range(6):
         ends.newer_than({A0: 5})
     slept = len(timer.slept)

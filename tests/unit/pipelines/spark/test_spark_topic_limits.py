@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from felice.client.blocking import BlockingConfig
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark import topic_limits as asking
 from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.topic_limits import topic_limits
-from felice.pipelines.streams.limits import TopicLimits
 from felice.server.embedded import EmbeddedBroker
 
 

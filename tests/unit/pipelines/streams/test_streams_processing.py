@@ -90,6 +90,22 @@ def test_process_values_keeps_keys_and_process_may_change_them() -> None:
         TestDriver(keeping).send("in", "k", 1)
 
 
+def test_a_row_of_operators_may_be_longer_than_python_nests_blocks() -> None:
+    app = App("long")
+    stream = app.stream("in")
+    for _ in range(40):
+        stream = stream.process_values(Passes)
+    stream.to("out")
+    driver = TestDriver(app)
+    driver.send("in", "k", 1, 5)
+    assert driver.read("out") == [Record("k", 1, 5)]
+
+
+class Passes(Processor):
+    def process(self, record: Record) -> list[Record]:
+        return [record]
+
+
 class Scheduling(Processor):
     def __init__(self, interval_ms: int, clock: str) -> None:
         self.interval_ms, self.clock = interval_ms, clock

@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 
 from felice.client.blocking import BlockingConfig
 from felice.pipelines.streams.formats import BYTES
+from felice.pipelines.streams.fusing import Sent
 from felice.pipelines.streams.on_spark import stage
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, unpacked
 from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
@@ -31,7 +32,7 @@ from felice.pipelines.streams.on_spark.stage import (
 )
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group
-from felice.pipelines.streams.task import StreamsError, Task, TopicGroup, TopicRecord
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
 from felice.streams import App, Context, DeadLetters, KeyValues, Processor, Record, TestDriver, TopicLimits
 from streams.spark_batches import SOURCE, source_batch
@@ -252,8 +253,8 @@ def test_a_group_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(stage, "MOST_GROUP", 10)
     sizes = []
 
-    def process_group(task: Task, topic: str, group: Group) -> list[TopicGroup]:
-        sizes.append(len(group))
+    def process_group(task: Task, topic: str, group: Group) -> Sent:
+        sizes.append(len(group.keys))
         return group_of(task, topic, group)
 
     group_of = Task.process_group
@@ -445,7 +446,7 @@ def count(held: HeldTask, version: int, keys: str) -> dict[object, object]:
     task = held.at(version)
     for key in keys:
         task.process(TopicRecord("in", key.encode(), b"1", 5))
-    return {key: value for key, (value, _) in task.stores["n"].rows.items()}
+    return {key.decode(): value for key, (value, _) in task.stores["n"].rows.items()}
 
 
 def test_a_batch_that_failed_in_the_middle_leaves_nothing_in_the_worker(tmp_path: Path) -> None:
@@ -487,7 +488,7 @@ def test_stateless_parts_give_in_groups_what_they_give_one_by_one(
     rows = [(topic, *row[1:]) for topic in ("lines", "others", "users") for row in some_rows(dice, 50) * 5]
     source = spark.source(rows)
     grouped = unpacked(without_counts(spark.addressed(source))).to_pylist()
-    monkeypatch.setattr(stage, "LEAST_GROUP", 1000)
+    monkeypatch.setattr(stage, "MOST_GROUP", 1)
     each = unpacked(without_counts(spark.addressed(source))).to_pylist()
     assert len(each) > len(rows)
     assert sorted(grouped, key=repr) == sorted(each, key=repr)
@@ -559,3 +560,37 @@ def test_a_record_that_fails_in_a_group_is_named(tmp_path: Path, monkeypatch: py
     source = spark.source([("lines", "k", "x" if number == 70 else "1", number) for number in range(100)])
     with pytest.raises(StreamsError, match="'x'.*at lines-0, offset 71"):
         spark.addressed(source)
+
+
+def test_stop_iteration_stops_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of its record, not the end of the records."""
+    app = App("work", value="string")
+
+    def first_x(key: str, line: str) -> tuple[str, str]:
+        return key, next(one for one in line if one == "x")
+
+    app.stream("lines").map(first_x).to("out")
+    app.stream("others").group_by_key().count().to_stream().map(lambda key, count: first_x(key, "y")).to("o")
+    spark = Spark(tmp_path, monkeypatch, app)
+    lines = [("lines", "k", "y" if number == 4 else "x", 5) for number in range(12)]
+    with pytest.raises(StreamsError, match=r"processed: StopIteration \(at lines-0, offset 5\) in step flat"):
+        spark.batch(0, spark.source(lines))
+    with pytest.raises(
+        StreamsError, match=r"processed: StopIteration \(at others-0, offset 1\) in step flat"
+    ):
+        spark.batch(0, spark.source([("others", "k", "x", 5)] * 12))
+
+
+def test_records_have_the_bytes_of_the_moment_at_which_they_were_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def named(key: str, value: dict[str, str]) -> dict[str, str]:
+        value["item"] = key
+        return value
+
+    app = App("work")
+    once = app.stream("lines").flat_map(lambda key, value: [("a", value), ("b", value)])
+    once.map_values(named).to("out")
+    spark = Spark(tmp_path, monkeypatch, app)
+    results = spark.batch(0, spark.source([("lines", "k", "{}", 5)] * 12))
+    assert [value for _, _, value, _ in results] == [b'{"item":"a"}', b'{"item":"b"}'] * 12

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.formats import FORMATS
+from felice.pipelines.streams.on_spark import state
 from felice.pipelines.streams.on_spark.state import (
     _HEADER,
     BATCHES_PER_BASE,
@@ -158,8 +159,40 @@ def test_a_first_version_needs_none_before_it(tmp_path: Path) -> None:
     assert files.load(5, stores()).number == 5
 
 
-def test_a_file_can_hold_plain_values_only(tmp_path: Path) -> None:
+def test_a_value_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     batches = Batches(tmp_path)
-    batches.files.write(0, {"a": [("k", (Path("x"), 1))]}, batches.stores)
+    with pytest.raises(StateError, match="of type PosixPath cannot be kept in state"):
+        batches.files.write(0, {"a": [(b"k", (Path("x"), 1))]}, batches.stores)
+    assert not list(tmp_path.glob("*.delta"))
+
+
+def test_a_file_can_hold_plain_values_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = Batches(tmp_path)
+    monkeypatch.setattr(state, "_OnlyPlain", pickle.Pickler)
+    batches.files.write(0, {"a": [(b"k", (Path("x"), 1))]}, batches.stores)
     with pytest.raises(pickle.UnpicklingError, match="no plain value"):
         batches.loaded(0)
+
+
+def test_the_files_of_an_earlier_release_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They name rows by packed keys; newer files beside them by the keys' bytes."""
+    made = KeyValueStore("a", FORMATS["json"], FORMATS["json"])
+    files = StateFiles(tmp_path)
+    old = [
+        (1, ("int", 7)),
+        ("1", ("text", 7)),
+        (b'{"b":1}', (b"[2]", 7)),
+        (1.5, (3, 7)),
+        (float("nan"), (0, 7)),
+    ]
+    monkeypatch.setattr(state, "FORMAT_VERSION", 2)
+    files.write(0, {"a": old}, {"a": made})
+    monkeypatch.undo()
+    files.write(1, {"a": [(b"1.5", None), (b"true", (True, 8))]}, {"a": made})
+    files.load(1, {"a": made})
+    assert made.rows == {
+        b"1": ("int", 7),
+        b'"1"': ("text", 7),
+        b'{"b":1}': (b"[2]", 7),
+        b"true": (True, 8),
+    }

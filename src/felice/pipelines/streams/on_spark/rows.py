@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from felice.pipelines.streams.fusing import Sent
 from felice.pipelines.streams.on_spark.columns import never_null, places_of
-from felice.pipelines.streams.record import Group, Headers
-from felice.pipelines.streams.task import TopicGroup, TopicRecord
+from felice.pipelines.streams.record import Headers
+from felice.pipelines.streams.task import TopicRecord
 
 OUT = -1
 # A record of a topic may cause at most 2 to this power results; offsets use the remaining bits.
@@ -59,42 +60,31 @@ class Results:
 
     def __init__(self) -> None:
         self.skipped = 0
-        self._topics: list[str] = []
-        self._counts: list[int] = []
-        """How many records in a row are for each of the topics."""
-        self._all = Group([], [], [], [], [])
+        self._all = Sent()
 
-    def add(self, records: Iterable[TopicRecord]) -> None:
-        """Records one by one."""
-        for topic, key, value, timestamp, headers in records:
-            self._topics.append(topic)
-            self._counts.append(1)
-            self._all.keys.append(key)
-            self._all.values.append(value)
-            self._all.timestamps.append(timestamp)
-            self._all.headers.append(headers)
+    def add(self, sent: Sent) -> None:
+        """Records that a group sent."""
+        self._all.extend(sent)
 
-    def add_groups(self, groups: Iterable[TopicGroup]) -> None:
-        """Records in groups."""
-        for topic, group in groups:
-            self._topics.append(topic)
-            self._counts.append(len(group))
-            self._all.keys.extend(group.keys)
-            self._all.values.extend(group.values)
-            self._all.timestamps.extend(group.timestamps)
-            self._all.headers.extend(group.headers)
-            self._all.numbers.extend(group.numbers)
+    def add_each(self, records: Iterable[TopicRecord]) -> None:
+        """Records that timers sent."""
+        for record in records:
+            self._all.add(record)
 
     def in_order(self) -> np.ndarray[Any, Any]:
         """For `batch`: rows in the order in which they were sent."""
-        return np.arange(len(self._all))
+        return np.arange(len(self._all.keys))
 
     def by_offset(self, offsets: Sequence[int]) -> np.ndarray[Any, Any]:
         """For `batch`: rows by the offset of the record that caused them, then in the order in which they were sent.
 
-        Only for records that were sent in groups. The group that a task was given had these offsets.
+        Only for the results of one group, whose records had these offsets.
         """
-        made_of = np.array(offsets, np.int64)[np.array(self._all.numbers, np.int64)]
+        made_of = np.array(offsets, np.int64)
+        if self._all.numbers:
+            made_of = made_of[np.array(self._all.numbers, np.int64)]
+        elif not self._all.keys:
+            made_of = made_of[:0]
         order = np.argsort(made_of, kind="stable")
         _, starts, counts = np.unique(made_of[order], return_index=True, return_counts=True)
         seq = np.empty_like(made_of)
@@ -105,20 +95,24 @@ class Results:
         self, reader_of: Callable[[str], int], places: int, origin: str, seq: np.ndarray[Any, Any]
     ) -> pa.RecordBatch:
         """The rows, addressed, with their places in the order of their origin."""
-        size = len(self._all)
-        runs = np.repeat(np.arange(len(self._counts)), self._counts)
-        keys = pa.array(self._all.keys, pa.binary())
-        headers = [_written(one) for one in self._all.headers] if any(self._all.headers) else None
+        topics, headers, size = self._all.topics, self._all.headers, len(self._all.keys)
+        names = list(dict.fromkeys(topics))
+        codes = dict(zip(names, range(len(names)), strict=True))
+        of_names = np.zeros(size, np.int32)
+        if len(names) > 1:
+            of_names = np.fromiter(map(codes.__getitem__, topics), np.int32, size)
+        key_array = pa.array(self._all.keys, pa.binary())
+        lists = [_written(one) for one in headers] if any(headers) else None
         made = {
-            "part": np.array([reader_of(topic) for topic in self._topics], np.int32)[runs],
-            "place": places_of(keys, seq, places),
+            "part": np.array([reader_of(topic) for topic in names], np.int32)[of_names],
+            "place": places_of(key_array, seq, places),
             "origin": pa.repeat(pa.scalar(origin), size),
             "seq": seq,
-            "topic": pa.array(self._topics, pa.string()).take(pa.array(runs)),
-            "key": keys,
+            "topic": pa.array(names, pa.string()).take(pa.array(of_names)),
+            "key": key_array,
             "value": self._all.values,
             "timestamp": self._all.timestamps,
-            "headers": never_null(pa.nulls(size, HEADERS)) if headers is None else headers,
+            "headers": never_null(pa.nulls(size, HEADERS)) if lists is None else lists,
         }
         return pa.RecordBatch.from_arrays([_array(made[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
 

@@ -15,7 +15,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from itertools import count, groupby
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from pyspark import TaskContext, cloudpickle
 
 from felice.client.blocking import BlockingConfig
 from felice.dataclass import dataclass
+from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
-from felice.pipelines.streams.limits import TopicLimits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.modules import SentModule, install
@@ -36,21 +36,13 @@ from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counte
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
-from felice.pipelines.streams.task import (
-    GroupError,
-    StreamsError,
-    Task,
-    TopicRecord,
-    with_event_time,
-)
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
 CACHED_TASKS = 64
-LEAST_GROUP = 8
-"""Fewer consecutive records of a topic are processed one by one: a group costs as much as some records."""
 MOST_GROUP = 10_000
-"""More are processed in several groups: each operator's results of a whole group are in memory at once."""
+"""A task takes so many records at once: their values and results are in memory as Python's objects."""
 TICK = "(wall clock)"
 """The topic of rows that say what time it is. No topic of Kafka can have this name."""
 # Between a sub-topology's number and its partition. No topic's name contains it.
@@ -115,12 +107,12 @@ class Application:
             and not self._formats[topic].is_global
         }
 
-    def is_for_groups(self, topic: str, tasks: Mapping[int, Task]) -> bool:
-        """Whether only these tasks read a topic, in groups, and its records keep their timestamps."""
+    def is_read_by(self, tasks: Mapping[int, Task], topic: str) -> bool:
+        """Whether only these tasks read a topic, and its records keep their timestamps."""
         return (
             topic in self.reads
             and self._formats[topic].timestamp_of is None
-            and all(number in tasks and tasks[number].takes_groups for number in self.reads[topic])
+            and self.reads[topic] == [number for number in self.reads[topic] if number in tasks]
         )
 
     def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
@@ -131,7 +123,7 @@ class Application:
         try:
             return with_event_time(record, formats)
         except StreamsError as error:
-            raise StreamsError(f"{error} ({self.where(record.topic, origin, offset)})") from error
+            raise error.at(self.where(record.topic, origin, offset)) from error
 
     def places(self, record: TopicRecord, places: int, otherwise: int) -> Iterable[int]:
         """The places that get a record of a source: every place for a record of a global table, otherwise one."""
@@ -225,28 +217,21 @@ def address(
 def _address_run(
     application: Application, stateless: Mapping[int, Task], run: pa.RecordBatch, places: int
 ) -> list[pa.RecordBatch]:
-    made = _address_groups(application, stateless, run, places)
-    return [_address_each(application, stateless, run, places)] if made is None else made
-
-
-def _address_groups(
-    application: Application, stateless: Mapping[int, Task], run: pa.RecordBatch, places: int
-) -> list[pa.RecordBatch] | None:
-    """The results of records of one partition; None if they must be processed one by one."""
-    topic = run.column("topic")[0].as_py() if len(run) >= LEAST_GROUP else None
-    if topic is None or not application.is_for_groups(topic, stateless):
-        return None
-    (_, keys, values, partitions, offsets, times, headers) = _source_columns(run)
-    group = Group.given(keys, values, times, headers)
+    """The addressed rows of records of one partition."""
+    topic = run.column("topic")[0].as_py() if len(run) else None
+    if topic is None or not application.is_read_by(stateless, topic):
+        return [_address_each(application, stateless, run, places)]
+    keys, values, offsets = (run.column(name).to_pylist() for name in ("key", "value", "offset"))
+    group = Group(keys, values, milliseconds_of(run).tolist(), _headers(run.column("headers")))
+    origin = f"{topic}-{run.column('partition')[0]}"
     made = []
     for part in application.reads[topic]:
         results = Results()
         try:
-            results.add_groups(stateless[part].process_group(topic, group))
-        except GroupError:
-            return None  # That tells which record fails.
-        seq = results.by_offset(offsets)
-        made.append(results.batch(application.reader_of, places, f"{topic}-{partitions[0]}", seq))
+            results.add(stateless[part].process_group(topic, group))
+        except StreamsError as error:
+            raise error.at(application.where(topic, origin, offsets[error.number])) from error
+        made.append(results.batch(application.reader_of, places, origin, results.by_offset(offsets)))
     return made
 
 
@@ -290,11 +275,7 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
     mine = _in_turn(packs.filter(is_mine), place, application.parts[number].sources)
     del packs  # While the operators run, the records are in memory once.
     with garbage_left():
-        try:
-            results = _run_rows(application, mine, held.at(batch_id - 1))
-        except GroupError:
-            # Process the batch again from the state before it, one record at a time, to find the record that fails.
-            results = _run_rows(application, mine, held.at(batch_id - 1), least_group=len(mine) + 1)
+        results = _run_rows(application, mine, held.at(batch_id - 1))
         held.save(batch_id)
     places = _places_behind(number, plan)
     rows = results.batch(application.reader_of, places, f"{number}{INNER}{place}", results.in_order())
@@ -333,41 +314,34 @@ def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa
     return rows if np.array_equal(order, np.arange(len(rows))) else rows.take(pa.array(order))
 
 
-def _run_rows(
-    application: Application, rows: pa.Table, task: Task, least_group: int = LEAST_GROUP
-) -> Results:
+def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
     results, skipped_before = Results(), task.skipped
-    topics, keys, values, timestamps = (
-        rows[name].to_pylist() for name in ("topic", "key", "value", "timestamp")
-    )
+    keys, values, timestamps = (rows[name].to_pylist() for name in ("key", "value", "timestamp"))
     headers = _headers(rows["headers"])
-    for topic, start, end in _runs(topics):
+    for topic, start, end in _runs(rows["topic"]):
         if topic == TICK:
             for timestamp in timestamps[start:end]:
-                results.add(task.advance_wall_clock(timestamp))
-        elif task.takes_groups and end - start >= least_group:
-            group = Group.given(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
-            results.add_groups(task.process_group(topic, group))
-        else:
-            for at in range(start, end):
-                record = TopicRecord(topic, keys[at], values[at], timestamps[at], headers[at])
-                try:
-                    results.add(task.process(record))
-                except StreamsError as error:
-                    where = application.where(topic, rows["origin"][at].as_py(), rows["seq"][at].as_py())
-                    raise StreamsError(f"{error} ({where})") from error
+                results.add_each(task.advance_wall_clock(timestamp))
+            continue
+        group = Group(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
+        try:
+            results.add(task.process_group(topic, group))
+        except StreamsError as error:
+            origin, seq = (rows[name][start + error.number].as_py() for name in ("origin", "seq"))
+            raise error.at(application.where(topic, origin, seq)) from error
     results.skipped = task.skipped - skipped_before
     return results
 
 
-def _runs(values: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Each run of at most `MOST_GROUP` equal values, with its start and its end."""
-    start = 0
-    for value, run in groupby(values):
-        end = start + sum(1 for _ in run)
+def _runs(topics: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
+    """Each run of at most `MOST_GROUP` records of one topic, with its start and its end."""
+    codes = topics.combine_chunks().dictionary_encode()
+    if not len(codes):
+        return
+    names, indices = codes.dictionary.to_pylist(), codes.indices.to_numpy()
+    for start, end in pairwise([0, *(np.flatnonzero(np.diff(indices)) + 1).tolist(), len(indices)]):
         for first in range(start, end, MOST_GROUP):
-            yield value, first, min(first + MOST_GROUP, end)
-        start = end
+            yield names[indices[start]], first, min(first + MOST_GROUP, end)
 
 
 @contextmanager
@@ -400,7 +374,7 @@ def _processed(task: Task, record: TopicRecord, where: str) -> list[TopicRecord]
     try:
         return task.process(record)
     except StreamsError as error:
-        raise StreamsError(f"{error} ({where})") from error
+        raise error.at(where) from error
 
 
 class HeldTask:

@@ -17,18 +17,23 @@ import os
 import pickle
 import secrets
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import lz4.frame
 from crc32c import crc32c
 
+from felice.pipelines.streams.formats import UNWRITABLE
 from felice.pipelines.streams.on_spark.directory import sync_directory
 from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
+from felice.pipelines.streams.telling import shown
 
 MAGIC = b"FLST"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+PACKED_KEYS = 2
+"""The format whose rows are found by packed keys instead of their bytes; it is read, too."""
 BATCHES_PER_BASE = 10
 KEPT_BASES = 2
 _HEADER = struct.Struct(">4sBI")
@@ -68,6 +73,13 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+
+
+class _OnlyPlain(pickle.Pickler):
+    """A pickler that refuses what `_Plain` would not read. Values of plain types do not come here."""
+
+    def reducer_override(self, value: Any) -> NoReturn:
+        raise StateError(f"{shown(value)} of type {type(value).__name__} cannot be kept in state")
 
 
 class StateFiles:
@@ -127,12 +139,12 @@ class StateFiles:
         return version
 
     def _apply(self, path: Path, stores: dict[str, Store]) -> int:
-        identity, changes = self._read(path)
+        identity, version, changes = self._read(path)
         for name, rows in changes.items():
-            stores[name].load(rows)
+            stores[name].load(_upgraded(stores[name], rows) if version == PACKED_KEYS else rows)
         return identity
 
-    def _read(self, path: Path) -> tuple[int, Changes]:
+    def _read(self, path: Path) -> tuple[int, int, Changes]:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -143,16 +155,17 @@ class StateFiles:
         if len(data) < _HEADER.size:
             raise StateError(f"{path} is damaged")
         magic, version, checksum = _HEADER.unpack_from(data)
-        if magic == MAGIC and version != FORMAT_VERSION:
+        if magic == MAGIC and version not in (PACKED_KEYS, FORMAT_VERSION):
             raise StateError(
-                f"{path} has format {version}; this release of Felice reads format {FORMAT_VERSION}"
+                f"{path} has format {version}; this release of Felice reads formats {PACKED_KEYS} and "
+                f"{FORMAT_VERSION}"
             )
         rest = memoryview(data)[_HEADER.size :]
         if magic != MAGIC or crc32c(rest) != checksum:
             raise StateError(f"{path} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
         changes: Changes = _Plain(io.BytesIO(lz4.frame.decompress(rest[_ABOUT.size :]))).load()
-        return identity, changes
+        return identity, version, changes
 
     def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         identity = secrets.randbits(63) + 1
@@ -223,11 +236,18 @@ def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> int:
     """
     file.write(about)
     compressed = _Compressed(file, crc32c(about))
-    pickler = pickle.Pickler(compressed, protocol=5)
+    pickler = _OnlyPlain(compressed, protocol=5)
     pickler.fast = True
     pickler.dump(changes)
     compressed.end()
     return compressed.checksum
+
+
+def _upgraded(store: Store, rows: list[Row]) -> Iterator[Row]:
+    """Rows of the format before this one. Keys that have no bytes, such as NaN in JSON, are left out."""
+    for row in rows:
+        with suppress(*UNWRITABLE):
+            yield store.upgraded(row)
 
 
 def _all_rows(stores: Mapping[str, Store]) -> Changes:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction
 from felice.pipelines.streams.record import Record
 from felice.pipelines.streams.stores import KeyValueStore
@@ -14,7 +13,7 @@ from felice.pipelines.streams.stores import KeyValueStore
 
 @dataclass(frozen=True, slots=True)
 class OnlyChanges:
-    """Drops a record whose compared value equals that of the last record of its key. Null is a value, too."""
+    """Drops a record whose compared value is that of the last record of its key, byte by byte. Null is a value, too."""
 
     store: KeyValueStore
     compared: KeyValueFunction
@@ -25,10 +24,7 @@ class OnlyChanges:
             return ()
         # The value is wrapped in a list, because a store cannot hold null.
         now = [self.compared(record.key, record.value)]
-        if value_of(self.store.get(record.key)) == now:
-            return ()
-        self.store.put(record.key, now, record.timestamp)
-        return (record,)
+        return (record,) if self.store.put_changed(record.key, now, record.timestamp) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class Subscribe:
 
     key_of: KeyValueFunction
     format: Format
+    right_key: Format
     is_left: bool
 
     def process(self, record: Record) -> Iterable[Record]:
@@ -64,14 +65,15 @@ class Subscribe:
             return
         old = None if change.old is None else self.key_of(key, change.old)
         new = None if change.new is None else self.key_of(key, change.new)
-        if old is not None and old != new:
+        is_moved = old is not None and not self.right_key.is_same(old, new)
+        if is_moved:
             # Without a new right row, and without a left join's answer below, this answer deletes the result.
             is_last = new is None and not self.is_left
             yield old, Request.UNSUBSCRIBE if is_last else Request.UNSUBSCRIBE_SILENTLY
         if self.is_left:
             yield new, Request.SUBSCRIBE
         elif new is not None:
-            yield new, Request.SUBSCRIBE if old not in (None, new) else Request.SUBSCRIBE_IF_FOUND
+            yield new, Request.SUBSCRIBE if is_moved else Request.SUBSCRIBE_IF_FOUND
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from itertools import compress
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped
+from felice.pipelines.streams.record import (
+    Change,
+    Getter,
+    GetterAt,
+    Record,
+    Step,
+    Timestamped,
+    change_of,
+)
 from felice.pipelines.streams.stores import Clocks, KeyValueStore
 
 Joiner = Callable[[Any, Any], Any]
@@ -32,33 +38,20 @@ class StreamTableJoin:
     key_of: Callable[[Any, Any], Any]
     table_at: GetterAt | None = None
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """One record with the key of the stream, or none."""
-        key, value, timestamp, headers = record
-        if value is None:
-            return ()
+        return Step(
+            "found = {joined}(key, value, timestamp)",
+            {"joined": self._joined},
+            only_if="value is not None",
+            then="for value in found",
+        )
+
+    def _joined(self, key: Any, value: Any, timestamp: int) -> tuple[Any, ...]:
         mapped = self.key_of(key, value)
-        found = None if mapped is None else value_of(self._row(mapped, timestamp))
-        if found is None and not self.is_left:
-            return ()
-        return (Record(key, self.joiner(value, found), timestamp, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """As many records with the keys of the stream, or fewer."""
-        group = group.where([value is not None for value in group.values])
-        found = self._found(group)
-        if not self.is_left:
-            kept = [value is not None for value in found]
-            group, found = group.where(kept), list(compress(found, kept))
-        return group.with_values(list(map(self.joiner, group.values, found)))
-
-    def _found(self, group: Group) -> list[Any]:
-        mapped = map(self.key_of, group.keys, group.values)
-        rows = [
-            None if key is None else self._row(key, timestamp)
-            for key, timestamp in zip(mapped, group.timestamps, strict=True)
-        ]
-        return [None if row is None else row.value for row in rows]
+        row = None if mapped is None else self._row(mapped, timestamp)
+        found = None if row is None else row.value
+        return () if found is None and not self.is_left else (self.joiner(value, found),)
 
     def _row(self, key: Any, timestamp: int) -> Timestamped | None:
         return self.table(key) if self.table_at is None else self.table_at(key, timestamp)
@@ -77,31 +70,24 @@ class TableTableJoin:
     needs_other: bool
     sends_old: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The change of the joined row."""
-        key, change, timestamp, headers = record
-        found = self._joined(key, change, timestamp)
-        return () if found is None else (Record(key, *found, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """The changes of the joined rows."""
-        found = list(map(self._joined, group.keys, group.values, group.timestamps))
-        joined = [one for one in found if one is not None]
-        group = group.where([one is not None for one in found])
-        return replace(
-            group, values=[change for change, _ in joined], timestamps=[time for _, time in joined]
+        return Step(
+            "found = {joined}(key, value, timestamp)",
+            {"joined": self._joined},
+            then="for value, timestamp in found",
         )
 
-    def _joined(self, key: Any, change: Change, timestamp: int) -> tuple[Change, int] | None:
-        """The change of the joined row, and its time."""
+    def _joined(self, key: Any, change: Change, timestamp: int) -> Sequence[tuple[Change, int]]:
+        """The change of the joined row, and its time; or nothing."""
         if key is None:
-            return None
+            return ()
         row = self.other(key)
         if row is None and (self.needs_other or (change.new is None and change.old is None)):
-            return None
+            return ()
         time = timestamp if row is None else max(timestamp, row.timestamp)
         new = self._value(change.new, row)
-        return Change(new, self._value(change.old, row) if self.sends_old else None), time
+        return ((change_of(new, self._value(change.old, row) if self.sends_old else None), time),)
 
     def _value(self, own: Any, row: Timestamped | None) -> Any:
         if own is None and (self.needs_own or row is None):
@@ -116,22 +102,12 @@ class JoinedTable:
     store: KeyValueStore | None
     sends_old: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The same change."""
         if self.store is None:
-            return (record,)  # Both sides send old values only if this table does.
-        key, change, timestamp, headers = record
-        old = value_of(self.store.get(key)) if self.sends_old else None
-        self.store.put(key, change.new, timestamp)
-        return (Record(key, Change(change.new, old), timestamp, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """The same changes."""
-        if self.store is None:
-            return group
-        return self.store.put_all(
-            group.with_values([change.new for change in group.values]), sends_old=self.sends_old
-        )
+            return Step("")  # Both sides send old values only if this table does.
+        names = {"put": self.store.putter(sends_old=self.sends_old), "change_of": change_of}
+        return Step("value = {change_of}(value[0], {put}(key, value[0], timestamp))", names)
 
 
 @dataclass(slots=True)

@@ -7,16 +7,32 @@ ends of a window belong to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from typing import Any, NamedTuple
 
 from felice.dataclass import dataclass
+from felice.pipelines.streams.copies import copier, own_copies
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
-from felice.pipelines.streams.operators.windowed import close_windows
-from felice.pipelines.streams.record import Change, Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.operators.windowed import (
+    Closing,
+    WindowChange,
+    ending_windows,
+    windowed_step,
+)
+from felice.pipelines.streams.record import Record, Step, Window, Windowed, change_of, made
 from felice.pipelines.streams.stores import Clocks
-from felice.pipelines.streams.window_stores import SlidingStore
+from felice.pipelines.streams.window_stores import SlidingStore, StoredRow
 from felice.pipelines.streams.windows import SlidingWindows
+
+
+class Taken(NamedTuple):
+    """A record that is aggregated. Each call of `value_now` gives a copy of its value."""
+
+    key: Any
+    key_bytes: bytes
+    value_now: Callable[[], Any]
+    timestamp: int
 
 
 @dataclass(slots=True)
@@ -34,38 +50,58 @@ class SlidingAggregate:
     aggregator: Aggregator
     sends_old: bool
     on_close: bool
+    _initial: Initializer = field(init=False)
+    _closing: Closing = field(init=False)
 
-    def process(self, record: Record) -> Iterable[Record]:
-        """The changes of the windows, in the order of Kafka Streams."""
-        if record.key is None or record.value is None:
-            return
-        difference_ms = self.windows.difference_ms
-        time = self.clocks.advance(self.name, record.timestamp)
-        closed_until = time - self.windows.grace_ms
-        if record.timestamp + 1 + difference_ms <= closed_until:
-            return
-        found = self.store.around(
-            record.key, max(0, record.timestamp - 2 * difference_ms), record.timestamp + 1
-        )
-        visit = self._early if record.timestamp < difference_ms else self._usual
-        for change in visit(record, found, closed_until):
-            if change is not None and not self.on_close:
-                yield change
-        if self.on_close:
-            # The end of a sliding window belongs to it, so it is closed one millisecond later than another window.
-            yield from close_windows(self.name, self.clocks, self.store, difference_ms + 1, closed_until)
-        # Kafka's store measures its retention from the start of the newest window, too.
-        self.store.expire(self.clocks.get(self.store.newest))
+    def __post_init__(self) -> None:
+        self._initial = own_copies(self.initializer)
+        # The end of a sliding window belongs to it, so it is closed one millisecond later than another window.
+        ending = ending_windows(self.store, self.windows.difference_ms + 1)
+        self._closing = Closing(self.name, self.clocks, ending)
+
+    def step(self) -> Step:
+        """The changes of the windows, in the order of Kafka Streams; or the windows that close."""
+        is_taken = "key is not None and value is not None"
+        return windowed_step(self._changes, self._closed, on_close=self.on_close, only_if=is_taken)
+
+    def _changes(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
+        closed_until = self._closed_until(timestamp)
+        if not self._is_late(timestamp, closed_until):
+            yield from self._changed(key, value, timestamp, closed_until)
+            # Kafka's store measures its retention from the start of the newest window, too.
+            self.store.expire(self.clocks.get(self.store.newest))
+
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[Record]:
+        closed_until = self._closed_until(timestamp)
+        if not self._is_late(timestamp, closed_until):
+            for _ in self._changed(key, value, timestamp, closed_until):
+                pass
+            yield from self._closing.until(closed_until)
+            self.store.expire(self.clocks.get(self.store.newest))
+
+    def _closed_until(self, timestamp: int) -> int:
+        return self.clocks.advance(self.name, timestamp) - self.windows.grace_ms
+
+    def _is_late(self, timestamp: int, closed_until: int) -> bool:
+        return timestamp + 1 + self.windows.difference_ms <= closed_until
+
+    def _changed(self, key: Any, value: Any, timestamp: int, closed_until: int) -> Iterator[WindowChange]:
+        """Changes the windows; gives the changes."""
+        difference_ms, key_bytes = self.windows.difference_ms, self.store.key_bytes(key)
+        found = self.store.around(key_bytes, max(0, timestamp - 2 * difference_ms), timestamp + 1)
+        visit = self._early if timestamp < difference_ms else self._usual
+        taken = Taken(key, key_bytes, copier(value), timestamp)
+        return (change for change in visit(taken, found, closed_until) if change is not None)
 
     def _usual(
-        self, record: Record, found: list[tuple[int, Timestamped]], closed_until: int
-    ) -> Iterator[Record | None]:
+        self, record: Taken, found: list[tuple[int, StoredRow]], closed_until: int
+    ) -> Iterator[WindowChange | None]:
         """The existing windows, the latest first; then the new ones."""
         timestamp, difference_ms = record.timestamp, self.windows.difference_ms
         starts: set[int] = set()
         before: int | None = None
-        holding: Timestamped | None = None
-        left: Timestamped | None = None
+        holding: StoredRow | None = None
+        left: StoredRow | None = None
         for start, row in reversed(found):
             starts.add(start)
             end = start + difference_ms
@@ -83,19 +119,17 @@ class SlidingAggregate:
         if timestamp - difference_ms not in starts:
             # Records between the window's start and this record are those of the last window before it.
             is_shared = left is not None and before is not None and timestamp - difference_ms <= before
-            value = left.value if is_shared and left is not None else self.initializer()
-            row = Timestamped(value, timestamp)
-            yield self._update(record, timestamp - difference_ms, row, closed_until)
+            yield self._update(record, timestamp - difference_ms, left if is_shared else None, closed_until)
         yield self._behind_this(record, holding, starts)
 
     def _early(
-        self, record: Record, found: list[tuple[int, Timestamped]], closed_until: int
-    ) -> Iterator[Record | None]:
+        self, record: Taken, found: list[tuple[int, StoredRow]], closed_until: int
+    ) -> Iterator[WindowChange | None]:
         """No window begins before 0, so the first records share the window that begins at 0."""
         timestamp = record.timestamp
         starts = {start for start, _ in found}
         first = next((row for start, row in found if start == 0), None)
-        holding: Timestamped | None = None
+        holding: StoredRow | None = None
         for start, row in found:
             if 0 < start <= timestamp:
                 holding = row
@@ -105,41 +139,47 @@ class SlidingAggregate:
         yield self._behind_this(record, holding, starts)
         if first is not None and first.timestamp < timestamp:
             yield self._behind_previous(record, first.timestamp, starts, closed_until)
-        yield self._update(record, 0, first or Timestamped(self.initializer(), timestamp), closed_until)
+        yield self._update(record, 0, first, closed_until)
 
     def _behind_previous(
-        self, record: Record, before: int | None, starts: set[int], closed_until: int
-    ) -> Record | None:
+        self, record: Taken, before: int | None, starts: set[int], closed_until: int
+    ) -> WindowChange | None:
         """The window just behind the record before this one; this record is its first."""
         if before is None or before + 1 in starts:
             return None
         if before + 1 + self.windows.difference_ms < record.timestamp:
             return None
-        row = Timestamped(self.initializer(), record.timestamp)
-        return self._update(record, before + 1, row, closed_until)
+        return self._update(record, before + 1, None, closed_until)
 
-    def _behind_this(self, record: Record, holding: Timestamped | None, starts: set[int]) -> Record | None:
+    def _behind_this(self, record: Taken, holding: StoredRow | None, starts: set[int]) -> WindowChange | None:
         """The window just behind this record, with what a window that holds this record had behind it."""
         start = record.timestamp + 1
         if start in starts or holding is None or holding.timestamp <= record.timestamp:
             return None
-        self._keep(record.key, start, holding.value, holding.timestamp)
-        return self._change(record, start, holding.value, None, holding.timestamp)
+        value = self.store.unpacked(holding)
+        self._keep(record, start, value, holding.timestamp)
+        return self._change(record, start, value, None, holding.timestamp)
 
-    def _update(self, record: Record, start: int, row: Timestamped, closed_until: int) -> Record | None:
+    def _update(
+        self, record: Taken, start: int, row: StoredRow | None, closed_until: int
+    ) -> WindowChange | None:
+        """Set a window to the value of a row and the record's."""
         if start + self.windows.difference_ms < closed_until:
             return None
-        key, value, timestamp, _ = record
-        kept = self.store.fetch(key, start) if self.sends_old else None
-        new = self.aggregator(key, value, row.value)
-        time = max(timestamp, row.timestamp)
-        self._keep(key, start, new, time)
-        return self._change(record, start, new, kept.value if kept is not None else None, time)
+        key, key_bytes, value_now, timestamp = record
+        kept = self.store.rows.get((key_bytes, start)) if self.sends_old else None
+        # Several windows may need this row and this value, and the aggregator may change what it gets.
+        so_far = self._initial() if row is None else self.store.unpacked(row)
+        new = self.aggregator(key, value_now(), so_far)
+        time = timestamp if row is None else max(timestamp, row.timestamp)
+        old = self.store.unpacked(StoredRow(*kept)) if kept is not None else None
+        self._keep(record, start, new, time)
+        return self._change(record, start, new, old, time)
 
-    def _keep(self, key: Any, start: int, value: Any, time: int) -> None:
+    def _keep(self, record: Taken, start: int, value: Any, time: int) -> None:
         self.clocks.advance(self.store.newest, start)
-        self.store.put(key, start, value, time)
+        self.store.put_at(record.key_bytes, start, value, time)
 
-    def _change(self, record: Record, start: int, new: Any, old: Any, time: int) -> Record:
-        window = Window(start, start + self.windows.difference_ms)
-        return Record(Windowed(record.key, window), Change(new, old), time, record.headers)
+    def _change(self, record: Taken, start: int, new: Any, old: Any, time: int) -> WindowChange:
+        window = made(Window, (start, start + self.windows.difference_ms))
+        return made(Windowed, (record.key, window)), change_of(new, old), time

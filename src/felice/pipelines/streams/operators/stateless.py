@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.record import Group, Record
+from felice.pipelines.streams.record import Step
 
 KeyValueFunction = Callable[[Any, Any], Any]
 
@@ -18,13 +17,12 @@ class Filter:
 
     predicate: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The record itself, or nothing."""
-        return (record,) if self.predicate(record.key, record.value) else ()
-
-    def process_all(self, group: Group) -> Group:
-        """The records that are passed."""
-        return group.where(list(map(bool, map(self.predicate, group.keys, group.values))))
+        # Its truth is found inside the statement, because that may fail, too.
+        return Step(
+            "passes = not not {predicate}(key, value)", {"predicate": self.predicate}, then="if passes"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,9 @@ class MapValues:
 
     function: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """One record with the same key."""
-        key, value, timestamp, headers = record
-        return (Record(key, self.function(key, value), timestamp, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """As many records, with the same keys."""
-        return group.with_values(list(map(self.function, group.keys, group.values)))
+        return Step("value = {function}(key, value)", {"function": self.function})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +42,22 @@ class FlatMapValues:
 
     function: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """Records with the same key."""
-        key, value, timestamp, headers = record
-        return [Record(key, one, timestamp, headers) for one in self.function(key, value)]
+        return Step(
+            "found = [*{function}(key, value)]", {"function": self.function}, then="for value in found"
+        )
 
-    def process_all(self, group: Group) -> Group:
-        """Records with the same keys."""
-        found = list(map(list, map(self.function, group.keys, group.values)))
-        return group.repeated(list(map(len, found))).with_values(list(chain.from_iterable(found)))
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Replaces key and value: the function returns both."""
+
+    function: KeyValueFunction
+
+    def step(self) -> Step:
+        """One record with a new key."""
+        return Step("key, value = {function}(key, value)", {"function": self.function})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,12 @@ class FlatMap:
 
     function: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """Records with new keys."""
-        _, _, timestamp, headers = record
-        return [
-            Record(key, value, timestamp, headers) for key, value in self.function(record.key, record.value)
-        ]
+        return Step("found = {pairs}(key, value)", {"pairs": self._pairs}, then="for key, value in found")
 
-    def process_all(self, group: Group) -> Group:
-        """Records with new keys."""
-        found = list(map(list, map(self.function, group.keys, group.values)))
-        pairs = [(key, value) for key, value in chain.from_iterable(found)]
-        repeated = group.repeated(list(map(len, found)))
-        return repeated.with_keys([key for key, _ in pairs]).with_values([value for _, value in pairs])
+    def _pairs(self, key: Any, value: Any) -> list[tuple[Any, Any]]:
+        return [(new_key, new_value) for new_key, new_value in self.function(key, value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +80,9 @@ class SelectKey:
 
     function: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """One record with the same value."""
-        key, value, timestamp, headers = record
-        return (Record(self.function(key, value), value, timestamp, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """As many records, with the same values."""
-        return group.with_keys(list(map(self.function, group.keys, group.values)))
+        return Step("key = {function}(key, value)", {"function": self.function})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,57 +91,59 @@ class Peek:
 
     function: KeyValueFunction
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The record itself."""
-        self.function(record.key, record.value)
-        return (record,)
+        return Step("{function}(key, value)", {"function": self.function})
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Passes records that match this predicate and none of the earlier ones."""
+    """Finds the branch of each record: the first one whose predicate matches. The rest is dropped, or has a branch.
 
-    earlier: Sequence[KeyValueFunction]
-    predicate: KeyValueFunction | None
+    Each predicate is called at most once for a record. `OfBranch` passes the records of one branch on.
+    """
 
-    def process(self, record: Record) -> Iterable[Record]:
-        """The record itself, or nothing."""
-        return (record,) if self._passes(record.key, record.value) else ()
+    predicates: Sequence[KeyValueFunction]
+    has_default: bool
 
-    def process_all(self, group: Group) -> Group:
-        """The records that are passed."""
-        return group.where(list(map(self._passes, group.keys, group.values)))
+    def step(self) -> Step:
+        """The record with the number of its branch beside its value, or nothing."""
+        return Step("value = {numbered}(key, value)", {"numbered": self._numbered}, then="if value")
 
-    def _passes(self, key: Any, value: Any) -> bool:
-        if any(matches(key, value) for matches in self.earlier):
-            return False
-        return self.predicate is None or bool(self.predicate(key, value))
+    def _numbered(self, key: Any, value: Any) -> tuple[int, Any] | None:
+        for number, matches in enumerate(self.predicates):
+            if matches(key, value):
+                return number, value
+        return (len(self.predicates), value) if self.has_default else None
+
+
+@dataclass(frozen=True, slots=True)
+class OfBranch:
+    """Passes the records of one branch."""
+
+    number: int
+
+    def step(self) -> Step:
+        """The record with its value, or nothing."""
+        return Step("value = value[1]", only_if=f"value[0] == {self.number}")
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Passes every record: joins the branches, or the inputs, of a stream."""
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The record itself."""
-        return (record,)
-
-    def process_all(self, group: Group) -> Group:
-        """The same records."""
-        return group
+        return Step("")
 
 
 @dataclass(frozen=True, slots=True)
 class DropNullKeys:
     """Drops records that a repartition by key cannot place."""
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The record itself, or nothing."""
-        return (record,) if record.key is not None else ()
-
-    def process_all(self, group: Group) -> Group:
-        """The records that are passed."""
-        return group.where([key is not None for key in group.keys])
+        return Step("", only_if="key is not None")
 
 
 def by(key_of: KeyValueFunction | str) -> KeyValueFunction:

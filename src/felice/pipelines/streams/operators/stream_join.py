@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.streams.copies import copies
 from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
 from felice.pipelines.streams.operators.joins import Joiner
-from felice.pipelines.streams.record import Record
+from felice.pipelines.streams.record import Step
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.windows import JoinWindows
 
@@ -35,74 +38,79 @@ class StreamStreamJoin:
     is_left: bool
     sends_alone: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
+    _own_windows: JoinWindows = field(init=False)
+    """The windows, seen from this side."""
+    _own_clock: str = field(init=False)
+    _other_clock: str = field(init=False)
+    _oldest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own_windows = self.windows if self.is_left else self.windows.of_other_side()
+        self._own_clock, self._other_clock = f"{self.name} {self.is_left}", f"{self.name} {not self.is_left}"
+        self._oldest = f"{self.name} oldest"
+
+    def step(self) -> Step:
         """The records of both sides that can no longer find a partner, then the joined records."""
-        key, value, timestamp, headers = record
-        time = self.clocks.advance(self.name, timestamp)
+        loop = "for key, value, timestamp in {results}(key, value, timestamp)"
+        return Step(loop=loop, names={"results": self._results})
+
+    def _results(self, key: Any, value: Any, timestamp: int) -> Iterator[tuple[Any, Any, int]]:
+        clocks, unjoined = self.clocks, self.unjoined
+        time = clocks.advance(self.name, timestamp)
         if self.sends_alone and key is None and value is not None:
-            yield record._replace(value=self._joined(value, None))
+            yield key, self._joined(value, None), timestamp
             return
         if key is None or value is None:
             return
-        self._keep(record)
-        if timestamp == time:
-            yield from self._alone(record, time)
+        key_bytes = self.own.key_bytes(key)
+        self.own.put(key_bytes, value, timestamp)
+        self.own.expire(clocks.advance(self._own_clock, timestamp))
+        if unjoined is not None and timestamp == time:
+            yield from self._alone(unjoined, time)
         start, end = self._window(timestamp)
-        other_time = self.clocks.get(f"{self.name} {not self.is_left}")
-        found = list(self.other.fetch(key, start, end, other_time))
-        for other_timestamp, other in found:
-            if self.unjoined is not None:
-                self.unjoined.joined(not self.is_left, key, other_timestamp)
-            yield Record(key, self._joined(value, other), max(timestamp, other_timestamp), headers)
+        found = self.other.fetch(key_bytes, start, end, clocks.get(self._other_clock))
+        # The joiner may change the value that it gets.
+        for own, (other_timestamp, other) in zip(copies(value, len(found)), found, strict=True):
+            if unjoined is not None:
+                unjoined.joined(not self.is_left, key_bytes, other_timestamp)
+            yield key, self._joined(own, other), max(timestamp, other_timestamp)
         if not found and self.sends_alone:
-            yield from self._without_partner(record, end, time)
-
-    def _keep(self, record: Record) -> None:
-        self.own.put(record.key, record.value, record.timestamp)
-        self.own.expire(self.clocks.advance(f"{self.name} {self.is_left}", record.timestamp))
+            assert unjoined is not None, "an outer join keeps records without partner"
+            if end < time:
+                yield key, self._joined(value, None), timestamp
+            else:
+                clocks.set(self._oldest, min(timestamp, self._oldest_unjoined()))
+                unjoined.add(self.is_left, key_bytes, value, timestamp)
 
     def _window(self, timestamp: int) -> tuple[int, int]:
-        windows = self.windows if self.is_left else self.windows.of_other_side()
+        windows = self._own_windows
         return max(0, timestamp - windows.before_ms), max(0, timestamp + windows.after_ms)
-
-    def _without_partner(self, record: Record, end: int, time: int) -> Iterator[Record]:
-        assert self.unjoined is not None, "an outer join keeps records without partner"
-        if end < time:
-            yield record._replace(value=self._joined(record.value, None))
-        else:
-            self.clocks.set(self._oldest, min(record.timestamp, self._oldest_unjoined()))
-            self.unjoined.add(self.is_left, record.key, record.value, record.timestamp)
-
-    @property
-    def _oldest(self) -> str:
-        return f"{self.name} oldest"
 
     def _oldest_unjoined(self) -> int:
         oldest: int = self.clocks.rows.get(self._oldest, FOREVER)
         return oldest
 
-    def _alone(self, record: Record, time: int) -> Iterator[Record]:
+    def _alone(self, unjoined: UnjoinedRecords, time: int) -> Iterator[tuple[Any, Any, int]]:
         """The records of both sides whose windows are closed.
 
         Like Kafka Streams, it searches only when the window of a record may be closed: it compares this side's window
         with the last record that the previous search looked at. So some records are sent later than they could be.
         """
-        own = self.windows if self.is_left else self.windows.of_other_side()
-        if self.unjoined is None or self._is_open(self._oldest_unjoined(), own.after_ms, time):
+        if self._is_open(self._oldest_unjoined(), self._own_windows.after_ms, time):
             return
         oldest = FOREVER
         open_sides: set[bool] = set()
-        for place in self.unjoined.places():
+        for place in unjoined.places():
             oldest, is_right, _ = place
             if len(open_sides) == SIDES:
                 break
             if self._is_open(oldest, self.windows.before_ms if is_right else self.windows.after_ms, time):
                 open_sides.add(is_right)
                 continue
-            one = self.unjoined.take(place)
+            one = unjoined.take(place)
             for value in one.values:
                 joined = self.joiner(value, None) if one.is_left else self.joiner(None, value)
-                yield Record(one.key, joined, one.timestamp, record.headers)
+                yield one.key, joined, one.timestamp
         self.clocks.set(self._oldest, oldest)
 
     def _is_open(self, timestamp: int, after_ms: int, time: int) -> bool:

@@ -7,7 +7,15 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
-from felice.pipelines.streams.record import Change, Getter, GetterAt, Group, Record, Timestamped, changes_of
+from felice.pipelines.streams.record import (
+    Change,
+    Getter,
+    GetterAt,
+    Record,
+    Step,
+    Timestamped,
+    change_of,
+)
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.versioned import VersionedStore
 
@@ -22,23 +30,18 @@ class TableSource:
     store: KeyValueStore | None
     sends_old: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The change of the key's row."""
-        key, value, timestamp, headers = record
-        if key is None:
-            return ()
-        if self.store is None:
-            return (Record(key, Change(value, None), timestamp, headers),)
-        old = value_of(self.store.get(key)) if self.sends_old else None
-        self.store.put(key, value, timestamp)
-        return (Record(key, Change(value, old), timestamp, headers),)
+        put = _keep_nothing if self.store is None else self.store.putter(sends_old=self.sends_old)
+        return Step(
+            "value = {change_of}(value, {put}(key, value, timestamp))",
+            {"change_of": change_of, "put": put},
+            only_if="key is not None",
+        )
 
-    def process_all(self, group: Group) -> Group:
-        """The changes of the keys' rows."""
-        group = group.where([key is not None for key in group.keys])
-        if self.store is None:
-            return group.with_values(changes_of(group.values))
-        return self.store.put_all(group, sends_old=self.sends_old)
+
+def _keep_nothing(key: Any, value: Any, timestamp: int) -> None:
+    """In place of a store's `put`."""
 
 
 @dataclass(slots=True)
@@ -124,11 +127,6 @@ def _computed(compute: Compute, key: Any, row: Timestamped | None) -> Timestampe
 class ToStream:
     """Each change of a table as a record: the new value, null for a deletion."""
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """One record."""
-        key, change, timestamp, headers = record
-        return (Record(key, change.new, timestamp, headers),)
-
-    def process_all(self, group: Group) -> Group:
-        """As many records."""
-        return group.with_values([change.new for change in group.values])
+        return Step("value = value[0]")

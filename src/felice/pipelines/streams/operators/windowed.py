@@ -7,18 +7,78 @@ key are skipped. A record without value is aggregated, as in Kafka Streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.streams.copies import copies, own_copies
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
-from felice.pipelines.streams.record import Change, Group, Record, Window, Windowed
+from felice.pipelines.streams.record import (
+    Change,
+    Record,
+    Step,
+    Timestamped,
+    Window,
+    Windowed,
+    change_of,
+    made,
+)
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SessionStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, TimeWindows
 
 NO_HEADERS = ()
+WindowChange = tuple[Windowed, Change, int]
+"""Windowed key, change, and the row's time."""
+
+
+def windowed_step(
+    changes: Callable[[Any, Any, int], Iterable[WindowChange]],
+    closed: Callable[[Any, Any, int], Iterable[Record]],
+    *,
+    on_close: bool,
+    only_if: str = "key is not None",
+) -> Step:
+    """The step of an aggregation: gives the changes of windows, or the windows that close if `on_close`."""
+    if on_close:
+        # These results have headers of their own, changes have those of the record.
+        loop = "for key, value, timestamp, headers in {closed}(key, value, timestamp)"
+        return Step(loop=loop, names={"closed": closed}, only_if=only_if)
+    loop = "for key, value, timestamp in {changes}(key, value, timestamp)"
+    return Step(loop=loop, names={"changes": changes}, only_if=only_if)
+
+
+EndingWindows = Callable[[int, int], Iterator[tuple[Windowed, Timestamped]]]
+"""The rows of the windows whose last moment is from one time on and before another."""
+
+
+def ending_windows(store: WindowStore, size_ms: int) -> EndingWindows:
+    """Windows that end `size_ms` after their start; the end does not belong to them."""
+
+    def ending(first: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
+        for start in store.starts(first - size_ms + 1, end - size_ms + 1):
+            yield from store.starting_at(start)
+
+    return ending
+
+
+class Closing:
+    """Gives the result of each window once, when it closes."""
+
+    def __init__(self, name: str, clocks: Clocks, ending: EndingWindows) -> None:
+        self._clock = f"{name} closed"
+        """The clock that says until when the operator's windows are closed."""
+        self._clocks, self._ending = clocks, ending
+
+    def until(self, closed_until: int) -> Iterator[Record]:
+        """The results of the windows that have closed since the last call; `closed_until` is the operator's time."""
+        done = self._clocks.get(self._clock)
+        if closed_until <= done:
+            return
+        for key, row in self._ending(done, closed_until):
+            yield made(Record, (key, change_of(row.value), row.timestamp, NO_HEADERS))
+        self._clocks.advance(self._clock, closed_until)
 
 
 @dataclass(slots=True)
@@ -37,78 +97,41 @@ class WindowAggregate:
     sends_old: bool
     on_close: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
-        """The changes of the windows, the earliest first."""
-        if record.key is None:
-            return
-        time = self.clocks.advance(self.name, record.timestamp)
-        closed_until = time - self.windows.grace_ms
-        for window in self.windows.windows_for(record.timestamp):
-            if window.end > closed_until:
-                change = self._update(record, window)
-                if not self.on_close:
-                    yield change
-        if self.on_close:
-            yield from self._closed(closed_until)
-        self.store.expire(self.clocks.get(self.store.newest))
+    _update: Callable[[bytes, Any, Any, int, Window], WindowChange] = field(init=False)
+    _windows_of: Callable[[int], tuple[Window, ...]] = field(init=False)
+    _closing: Closing = field(init=False)
 
-    def process_all(self, group: Group) -> Group:
-        """The changes of the windows of each record in turn."""
-        made, numbers = [], []
-        time, newest = self.clocks.get(self.name), self.clocks.get(self.store.newest)
-        update = self.store.updater(self.initializer, self.aggregator, sends_old=self.sends_old)
-        packed_keys = self.store.packed(group.keys)
-        for number, packed, record in zip(group.numbers, packed_keys, group.records(), strict=True):
-            if record.key is None:
-                continue
-            time = max(time, record.timestamp)
-            closed_until = time - self.windows.grace_ms
-            changes = []
-            for window in self.windows.windows_for(record.timestamp):
-                if window.end > closed_until:
-                    changes.append(update(packed, record, window))
-                    newest = max(newest, window.start)
-            if self.on_close:
-                changes = self._closed(closed_until)
-            self.store.expire(newest)
-            made += changes
-            numbers += [number] * len(changes)
-        self.clocks.advance(self.name, time)
-        self.clocks.advance(self.store.newest, newest)
-        return replace(Group.of(made), numbers=numbers)
-
-    def _closed(self, until: int) -> list[Record]:
-        return list(close_windows(self.name, self.clocks, self.store, self.windows.size_ms, until))
-
-    def _update(self, record: Record, window: Window) -> Record:
-        key, value, timestamp, headers = record
-        row = self.store.fetch(key, window.start)
-        old = None
-        if row is not None and self.sends_old:
-            old = self.store.fetch(key, window.start).value  # type: ignore[union-attr]
-        start, time = (
-            (self.initializer(), timestamp) if row is None else (row.value, max(timestamp, row.timestamp))
+    def __post_init__(self) -> None:
+        self._update = self.store.updater(
+            own_copies(self.initializer), self.aggregator, sends_old=self.sends_old
         )
-        new = self.aggregator(key, value, start)
-        self.clocks.advance(self.store.newest, window.start)
-        self.store.put(key, window.start, new, time)
-        return Record(Windowed(key, window), Change(new, old), time, headers)
+        self._windows_of = self.windows.finder()
+        self._closing = Closing(self.name, self.clocks, ending_windows(self.store, self.windows.size_ms))
 
+    def step(self) -> Step:
+        """The changes of the windows, the earliest first; or the windows that close."""
+        return windowed_step(self._changes, self._closed, on_close=self.on_close)
 
-def close_windows(
-    name: str, clocks: Clocks, store: WindowStore, size_ms: int, closed_until: int
-) -> Iterator[Record]:
-    """The result of each window that ends after the last call's `closed_until`, and not after this one's.
+    def _changes(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
+        clocks, newest_clock = self.clocks, self.store.newest
+        closed_until = clocks.advance(self.name, timestamp) - self.windows.grace_ms
+        newest = clocks.get(newest_clock)
+        key_bytes, windows = self.store.key_bytes(key), self._windows_of(timestamp)
+        if windows[0].end <= closed_until:
+            windows = tuple(one for one in windows if one.end > closed_until)
+        for window, own in zip(windows, copies(value, len(windows)), strict=True):
+            change = self._update(key_bytes, key, own, timestamp, window)
+            if window.start > newest:
+                newest = clocks.advance(newest_clock, window.start)
+            yield change
+        if not self.on_close:
+            self.store.expire(newest)
 
-    A window ends `size_ms` after its start; its end does not belong to it.
-    """
-    done = clocks.get(f"{name} closed")
-    if closed_until <= done:
-        return
-    for start in store.starts(done - size_ms + 1, closed_until - size_ms + 1):
-        for key, row in store.starting_at(start):
-            yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
-    clocks.advance(f"{name} closed", closed_until)
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[Record]:
+        for _ in self._changes(key, value, timestamp):
+            pass
+        yield from self._closing.until(self.clocks.get(self.name) - self.windows.grace_ms)
+        self.store.expire(self.clocks.get(self.store.newest))
 
 
 @dataclass(slots=True)
@@ -127,75 +150,66 @@ class SessionAggregate:
     merger: Callable[[Any, Any, Any], Any]
     sends_old: bool
     on_close: bool
+    _initial: Initializer = field(init=False)
+    _closing: Closing = field(init=False)
 
-    def process(self, record: Record) -> Iterable[Record]:
-        """Deletions of the sessions that are merged, then the session that they become."""
-        if record.key is None:
-            return ()
-        time = self.clocks.advance(self.name, record.timestamp)
-        (packed,) = self.store.packed([record.key])
-        changes, newest = self._changes(packed, record, time, self.clocks.get(self.store.newest))
-        self.clocks.advance(self.store.newest, newest)
-        self.store.expire(newest)
+    def __post_init__(self) -> None:
+        self._initial = own_copies(self.initializer)
+        self._closing = Closing(self.name, self.clocks, self.store.ending)
+
+    def step(self) -> Step:
+        """Deletions of the sessions that are merged, then the session that they become; or the sessions that close."""
+        return windowed_step(self._changes, self._closed, on_close=self.on_close)
+
+    def _changes(self, key: Any, value: Any, timestamp: int) -> Sequence[WindowChange]:
+        changes = self._changed(key, value, timestamp)
+        self.store.expire(self.clocks.get(self.store.newest))
         return changes
 
-    def process_all(self, group: Group) -> Group:
-        """The changes of the sessions of each record in turn."""
-        made: list[Record] = []
-        numbers = []
-        time, newest = self.clocks.get(self.name), self.clocks.get(self.store.newest)
-        packed_keys = self.store.packed(group.keys)
-        for number, packed, record in zip(group.numbers, packed_keys, group.records(), strict=True):
-            if packed is None:
-                continue
-            time = max(time, record.timestamp)
-            changes, newest = self._changes(packed, record, time, newest)
-            made += changes
-            numbers += [number] * len(changes)
-        self.clocks.advance(self.name, time)
-        self.clocks.advance(self.store.newest, newest)
-        # Once is enough: a session whose retention has passed is not found any more.
-        self.store.expire(newest)
-        return replace(Group.of(made), numbers=numbers)
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Sequence[Record]:
+        self._changed(key, value, timestamp)
+        closed = list(self._closing.until(self._closed_until(self.clocks.get(self.name))))
+        self.store.expire(self.clocks.get(self.store.newest))
+        return closed
 
-    def _changes(self, packed: Any, record: Record, time: int, newest: int) -> tuple[list[Record], int]:
-        """The results of a record, and the time of the newest end after it."""
-        timestamp, gap_ms = record.timestamp, self.windows.gap_ms
-        closed_until = time - self.windows.grace_ms - gap_ms
-        found = self.store.around(packed, timestamp - gap_ms, timestamp + gap_ms, newest)
+    def _closed_until(self, time: int) -> int:
+        return time - self.windows.grace_ms - self.windows.gap_ms
+
+    def _changed(self, key: Any, value: Any, timestamp: int) -> Sequence[WindowChange]:
+        """Changes the store; returns the changes."""
+        clocks, store, gap_ms = self.clocks, self.store, self.windows.gap_ms
+        closed_until = self._closed_until(clocks.advance(self.name, timestamp))
+        key_bytes = store.key_bytes(key)
+        found = store.around(key_bytes, timestamp - gap_ms, timestamp + gap_ms, clocks.get(store.newest))
         start = end = timestamp
         for one in found:
-            start, end = min(start, one.start), max(end, one.end)
-        changes: list[Record] = []
-        if end >= closed_until:
-            changes = self._merge(packed, record, Window(start, end), found)
-            newest = max(newest, end)
-        return list(self._close(closed_until)) if self.on_close else changes, newest
+            if one.start < start:
+                start = one.start
+            if one.end > end:
+                end = one.end
+        if end < closed_until:
+            return ()
+        changes = self._merge(key_bytes, key, value, made(Window, (start, end)), found)
+        clocks.advance(store.newest, end)
+        return changes
 
-    def _merge(self, packed: Any, record: Record, merged: Window, found: list[Window]) -> list[Record]:
-        key, value, _, headers = record
-        aggregate, store = self.initializer(), self.store
+    def _merge(
+        self, key_bytes: bytes, key: Any, value: Any, merged: Window, found: Sequence[Window]
+    ) -> Sequence[WindowChange]:
+        aggregate, store = self._initial(), self.store
         for one in found:
-            aggregate = self.merger(key, aggregate, store.value(packed, one))
+            aggregate = self.merger(key, aggregate, store.value(key_bytes, one))
         aggregate = self.aggregator(key, value, aggregate)
         changes = []
         if merged.start != merged.end:  # Else the record's own session has these bounds, if there is one.
             for one in found:
                 # A second lookup, because the merger may change the object that it gets.
-                before = store.value(packed, one) if self.sends_old else None
-                changes.append(Record(Windowed(key, one), Change(None, before), one.end, headers))
+                before = store.value(key_bytes, one) if self.sends_old else None
+                changes.append((made(Windowed, (key, one)), change_of(None, before), one.end))
         # Compute before changing: if a function fails, or its result cannot be stored, the sessions stay as they are.
-        store.put(packed, merged, aggregate)
+        store.put(key_bytes, merged, aggregate)
         for one in found:
             if one != merged:
-                store.put(packed, one, None)
-        changes.append(Record(Windowed(key, merged), Change(aggregate, None), merged.end, headers))
+                store.put(key_bytes, one, None)
+        changes.append((made(Windowed, (key, merged)), change_of(aggregate), merged.end))
         return changes
-
-    def _close(self, closed_until: int) -> Iterator[Record]:
-        done = self.clocks.get(f"{self.name} closed")
-        if closed_until <= done:
-            return
-        for key, row in self.store.ending(done, closed_until):
-            yield Record(key, Change(row.value, None), row.timestamp, NO_HEADERS)
-        self.clocks.advance(f"{self.name} closed", closed_until)

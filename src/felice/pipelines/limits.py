@@ -1,17 +1,19 @@
 """Finds records that a broker would refuse for their size, a missing key or their timestamp, before they are sent.
 
-Pure. Each topic has `TopicLimits`, which the runner gets from the brokers.
+Each topic has `TopicLimits`, which Spark's workers and the runners of stream applications get from the brokers.
+Timestamps are compared with the clock of this machine.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.formats import FormatError
-from felice.pipelines.streams.record import Headers
+from felice.pipelines.errors import FormatError
 from felice.records.batch import HEADER_SIZE
+
+Headers = Iterable[tuple[str, bytes | None]]
 
 DEFAULT_MAX_BYTES = 1_048_588
 DEFAULT_AFTER_MS = 3_600_000

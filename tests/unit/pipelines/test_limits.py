@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from felice.pipelines.streams.limits import RefusedError, size_of
+from felice.pipelines.limits import RefusedError, size_of
 from felice.records.builder import build_batch
 from felice.records.record import Record as LogRecord
 from felice.streams import App, DeadLetters, TestDriver, TopicLimits

@@ -1,0 +1,1 @@
+"""Simulation runs of one producer whose application has several threads."""
