@@ -195,7 +195,11 @@ ANSWERED = {
     "kafka-topics --list",
 }
 # These succeed with what they have, as Kafka's tools do, unless their connection was given up for its silence before.
-DEPENDS = {"kafka-console-consumer --topic t --partition 0 --timeout-ms 500", "kafka-get-offsets --topic t"}
+DEPENDS = {
+    "felice perf consume t --messages 1 --timeout 500",
+    "kafka-console-consumer --topic t --partition 0 --timeout-ms 500",
+    "kafka-get-offsets --topic t",
+}
 CASES = [(words, way) for words, ways in TABLE.items() if not isinstance(ways, str) for way in ways]
 
 
