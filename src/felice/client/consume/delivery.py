@@ -96,12 +96,13 @@ class Delivery:
         self._fetched: Fetched | None = None
         self._headers: Iterator[BatchHeader] = iter(())
         self._messages: Iterator[Message] = iter(())
-        # The call that gathers, what it took from the queue, and its messages, each list with its piece.
+        # The call that gathers, what it took from the queue, and its messages in one list, which is handed over as it
+        # is: a copy costs time for each record. A run is the messages of one piece, and where it begins.
         self._gathering: Gathering | None = None
         self._is_taking = False
         self._touched: list[Fetched | Message] = []
-        self._runs: list[tuple[Fetched | None, list[Message]]] = []
-        self._gathered = 0
+        self._gathered: list[Message] = []
+        self._runs: list[tuple[Fetched | None, int]] = []
         self._listeners: list[Callable[[], None]] = []
         # The loop writes the first, the application the second.
         self._put_bytes = 0
@@ -203,28 +204,27 @@ class Delivery:
     def gather(self, limit: int) -> int:
         """Take messages until `limit` are gathered, without waiting; return how many are."""
         self.start_taking()
-        while self._gathered < limit:
+        gathered = self._gathered
+        while len(gathered) < limit:
             message = self.take()
             if message is None:
                 break
-            if message.error() is None:
-                run = [message, *self._rest_of_batch(limit - self._gathered - 1)]
-                self._runs.append((self._fetched, run))
-                self._gathered += len(run)
-            else:
-                self._runs.append((None, [message]))
-                self._gathered += 1
+            is_error = message.error() is not None
+            self._runs.append((None if is_error else self._fetched, len(gathered)))
+            gathered.append(message)
+            if not is_error:
+                self._take_rest_of_batch(limit)
         self._is_taking = False
-        return self._gathered
+        return len(gathered)
 
-    def _rest_of_batch(self, limit: int) -> list[Message]:
-        """Return up to `limit` messages of the batch whose first message `take` has just returned."""
+    def _take_rest_of_batch(self, limit: int) -> None:
+        """Gather more of the batch whose first message `take` has just returned, until `limit` are gathered."""
         fetched = self._fetched
-        messages = list(islice(self._messages, limit))
-        if not messages or fetched is None or fetched.stale:
-            return []
-        fetched.partition.position = messages[-1]._record[0] + 1
-        return messages
+        if fetched is None or fetched.stale:
+            return
+        gathered = self._gathered
+        gathered.extend(islice(self._messages, limit - len(gathered)))
+        fetched.partition.position = gathered[-1]._record[0] + 1
 
     def start_taking(self) -> Gathering:
         """Gather what is taken from now on, until `stop_taking`. Returns the gathering to which it belongs."""
@@ -244,12 +244,11 @@ class Delivery:
 
     def hand_over(self) -> list[Message]:
         """Return the gathered messages: they count as handed out. Leaves out what was revoked or moved meanwhile."""
-        fetched = self._fetched
-        if len(self._runs) == 1 and self._runs[0][0] is fetched and not (fetched and fetched.stale):
-            messages = self._runs[0][1]
-        else:
-            fresh = (run for fetched, run in self._runs if fetched is None or not fetched.stale)
-            messages = list(chain.from_iterable(fresh))
+        messages = self._gathered
+        if any(fetched is not None and fetched.stale for fetched, _ in self._runs):
+            messages = [
+                message for message, fetched in self._with_pieces() if fetched is None or not fetched.stale
+            ]
         # No calls from here on: a signal handler can raise only before or after all of it.
         gathering = self._gathering
         if gathering is not None:
@@ -258,19 +257,26 @@ class Delivery:
         self._is_taking = False
         self._runs = []
         self._touched = []
-        self._gathered = 0
+        self._gathered = []
         return messages
+
+    def _with_pieces(self) -> Iterator[tuple[Message, Fetched | None]]:
+        """The gathered messages, each with its piece: None for an error or event."""
+        bounds = [*(start for _, start in self._runs), len(self._gathered)]
+        for (fetched, start), end in zip(self._runs, bounds[1:], strict=True):
+            for message in self._gathered[start:end]:
+                yield message, fetched
 
     @property
     def gathered(self) -> list[Message]:
         """The messages that are gathered, and not handed out yet."""
-        return [message for _, run in self._runs for message in run]
+        return list(self._gathered)
 
     def hand_over_first(self, count: int) -> list[Message]:
         """Return the first of the gathered messages, as `hand_over` does, and give back the others."""
         fresh = [
             message
-            for message, fetched in islice(((m, fetched) for fetched, run in self._runs for m in run), count)
+            for message, fetched in islice(self._with_pieces(), count)
             if fetched is None or not fetched.stale
         ]
         self.give_back()
@@ -302,7 +308,7 @@ class Delivery:
         self._is_taking = False
         self._runs = []
         self._touched = []
-        self._gathered = 0
+        self._gathered = []
 
     def take_fetched(self) -> Fetched | Message | None:
         """Return the next piece as fetched (the partition's position says which rows are left), or an event."""
