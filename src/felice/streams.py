@@ -3,7 +3,7 @@
 docs/streams.md explains it.
 """
 
-from felice.pipelines.errors import FormatError
+from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.driver import TestDriver
@@ -18,6 +18,7 @@ from felice.pipelines.streams.grouped import (
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.registry_formats import avro, json_schema, protobuf
 from felice.pipelines.streams.stores import Rows
 from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
@@ -43,6 +44,7 @@ __all__ = [
     "GroupedTable",
     "JoinWindows",
     "KeyValues",
+    "OutsideError",
     "Processor",
     "Record",
     "Rows",
@@ -63,8 +65,11 @@ __all__ = [
     "WindowValues",
     "Windowed",
     "WindowedStream",
+    "avro",
     "cogroup",
     "hours",
+    "json_schema",
     "mins",
+    "protobuf",
     "secs",
 ]

@@ -5,3 +5,10 @@ from __future__ import annotations
 
 class FormatError(ValueError):
     """Bytes that are not in the expected format, or a value that the format cannot hold."""
+
+
+class OutsideError(Exception):
+    """What a record needs from outside the application failed, such as a schema registry: no fault of the record.
+
+    The options for bad records do not apply to it: an outage would set all records aside.
+    """

@@ -418,6 +418,10 @@ def format_of(given: str | Format) -> Format:
     """The format with this name; a `Format` is returned unchanged. Raises ValueError with the names that exist."""
     if isinstance(given, Format):
         return given
+    if given in ("avro", "json_schema", "protobuf"):
+        raise ValueError(
+            f"the format {given} needs a registry: give {given}(REGISTRY, ...) of felice.streams instead"
+        )
     if given not in FORMATS:
         raise ValueError(f"no format {given!r}; formats are {', '.join(FORMATS)}")
     return FORMATS[given]

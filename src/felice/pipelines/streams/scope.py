@@ -82,7 +82,7 @@ class Scope:
 
 def check_same_keys(what: str, one: Format, other: Format) -> None:
     """Raise an error if two inputs have different formats of keys: equal keys would be in different partitions."""
-    if one is not other:
+    if one != other:
         raise TopologyError(
             f"{what}: one side has keys of format {one.name}, the other {other.name}; name the same format for both"
         )

@@ -17,7 +17,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from felice.pipelines.errors import FormatError
+from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import LimitsOf, TopicLimits
 from felice.pipelines.streams.formats import BYTES, STRING, Format
 from felice.pipelines.streams.fusing import Fused, PushAll, Sent, fused
@@ -92,6 +92,8 @@ def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
         key, value = formats.key.decode(record.key), formats.value.decode(record.value)
     except FormatError:
         return record  # `process` answers it as `on_bad_record` says.
+    except OutsideError as error:
+        raise StreamsError(_outside(formats, error)) from error
     try:
         return record._replace(timestamp=_event_time(formats, key, value))
     except StreamsError:
@@ -112,6 +114,10 @@ def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
         found = f"found {shown(timestamp)}, expected milliseconds since 1970"
         raise _no_event_time(formats, key, value, found)
     return timestamp
+
+
+def _outside(formats: TopicFormats, error: OutsideError) -> str:
+    return f"records of {formats.title} cannot be processed now: {error}"
 
 
 def _no_event_time(formats: TopicFormats, key: Any, value: Any, why: str) -> StreamsError:
@@ -178,6 +184,9 @@ class Task:
         except StreamsError as error:
             error.number = self._number(group)
             raise
+        except OutsideError as error:
+            number = self._number(group)
+            raise StreamsError(_outside(formats, error), number=number) from error
         return self._sent
 
     def _push_each(self, formats: TopicFormats, push: Push, group: Group) -> None:
@@ -294,7 +303,7 @@ class Task:
         is_topic = node.sink is not None and not node.sink.is_repartition
 
         def failed(error: BaseException, key: Any, value: Any) -> None:
-            if isinstance(error, KeyboardInterrupt | _Stopped):
+            if isinstance(error, KeyboardInterrupt | _Stopped | OutsideError):
                 raise error
             if node.sink is not None and node.sink.topic_of is None:
                 error = _unwritable(node.sink, key, value, error)
@@ -381,6 +390,8 @@ def _decoded(formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]]
         return None
     try:
         return formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
+    except OutsideError:
+        raise
     except Exception:
         return None  # Read one by one, each record is answered as `on_bad_record` says.
 
@@ -388,7 +399,7 @@ def _decoded(formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]]
 def _decoded_one(formats: TopicFormats, record: Record) -> tuple[Any, Any]:
     try:
         return formats.key.decode(record.key), formats.value.decode(record.value)
-    except (FormatError, KeyboardInterrupt):
+    except (FormatError, OutsideError, KeyboardInterrupt):
         raise
     except BaseException as error:  # Of a format of the application.
         raise FormatError(told(error)) from error
@@ -401,6 +412,8 @@ def _unwritable(formats: TopicFormats, key: Any, value: Any, error: BaseExceptio
         formats.value.encode(value)
     except FormatError as found:
         return found
+    except OutsideError:
+        raise
     except BaseException:
         return error
     return error

@@ -1,0 +1,223 @@
+"""Formats with schemas of a registry: bytes as confluent_kafka's, values in stores, and what happens in an outage."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from felice.client.schema_registry import Schema
+from felice.pipelines.errors import FormatError, OutsideError
+from felice.pipelines.registry_clients import RegistryAddress
+from felice.pipelines.streams.formats import Format, format_of, time_windowed
+from felice.pipelines.streams.record import Window, Windowed
+from felice.streams import (
+    App,
+    DeadLetters,
+    StreamsError,
+    TestDriver,
+    TopologyError,
+    avro,
+    json_schema,
+    protobuf,
+)
+from unit.client.schema_registry.protobuf_types import kind
+
+FIELDS: list[dict[str, Any]] = [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]
+ORDER = json.dumps({"type": "record", "name": "shop.Order", "fields": FIELDS})
+PAID = json.dumps(
+    {
+        "type": "record",
+        "name": "shop.Order",
+        "fields": [*FIELDS, {"name": "paid", "type": "boolean", "default": False}],
+    }
+)
+DIGIT = '{"title": "Digit", "type": "object", "properties": {"d": {"type": "integer", "maximum": 9}}}'
+# Nothing listens there.
+NOWHERE = {"url": "http://127.0.0.1:1", "max.retries": 0}
+
+
+@pytest.fixture
+def registry() -> str:
+    """The address of an empty registry in memory."""
+    return f"mock://{uuid.uuid4()}"
+
+
+def test_bytes_are_an_id_and_data(registry: str) -> None:
+    assert avro(registry, ORDER).write({"id": 1, "item": "x"}) == b"\0\0\0\0\1\2\2x"
+    assert json_schema(registry, DIGIT).write({"d": 7}) == b'\0\0\0\0\2{"d":7}'
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text())
+def test_values_come_back(number: int, text: str) -> None:
+    format_, value = avro("mock://values", ORDER), {"id": number, "item": text}
+    assert format_.read(format_.write(value)) == value
+    assert format_.unpack(format_.pack(value)) == value
+    windowed = time_windowed(format_, 5)
+    key = Windowed(value, Window(10, 15))
+    assert windowed.read(windowed.write(key)) == key
+
+
+@given(*[st.integers(0, 3), st.text(max_size=1)] * 2)
+def test_equal_bytes_are_one_key(one: int, text: str, other: int, other_text: str) -> None:
+    format_ = avro("mock://keys", ORDER)
+    keys = {"id": one, "item": text}, {"item": other_text, "id": other}
+    assert (format_.key_bytes(keys[0]) == format_.key_bytes(keys[1])) == (keys[0] == keys[1])
+
+
+def test_messages_of_protobuf(registry: str) -> None:
+    line = kind("shop.Order.Line")
+    format_ = protobuf(registry, line)
+    data = format_.write(line())
+    assert data.startswith(b"\0\0\0\0\1") or data[:1] == b"\0"
+    assert format_.read(data) == line()
+    with pytest.raises(
+        FormatError, match="cannot be written as protobuf: the object must be a Line, not a dict"
+    ):
+        format_.encode({})
+
+
+def test_a_format_with_a_schema_converts_to_it(registry: str) -> None:
+    written = avro(registry, ORDER, subject="orders-value").write({"id": 1, "item": "x"})
+    assert avro(registry, PAID, subject="orders-value").read(written) == {"id": 1, "item": "x", "paid": False}
+    latest = avro(registry, subject="orders-value")
+    assert latest.read(written) == {"id": 1, "item": "x"}
+    assert latest.write({"id": 1, "item": "x"}) == written  # with the last version, which is registered
+    avro(registry, PAID, subject="orders-value").write({"id": 1, "item": "x"})
+    assert avro(registry, subject="orders-value").write({"id": 1, "item": "x"}) != written
+
+
+def test_the_subject_is_the_name_of_the_record_unless_given(registry: str) -> None:
+    client = RegistryAddress.of(registry).client()
+    avro(registry, ORDER).write({"id": 1, "item": "x"})
+    assert client.get_latest_version("shop.Order").version == 1
+    with pytest.raises(OutsideError, match="refuses: Schema not found"):
+        avro(registry, PAID, register=False).write({"id": 1, "item": "x"})
+
+
+def test_a_format_travels_as_values(registry: str) -> None:
+    format_ = avro(registry, Schema(ORDER, "AVRO"), subject="s")
+    sent = pickle.loads(pickle.dumps(format_))
+    assert sent == format_ and hash(sent) == hash(format_)
+    assert sent.write({"id": 1, "item": "x"}) == format_.write({"id": 1, "item": "x"})
+
+
+def test_passwords_are_not_shown() -> None:
+    config = {"url": "http://ann:hidden@127.0.0.1:1", "max.retries": 0}
+    for format_ in (avro(config, ORDER), avro({**NOWHERE, "basic.auth.user.info": "ann:hidden"}, ORDER)):
+        assert "hidden" not in repr(format_)
+        with pytest.raises(OutsideError) as found:
+            format_.write({"id": 1, "item": "x"})
+        assert "hidden" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "the data is empty"),
+        (b"\1plain text with a length", "the"),
+        (b"\0\0\0\0\x63abc", "does not know its schema"),
+        (b"\0\0\0\0\1\2\x7fx", "cannot be read with its schema"),
+    ],
+)
+def test_other_bytes_are_refused(registry: str, data: bytes, why: str) -> None:
+    format_ = avro(registry, ORDER)
+    format_.write({"id": 1, "item": "x"})
+    with pytest.raises(FormatError, match=f"is not avro: .*{why}"):
+        format_.decode(data)
+
+
+def test_values_that_do_not_match_are_refused(registry: str) -> None:
+    with pytest.raises(FormatError, match="'q'.*cannot be written as avro"):
+        avro(registry, ORDER).encode({"id": "q", "item": ""})
+    with pytest.raises(
+        FormatError, match="cannot be written as json_schema: 50 is greater than the maximum of 9"
+    ):
+        json_schema(registry, DIGIT).encode({"d": 50})
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: avro("http://x"), "expected a schema to write values with, or a subject"),
+        (lambda: avro("ftp://x", ORDER), "url must begin with http://"),
+        (lambda: avro({"url": "http://x", "colour": "red"}, ORDER), "unknown properties: colour"),
+        (lambda: avro("http://x", 7), "must be a text or a Schema, not int"),  # type: ignore[arg-type]
+        (lambda: avro("http://x", Schema(DIGIT, "JSON")), "is of type JSON; expected AVRO"),
+        (lambda: avro("http://x", ORDER, register="no"), "register must be"),  # type: ignore[arg-type]
+        (lambda: avro("http://x", ORDER, subject=""), "subject must be the name"),
+        (lambda: protobuf("http://x", dict), "a class that the Protobuf compiler"),  # type: ignore[arg-type]
+        (lambda: format_of("avro"), r"the format avro needs a registry: give avro\(REGISTRY"),
+    ],
+)
+def test_mistakes_are_refused_at_once(make: Callable[[], object], why: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=why):
+        make()
+
+
+def counting(orders: Format, **options: Any) -> App:
+    app = App("counts", key="string")
+    stream = app.stream("orders", value=orders, **options)
+    stream.group_by("item").count(name="sold")
+    stream.filter(lambda key, order: order["id"] > 1).to("later", value=orders)
+    return app
+
+
+def test_an_application_reads_and_writes_them(registry: str) -> None:
+    orders = avro(registry, ORDER, subject="orders-value")
+    driver = TestDriver(counting(orders))
+    for number, item in enumerate(["pen", "ink", "pen"]):
+        driver.send("orders", None, {"id": number, "item": item})
+    assert driver.table("sold") == {"pen": 2, "ink": 1}
+    assert [record.value for record in driver.read("later")] == [{"id": 2, "item": "pen"}]
+
+
+def test_records_of_avro_are_keys_of_joins(registry: str) -> None:
+    key = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "k", "type": "int"}]})
+    app = App("joined")
+    left = app.stream("left", key=avro(registry, key, subject="keys"), value="string")
+    right = app.table("right", key=avro(registry, key, subject="keys"), value="string")
+    left.join(right, lambda one, other: one + other).to("both", value="string")
+    driver = TestDriver(app)
+    driver.send("right", {"k": 1}, "b")
+    driver.send("left", {"k": 1}, "a")
+    driver.send("left", {"k": 2}, "a")
+    assert [(record.key, record.value) for record in driver.read("both")] == [({"k": 1}, "ab")]
+    other = app.table("other", key=avro(registry, key, subject="others"), value="string")
+    with pytest.raises(TopologyError, match="name the same format"):
+        left.join(other, lambda one, other: one + other)
+
+
+def test_a_bad_record_is_answered_as_its_source_says(registry: str) -> None:
+    orders = avro(registry, ORDER, subject="orders-value")
+    driver = TestDriver(counting(orders, on_bad_record=DeadLetters("bad")))
+    driver.send_bytes("orders", None, b"\0\0\0\0\x63abc")
+    driver.send("orders", None, {"id": 0, "item": "pen"})
+    assert driver.table("sold") == {"pen": 1}
+    assert [record.value for record in driver.read("bad")] == [b"\0\0\0\0\x63abc"]
+    with pytest.raises(
+        StreamsError, match="a record of .*orders.* cannot be read: .*does not know its schema"
+    ):
+        TestDriver(counting(orders)).send_bytes("orders", None, b"\0\0\0\0\x63abc")
+
+
+def test_an_outage_sets_no_record_aside(registry: str) -> None:
+    down = avro(NOWHERE, ORDER, subject="orders-value")
+    aside = {"on_bad_record": DeadLetters("bad"), "on_error": DeadLetters("bad")}
+    driver = TestDriver(counting(down, **aside))
+    with pytest.raises(StreamsError, match="orders.* cannot be processed now: .*127.0.0.1:1 does not answer"):
+        driver.send_bytes("orders", None, b"\0\0\0\0\1\2\2x")
+    app = App("writes", key="string", value="string")
+    app.stream("lines", **aside).map_values(lambda key, line: {"id": 1, "item": line}, value="json").to(
+        "orders", value=down, on_bad_record=DeadLetters("bad")
+    )
+    driver = TestDriver(app)
+    with pytest.raises(StreamsError, match="lines.* cannot be processed now: .*127.0.0.1:1 does not answer"):
+        driver.send("lines", None, "x")
+    assert driver.read("bad") == []
