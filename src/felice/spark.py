@@ -17,7 +17,16 @@ except ImportError as error:
 
 from felice.env.java import JavaNotFound
 from felice.pipelines.spark.lag import offsets_behind
+from felice.pipelines.spark.registry.columns import from_registry, to_registry
 from felice.pipelines.spark.session import register, session
 from felice.pipelines.spark.updates import write_updates
 
-__all__ = ["JavaNotFound", "offsets_behind", "register", "session", "write_updates"]
+__all__ = [
+    "JavaNotFound",
+    "from_registry",
+    "offsets_behind",
+    "register",
+    "session",
+    "to_registry",
+    "write_updates",
+]

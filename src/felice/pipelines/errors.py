@@ -7,7 +7,11 @@ class FormatError(ValueError):
     """Bytes that are not in the expected format, or a value that the format cannot hold."""
 
 
-class OutsideError(Exception):
+class PlainError(Exception):
+    """An error whose text says all that its reader needs: no other error is put around it."""
+
+
+class OutsideError(PlainError):
     """What a record needs from outside the application failed, such as a schema registry: no fault of the record.
 
     The options for bad records do not apply to it: an outage would set all records aside.

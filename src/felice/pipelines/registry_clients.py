@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from felice.dataclass import dataclass
-from felice.pipelines.errors import OutsideError
+from felice.pipelines.errors import OutsideError, PlainError
 
 T = TypeVar("T")
 
@@ -91,6 +91,8 @@ def read_with(address: RegistryAddress, work: Callable[[], T]) -> T:
         if error.error_code == _NO_SCHEMA:
             raise ValueError(f"the registry at {address.url} does not know its schema") from None
         raise _refused(address, error) from error
+    except PlainError:
+        raise
     except Exception as error:
         if is_of_transport(error):
             raise _unanswered(address, error) from error
@@ -108,6 +110,8 @@ def write_with(address: RegistryAddress, work: Callable[[], T]) -> T:
         return work()
     except SchemaRegistryError as error:
         raise _refused(address, error) from error
+    except PlainError:
+        raise
     except Exception as error:
         if is_of_transport(error):
             raise _unanswered(address, error) from error

@@ -115,6 +115,16 @@ async def async_decoder_of(registry: Any, schema_id: int | str, subject: str | N
     return await run_async(decoder_steps(schema_id, subject), perform)
 
 
+def parsed_of(registry: Any, schema: Schema) -> Any:
+    """The parsed form of a schema with those that it refers to, which a blocking client fetches.
+
+    Its format decides of what class it is. Raises `SchemaRegistryError` if a reference leads to nothing, and
+    `SerializationError` for a schema that cannot be parsed.
+    """
+    form, _ = _format(schema.schema_type or AVRO)
+    return run(Parser(form).parsed(schema), lambda step: _performed(registry, step))
+
+
 def split(data: bytes) -> tuple[int | str, bytes]:
     """Split the value of a message into the id or GUID of its schema, and the rest.
 

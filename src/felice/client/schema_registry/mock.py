@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from typing import Any
+from typing import Any, Literal
 
 from felice.client.schema_registry.error import SchemaRegistryError
 from felice.client.schema_registry.model import RegisteredSchema, Schema
@@ -83,9 +83,15 @@ class MockSchemaRegistryClient:
         return versions[-1]
 
     def get_version(
-        self, subject_name: str, version: int, deleted: bool = False, fmt: str | None = None
+        self,
+        subject_name: str,
+        version: int | Literal["latest"] = "latest",
+        deleted: bool = False,
+        fmt: str | None = None,
     ) -> RegisteredSchema:
         """A version of a subject. Raises `SchemaRegistryError` if there is none."""
+        if version == "latest":
+            return self.get_latest_version(subject_name, fmt)
         with self._lock:
             versions = self._versions.get(subject_name, [])
         if not 0 < version <= len(versions):

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, detail_of
+from felice.pipelines.errors import PlainError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class QueryError(Exception):
+class QueryError(PlainError):
     """The query cannot run. The text says what was requested, and why it is impossible."""
 
 
