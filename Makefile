@@ -25,6 +25,7 @@
 #   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times;
 #                KILL_MINUTES=60 ends the kills earlier
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times
+#   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
@@ -38,7 +39,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills registry-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -153,6 +154,9 @@ spark-kills: $(VENV)/.dev
 
 streams-kills: $(VENV)/.dev
 	$(PY) tests/conformance/streams_kills.py $(KILLS) $(SEED)
+
+registry-kills: $(VENV)/.dev
+	REGISTRY_KILLS=$(KILLS) $(PYTEST) -s tests/conformance/test_registry_failover.py
 
 streams-oracle: $(VENV)/.dev peers
 	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)

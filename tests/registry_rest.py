@@ -41,6 +41,8 @@ class ListTopic:
         """Raised by the next writes, one each, which write nothing."""
         self.late_failures: list[KafkaException] = []
         """The same, of writes that write everything."""
+        self.unread_failures: list[KafkaException] = []
+        """Raised by the next waits for a write to be read, one each, which read nothing."""
         self.gate: asyncio.Event | None = None
         """A write waits for it, if there is one."""
         self.take_over_gate: asyncio.Event | None = None
@@ -69,6 +71,8 @@ class ListTopic:
         return self.position
 
     async def wait_read(self, offset: int, timeout_s: float) -> None:
+        if self.unread_failures:
+            raise self.unread_failures.pop(0)
         self.read()
 
     async def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> int:

@@ -226,11 +226,17 @@ class TestSecured:
             assert registry.call("GET", "/subjects", auth=("bob", "wrong")) == (401, 401)
             assert registry.call("GET", "/subjects") == (401, 401)
 
-    def test_https(self, broker: Target, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    @pytest.mark.parametrize("asks_for_certificates", [False, True])
+    def test_https(
+        self, broker: Target, tmp_path: Path, request: pytest.FixtureRequest, asks_for_certificates: bool
+    ) -> None:
         authority = Authority()
         authority.issue().write_pem(tmp_path / "keys.pem")
         authority.write_trust(tmp_path / "ca.pem")
-        (tmp_path / "tls").write_text("ssl.keystore.type=PEM\nssl.keystore.location=keys.pem\n")
+        options = "ssl.keystore.type=PEM\nssl.keystore.location=keys.pem\n"
+        if asks_for_certificates:
+            options += "ssl.client.auth=required\nssl.truststore.type=PEM\nssl.truststore.location=ca.pem\n"
+        (tmp_path / "tls").write_text(options)
         words = (
             *own(request),
             *("--tls-config", str(tmp_path / "tls"), "--leader-ca", str(tmp_path / "ca.pem")),
@@ -245,6 +251,8 @@ class TestSecured:
                     "url": registry.url.replace("127.0.0.1", "localhost"),
                     "ssl.ca.location": str(tmp_path / "ca.pem"),
                 }
+                if asks_for_certificates:
+                    settings["ssl.certificate.location"] = str(tmp_path / "keys.pem")
                 with SchemaRegistryClient(settings) as client:
                     assert client.register_schema(f"s{registry.port}", Schema(V1, "AVRO")) == 1
 

@@ -1,81 +1,132 @@
-"""Several registries while their leaders pause and die."""
+"""Several registries while their leaders pause and die, and forty clients register.
+
+For more: make registry-kills KILLS=50.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import random
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from checkers.registrations import Registered, Registration, registration_anomalies
 from conformance.registry_process import LIMIT_S, RegistryProcess, own
 from conformance.targets import Target
 from waiting import wait_until
 
+KILLS = int(os.environ.get("REGISTRY_KILLS", "2"))
+CLIENTS = 40
+ANSWERS = 60
+"""Schemas that are acknowledged between two kills."""
 
-def numbered(number: int) -> str:
-    return json.dumps({"type": "record", "name": f"R{number}", "fields": []}, separators=(",", ":"))
+pytestmark = pytest.mark.timeout(600 + 120 * KILLS)
 
 
-def test_no_acknowledged_schema_is_lost_and_no_id_is_used_twice_while_leaders_pause_and_die(
+class Clients:
+    """Forty threads that register schemas at registries in turn, and remember what they asked and what was answered."""
+
+    def __init__(self, registries: list[RegistryProcess]) -> None:
+        self.registries = registries
+        self.asked: list[Registration] = []
+        self.answered = 0
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(CLIENTS)]
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(LIMIT_S)
+
+    def _work(self, client: int) -> None:
+        chance, number = random.Random(client), 0
+        while not self._stop.is_set():
+            # Each schema is registered by two clients, under subjects of their own and under a common one.
+            text = _schema(f"R{number}_{client // 2}")
+            subject = f"own-{client}" if chance.random() < 0.5 else f"common-{client // 2}"
+            asked = Registration(subject, text, time.monotonic())
+            registry = chance.choice(self.registries)
+            try:
+                answer = registry.call("POST", f"/subjects/{subject}/versions", {"schema": text}, timeout=10)
+            except httpx2.HTTPError:
+                answer = None  # it may be registered
+            if isinstance(answer, dict):
+                asked = Registration(subject, text, asked.asked_s, answer["id"], time.monotonic())
+                self.answered += 1
+                number += 1
+            self.asked.append(asked)
+
+    def go_on(self) -> None:
+        """Waits until more schemas are acknowledged."""
+        count = self.answered + ANSWERS
+        wait_until(lambda: self.answered >= count, LIMIT_S)
+
+
+def _schema(name: str) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": []}, separators=(",", ":"))
+
+
+def _all_versions(registry: RegistryProcess) -> list[Registered]:
+    return [
+        Registered(one["subject"], one["version"], one["id"], one["schema"])
+        for one in registry.call("GET", "/schemas")
+    ]
+
+
+def test_no_answer_is_forgotten_and_no_id_is_used_twice_while_leaders_pause_and_die(
     broker: Target, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     words = (*own(request), "--session-timeout", "6")
-    registries = [RegistryProcess(broker.bootstrap, tmp_path / str(n), *words) for n in range(3)]
-    acknowledged: dict[str, int] = {}
-    stop = threading.Event()
 
-    def register(worker: int) -> None:
-        number, tries = 0, worker
-        while not stop.is_set():
-            # Each schema is registered by two workers, under subjects of their own.
-            text = numbered(number * 2 + worker % 2)
-            subject = f"w{worker}-{number}"
-            tries += 1
-            registry = registries[tries % len(registries)]
-            try:
-                answer = registry.call("POST", f"/subjects/{subject}/versions", {"schema": text}, timeout=3)
-            except httpx2.HTTPError:
-                continue
-            if isinstance(answer, dict):
-                acknowledged[f"{subject} {text}"] = answer["id"]
-                number += 1
+    def started(number: int) -> RegistryProcess:
+        return RegistryProcess(broker.bootstrap, tmp_path / str(number), *words)
 
-    workers = [threading.Thread(target=register, args=(n,)) for n in range(4)]
-    for worker in workers:
-        worker.start()
-
-    def go_on() -> None:
-        """More schemas are acknowledged."""
-        count = len(acknowledged)
-        wait_until(lambda: len(acknowledged) >= count + 10)
-
+    registries = [started(number) for number in range(3)]
     try:
-        go_on()
-        leader = min(registries, key=lambda found: found.url)
-        leader.process.send_signal(signal.SIGSTOP)
-        go_on()
-        leader.process.send_signal(signal.SIGCONT)
-        go_on()
-        killed = registries.index(min(registries, key=lambda found: found.url))
-        registries[killed].kill()
-        registries[killed] = RegistryProcess(broker.bootstrap, tmp_path / str(killed), *words)
-        go_on()
+        with Clients(registries) as clients:
+            config = {"compatibility": "NONE"}
+            assert registries[0].call("PUT", "/config", config) == config
+            clients.go_on()
+            _pause(_leader(registries), clients.go_on)
+            for _ in range(KILLS):
+                killed = registries.index(_leader(registries))
+                registries[killed].kill()
+                clients.go_on()
+                registries[killed] = started(killed)
+                clients.go_on()
+        found = _all_versions(registries[0])
     finally:
-        stop.set()
-        for worker in workers:
-            worker.join(LIMIT_S)
         for registry in registries:
             registry.kill()
-    texts: dict[int, str] = {}
-    for named, schema_id in acknowledged.items():
-        text = named.partition(" ")[2]
-        assert texts.setdefault(schema_id, text) == text, f"id {schema_id} has two schemas"
-    with RegistryProcess(broker.bootstrap, tmp_path / "last", *words) as last:
-        for named, schema_id in acknowledged.items():
-            subject, _, text = named.partition(" ")
-            found = last.call("GET", f"/subjects/{subject}/versions/1")
-            assert (found["id"], found["schema"]) == (schema_id, text)
-        assert last.call("GET", "/schemas/ids/1?fetchMaxId=true")["maxId"] <= len(acknowledged) + 4
+    last = started(3)
+    try:
+        assert registration_anomalies(clients.asked, _all_versions(last), seen=found) == []
+    finally:
+        last.kill()
+    print(f"{len(clients.asked)} requests, {clients.answered} answered, {KILLS} leaders killed")
+
+
+def _leader(registries: list[RegistryProcess]) -> RegistryProcess:
+    """The registry that leads unless an election is going on: that with the lowest address."""
+    return min(registries, key=lambda found: found.url)
+
+
+def _pause(registry: RegistryProcess, meanwhile: Callable[[], None]) -> None:
+    registry.process.send_signal(signal.SIGSTOP)
+    try:
+        meanwhile()
+    finally:
+        registry.process.send_signal(signal.SIGCONT)
+    meanwhile()

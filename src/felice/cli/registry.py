@@ -162,6 +162,7 @@ def registry(
         raise Fault("--rules needs users: set --users or --cluster-login")
     if login is None and not is_loopback(host):
         click.echo(f"warning: the registry at {host} is open to every network, without a log in", err=True)
+    served_tls, leader_tls = _tls(tls_config, leader_ca)
     settings = RegistrySettings(
         client,
         host=host,
@@ -174,8 +175,8 @@ def registry(
         eligible=not follower,
         advertised_host=advertised_host,
         advertised_port=advertised_port,
-        tls=_tls(tls_config),
-        leader_tls=True if leader_ca is None else _authorities(leader_ca),
+        tls=served_tls,
+        leader_tls=leader_tls,
         login=login,
         rights=_rights(rules_file),
     )
@@ -209,18 +210,22 @@ def _login(users_file: Path | None, client: Mapping[str, object] | None) -> Logi
         raise Fault(str(error)) from None
 
 
-def _tls(file: Path | None) -> ServerTls | None:
+def _tls(file: Path | None, leader_ca: Path | None) -> tuple[ServerTls | None, ssl.SSLContext | bool]:
+    """How HTTPS is served, and how the leader is asked with it."""
+    authorities = None if leader_ca is None else _authorities(leader_ca)
     if file is None:
-        return None
+        return None, True if authorities is None else authorities
     from felice.config.option import ConfigError
     from felice.env.key_stores import TlsError
-    from felice.web.tls import server_tls
+    from felice.web.tls import peer_tls, server_tls
 
     options = read_properties(file)
     if not options:
         raise Fault(f"{file} has no ssl.* options")
+    folder = file.absolute().parent
     try:
-        return server_tls(options, file.absolute().parent)
+        trust = None if leader_ca is None else leader_ca.read_bytes()
+        return server_tls(options, folder), peer_tls(options, folder, trust)
     except (ConfigError, TlsError) as error:
         raise Fault(f"{file}: {error}") from None
 

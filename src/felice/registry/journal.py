@@ -86,12 +86,19 @@ class Journal:
         when an error ends them in the middle, the same request deletes the rest.
         """
         encoded = self.state.encode(written)
-        try:
-            for start in range(0, len(encoded), MOST_RECORDS):
+        for start in range(0, len(encoded), MOST_RECORDS):
+            try:
                 offset = await self._topic.write(encoded[start : start + MOST_RECORDS])
+            except KafkaException as error:
+                raise self._described(error) from error
+            try:
                 await self._topic.wait_read(offset, READ_TIMEOUT_S)
-        except KafkaException as error:
-            raise self._described(error) from error
+            except KafkaException as error:
+                # The state lacks what is written. The next write must not be made from it.
+                self.lose()
+                raise timed_out(
+                    f"The topic {self._topic.name} took the write at offset {offset}, but it was not read back: {error}"
+                ) from error
 
     def _described(self, error: KafkaException) -> RegistryError:
         name = self._topic.name

@@ -16,6 +16,7 @@ from felice.config.option import ConfigError
 from felice.config.security import OPTIONS, ListenerSecurity
 from felice.env.key_stores import TlsError
 from felice.env.listening import ServerTls
+from felice.env.tls import client_context
 from felice.security.listener_keys import read_keys
 
 _log = logging.getLogger("felice.web")
@@ -43,11 +44,27 @@ def server_tls(options: Mapping[str, str], working_directory: Path = Path()) -> 
     """
     if not options:
         return None
+    return ServerTls(_Context(_security(options, working_directory)).current, _HANDSHAKE_S, _on_failure)
+
+
+def peer_tls(
+    options: Mapping[str, str], working_directory: Path, authorities: bytes | None
+) -> ssl.SSLContext:
+    """For requests to a server of the same kind, with the key of `server_tls` as the client's own certificate.
+
+    `authorities` are the certificates (PEM) that verify the server; None for those that the options trust, or else the
+    system's. Raises as `server_tls`. A renewed key counts after a restart.
+    """
+    keys = read_keys(_security(options, working_directory))
+    trust = keys.trust if authorities is None else authorities
+    return client_context(keys.identity, trust, keys.versions)
+
+
+def _security(options: Mapping[str, str], working_directory: Path) -> ListenerSecurity:
     for name in options:
         if name not in TLS_OPTIONS:
             raise ConfigError(name, "[hidden]", f"HTTPS has only {', '.join(sorted(TLS_OPTIONS))}")
-    security = ListenerSecurity("", "SSL", {}, options, {}, working_directory)
-    return ServerTls(_Context(security).current, _HANDSHAKE_S, _on_failure)
+    return ListenerSecurity("", "SSL", {}, options, {}, working_directory)
 
 
 class _Context:

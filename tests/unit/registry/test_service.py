@@ -45,6 +45,20 @@ async def test_a_write_whose_outcome_is_unknown_is_read_before_the_next_one() ->
     assert rest.topic.taken_over == 2
 
 
+async def test_a_write_that_was_not_read_back_is_not_called_refused() -> None:
+    rest = Rest()
+    await rest.register("s", "x")
+    rest.topic.unread_failures.append(failure(KafkaError._TIMED_OUT, "offset 2 was not read"))
+    answer = await rest.send("POST", "/subjects/s/versions", {"schema": "x y?"})
+    body = answer.json()
+    assert (answer.status_code, body["error_code"]) == (500, 50002)
+    assert "took the write at offset" in body["message"] and "offset 2 was not read" in body["message"]
+    assert await rest.register("t", "z") == 3, (
+        "the next write knows of the one before, and does not use its id again"
+    )
+    assert await rest.register("s", "x y?") == 2
+
+
 @pytest.mark.parametrize(
     ("error", "answer"),
     [
