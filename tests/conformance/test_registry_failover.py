@@ -79,10 +79,10 @@ def _schema(name: str) -> str:
 
 
 def _all_versions(registry: RegistryProcess) -> list[Registered]:
-    return [
-        Registered(one["subject"], one["version"], one["id"], one["schema"])
-        for one in registry.call("GET", "/schemas")
-    ]
+    found: list[Registered] = []
+    while page := registry.call("GET", f"/schemas?offset={len(found)}&limit=1000"):
+        found += (Registered(one["subject"], one["version"], one["id"], one["schema"]) for one in page)
+    return found
 
 
 def test_no_answer_is_forgotten_and_no_id_is_used_twice_while_leaders_pause_and_die(

@@ -76,6 +76,10 @@ class Preparation:
                 await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
                 attempt += 1
 
+    def tell_why(self, limit_s: float) -> None:
+        """Log why the topic is not ready yet, for a person who waits for `limit_s` at most."""
+        self._log.warning("waiting up to %g s for topic %s: %s", limit_s, self._plan.name, _why(self.reason))
+
     async def _attempt(self, admin: Admin) -> uuid.UUID:
         name = self._plan.name
         found = (await admin.describe_topics([name], _REQUEST_S))[name]
@@ -134,7 +138,12 @@ def _unfit(reason: str) -> UnfitTopic:
 
 def not_ready(plan: TopicPlan, limit_s: float, reason: KafkaException | None) -> KafkaException:
     """The error of a start whose topic was not ready in time, with the reason of the last attempt."""
-    why = "no broker answered" if reason is None else reason.error.str()
     return failure(
-        KafkaError._TIMED_OUT, f"topic {plan.name!r} is not ready in {limit_s:g} s: {why}", retriable=True
+        KafkaError._TIMED_OUT,
+        f"topic {plan.name!r} is not ready in {limit_s:g} s: {_why(reason)}",
+        retriable=True,
     )
+
+
+def _why(reason: KafkaException | None) -> str:
+    return "no broker answered" if reason is None else reason.error.str()

@@ -32,6 +32,8 @@ from felice.records.compression import Codec
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 60.0
+_TELL_AFTER_S = 5.0
+"""A start that takes longer says in the log what it waits for."""
 _CONNECTING = {"allow.auto.create.topics": False}
 _READING: dict[str, object] = {
     "isolation.level": "read_committed",
@@ -144,11 +146,14 @@ class CompactedTopic(Generic[K, V]):
 
     async def _prepare(self, timeout_s: float) -> uuid.UUID:
         preparation = Preparation(self._admin_settings, self._plan)
+        told = asyncio.get_running_loop().call_later(_TELL_AFTER_S, preparation.tell_why, timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 return await preparation.ready()
         except TimeoutError:
             raise not_ready(self._plan, timeout_s, preparation.reason) from None
+        finally:
+            told.cancel()
 
     def _make_writer(self) -> IdempotentWriter | FencedWriter:
         kind = IdempotentWriter if self._fence is None else FencedWriter

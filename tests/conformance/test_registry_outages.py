@@ -1,0 +1,51 @@
+"""A registry whose broker is down when it starts, and later."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from conformance.registry_process import LIMIT_S, RegistryProcess
+from felice.testing import Broker
+from waiting import wait_until
+
+SCHEMA = {"schema": '"string"'}
+
+
+def test_a_registry_waits_for_its_broker_and_outlives_its_outage(tmp_path: Path) -> None:
+    broker = Broker(data_dir=tmp_path / "data")
+    port = broker.port
+    broker.stop()
+    log, started = tmp_path / "log", threading.Event()
+    found: list[RegistryProcess] = []
+
+    def start() -> None:
+        found.append(RegistryProcess(f"127.0.0.1:{port}", log))
+        started.set()
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    wait_until(lambda: log.exists() and "waiting up to 60 s for topic _schemas" in log.read_text())
+    assert "refused" in log.read_text()
+    broker.start()
+    assert started.wait(LIMIT_S), log.read_text()
+    registry = found[0]
+    try:
+        assert registry.call("POST", "/subjects/a/versions", SCHEMA)["id"] == 1
+        broker.stop()
+        assert registry.call("GET", "/subjects/a/versions/1")["id"] == 1, "read from memory"
+        assert registry.call("POST", "/subjects/b/versions", {"schema": '"long"'}) == (500, 50002)
+        assert registry.call("POST", "/subjects/b/versions", SCHEMA)[0] == 500
+        broker.start()
+
+        def registered() -> Any:
+            answer = registry.call("POST", "/subjects/b/versions", {"schema": '"int"'})
+            return isinstance(answer, dict) and answer["id"]
+
+        wait_until(registered)
+        assert registry.call("GET", "/subjects") == ["a", "b"]
+        assert [row["subject"] for row in registry.call("GET", "/schemas")] == ["a", "b"]
+    finally:
+        registry.kill()
+        broker.stop()
