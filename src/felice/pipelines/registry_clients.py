@@ -83,20 +83,7 @@ def read_with(address: RegistryAddress, work: Callable[[], T]) -> T:
 
     Raises `OutsideError` if the registry gives no answer, or refuses.
     """
-    from felice.client.schema_registry.error import SchemaRegistryError
-
-    try:
-        return work()
-    except SchemaRegistryError as error:
-        if error.error_code == _NO_SCHEMA:
-            raise ValueError(f"the registry at {address.url} does not know its schema") from None
-        raise _refused(address, error) from error
-    except PlainError:
-        raise
-    except Exception as error:
-        if is_of_transport(error):
-            raise _unanswered(address, error) from error
-        raise ValueError(_said(error)) from error
+    return _done(address, work, names_schemas=True)
 
 
 def write_with(address: RegistryAddress, work: Callable[[], T]) -> T:
@@ -104,17 +91,25 @@ def write_with(address: RegistryAddress, work: Callable[[], T]) -> T:
 
     Raises `OutsideError` if the registry gives no answer, or refuses the schema.
     """
+    return _done(address, work, names_schemas=False)
+
+
+def _done(address: RegistryAddress, work: Callable[[], T], *, names_schemas: bool) -> T:
+    """The result of `work`. `names_schemas`: the bytes name their schema, so one that does not exist is their fault."""
     from felice.client.schema_registry.error import SchemaRegistryError
 
     try:
         return work()
     except SchemaRegistryError as error:
-        raise _refused(address, error) from error
+        if names_schemas and error.error_code == _NO_SCHEMA:
+            raise ValueError(f"the registry at {address.url} does not know its schema") from None
+        raise OutsideError(f"the schema registry at {address.url} refuses: {error}") from error
     except PlainError:
         raise
     except Exception as error:
         if is_of_transport(error):
-            raise _unanswered(address, error) from error
+            why = f"the schema registry at {address.url} does not answer ({_said(error)}); is it running?"
+            raise OutsideError(why) from error
         raise ValueError(_said(error)) from error
 
 
@@ -123,16 +118,6 @@ def is_of_transport(error: Exception) -> bool:
     import httpx2
 
     return isinstance(error, httpx2.HTTPError | OSError)
-
-
-def _refused(address: RegistryAddress, error: Exception) -> OutsideError:
-    return OutsideError(f"the schema registry at {address.url} refuses: {error}")
-
-
-def _unanswered(address: RegistryAddress, error: Exception) -> OutsideError:
-    return OutsideError(
-        f"the schema registry at {address.url} does not answer ({_said(error)}); is it running?"
-    )
 
 
 def _said(error: Exception) -> str:
