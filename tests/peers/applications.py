@@ -6,12 +6,14 @@ programs against them are compiled again only when their source or the jars chan
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from peers import maven, versions
 from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
 from peers.java import JVM_OPTIONS, class_path, compile_programs, java
 from peers.maven import lone_dependency
+from peers.oracle import Oracle, running
 
 # Kafka's own; their other dependencies came with its broker and tools.
 ARTIFACTS = ("kafka-streams", "connect-file", "connect-mirror", "connect-mirror-client")
@@ -54,6 +56,12 @@ def find_applications() -> None:
     for directory in (jars_dir(), programs_dir()):
         if not (directory / ".stamp").exists():
             raise PeerMissing(f"Kafka's applications are not in {directory}; {PREPARE_HINT}")
+
+
+def running_connect_oracle() -> AbstractContextManager[Oracle]:
+    """`ConnectOracle.java` says what questions and answers hold."""
+    require_applications()
+    return running([java(), *JVM_OPTIONS, "-Xmx256m", "-cp", application_class_path(), "ConnectOracle"])
 
 
 def require_applications() -> None:

@@ -1,9 +1,7 @@
 """Avro's Java library as an oracle for texts and comparisons of schemas."""
 
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 from peers import maven, versions
 from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
 from peers.java import JVM_OPTIONS, compile_programs
+from peers.oracle import Oracle, running
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -59,35 +58,17 @@ def require_avro_java() -> str:
 
 
 class AvroOracle:
-    """One JVM that answers questions one after the other. `AvroOracle.java` says what an answer holds."""
+    """`AvroOracle.java` says what an answer holds."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
+    def __init__(self, oracle: Oracle) -> None:
+        self._oracle = oracle
 
     def ask(self, reader: str, writer: str, references: Sequence[str] = ()) -> dict[str, Any]:
-        assert self._process.stdin and self._process.stdout
-        question = {"reader": reader, "writer": writer, "references": list(references)}
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the oracle ended at {question}"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return self._oracle.ask({"reader": reader, "writer": writer, "references": list(references)})
 
 
 @contextmanager
 def running_avro_oracle() -> Iterator[AvroOracle]:
     command = [require_avro_java(), *JVM_OPTIONS, "-Xmx256m", "-cp", _class_path(), "AvroOracle"]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        encoding="utf-8",
-    )
-    try:
-        yield AvroOracle(process)
-    finally:
-        process.kill()
-        process.communicate()
+    with running(command) as oracle:
+        yield AvroOracle(oracle)

@@ -1,0 +1,1 @@
+"""Connect: import and export between topics and other systems, run by Spark."""

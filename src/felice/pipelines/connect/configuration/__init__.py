@@ -1,0 +1,1 @@
+"""Options of workers, connectors, converters and transformations: their definitions, and their values."""

@@ -1,0 +1,296 @@
+"""Definitions of options, as Kafka's `ConfigDef` has them: types, defaults, limits, and how a form shows them.
+
+Keeps true:  `parse` raises the first error and returns typed values. `validate` returns every value with its errors, so
+             that a person sees them together. Both use Kafka's texts.
+             The value of a password never stands in a text, a `repr` or an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.connect.model.errors import ConfigError
+
+
+class Type(Enum):
+    """What an option holds, by Kafka's names."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+
+class Importance(Enum):
+    """How much an option matters."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class Required(Enum):
+    """The default of an option that must be given."""
+
+    REQUIRED = "required"
+
+
+REQUIRED = Required.REQUIRED
+HIDDEN = "[hidden]"
+
+
+class Password:
+    """A secret. Only `value` shows it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+Validator = Callable[[str, Any], None]
+"""Raises `ConfigError` for the value of an option with this name."""
+Recommender = Callable[[str, Mapping[str, Any]], Sequence[Any]]
+"""The values that an option may have, with the other options' values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An option. `default` is `REQUIRED`, or a value of the type, or None."""
+
+    name: str
+    type: Type
+    default: Any = REQUIRED
+    documentation: str = ""
+    importance: Importance = Importance.MEDIUM
+    validator: Validator | None = None
+    group: str | None = None
+    order: int = -1
+    width: str = "NONE"
+    display_name: str = ""
+    dependents: tuple[str, ...] = ()
+    recommender: Recommender | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the option must be given."""
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """An option's value with what is wrong with it. `value` is a text, as it was given or by default."""
+
+    name: str
+    value: str | None
+    recommended_values: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    visible: bool = True
+
+
+class ConfigDefinitions:
+    """The options of one thing, in the order of their definition."""
+
+    def __init__(self, definitions: Iterable[Definition] = ()) -> None:
+        self._by_name: dict[str, Definition] = {}
+        for one in definitions:
+            if one.name in self._by_name:
+                raise ValueError(f"option {one.name} is defined twice")
+            self._by_name[one.name] = one
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Definition:
+        return self._by_name[name]
+
+    def __add__(self, other: ConfigDefinitions) -> ConfigDefinitions:
+        return ConfigDefinitions([*self._by_name.values(), *other._by_name.values()])
+
+    @property
+    def groups(self) -> list[str]:
+        """The names of the groups, in the order of their first options."""
+        return list(dict.fromkeys(one.group for one in self._by_name.values() if one.group is not None))
+
+    def prefixed(self, prefix: str, group: str | None = None) -> ConfigDefinitions:
+        """The same options with names that begin with a prefix, and perhaps in another group."""
+        return ConfigDefinitions(
+            replace(
+                one,
+                name=prefix + one.name,
+                group=group or one.group,
+                dependents=tuple(prefix + name for name in one.dependents),
+            )
+            for one in self._by_name.values()
+        )
+
+    def parse(self, given: Mapping[str, str | None]) -> dict[str, Any]:
+        """The typed values of all options. Names without a definition are left out. Raises `ConfigError`."""
+        return {name: _value(one, given) for name, one in self._by_name.items()}
+
+    def validate(self, given: Mapping[str, str | None]) -> list[ConfigValue]:
+        """Every option's value with all that is wrong with it."""
+        parsed: dict[str, Any] = {}
+        errors: dict[str, list[str]] = {}
+        for name, one in self._by_name.items():
+            try:
+                parsed[name] = _value(one, given)
+            except ConfigError as error:
+                errors[name] = [str(error)]
+        return [self._shown(one, given, parsed, errors.get(one.name, [])) for one in self._by_name.values()]
+
+    def _shown(
+        self, one: Definition, given: Mapping[str, str | None], parsed: Mapping[str, Any], errors: list[str]
+    ) -> ConfigValue:
+        recommended: tuple[str, ...] = ()
+        if one.recommender is not None:
+            recommended = tuple(_text(one.type, value) or "" for value in one.recommender(one.name, parsed))
+        text = given.get(one.name) if one.name in given else None
+        if one.name not in given and not one.is_required:
+            text = _text(one.type, one.default)
+        if one.type is Type.PASSWORD and text is not None:
+            text = HIDDEN
+        return ConfigValue(one.name, text, recommended, tuple(errors))
+
+
+def _value(one: Definition, given: Mapping[str, str | None]) -> Any:
+    if one.name in given:
+        value = parse_value(one.name, given[one.name], one.type)
+    elif one.is_required:
+        raise ConfigError(f'Missing required configuration "{one.name}" which has no default value.')
+    else:
+        value = one.default
+    if one.validator is not None:
+        one.validator(one.name, value)
+    return value
+
+
+_RANGES = {Type.SHORT: (16, "Not a number of type SHORT"), Type.INT: (32, ""), Type.LONG: (64, "")}
+
+
+def parse_value(name: str, text: str | None, kind: Type) -> Any:
+    """The typed value of a text. Raises `ConfigError`."""
+    if text is None:
+        return None
+    trimmed = text.strip()
+    if kind is Type.PASSWORD:
+        return Password(trimmed)
+    if kind in (Type.STRING, Type.CLASS):
+        return trimmed
+    if kind is Type.LIST:
+        return [part.strip() for part in trimmed.split(",")] if trimmed else []
+    if kind is Type.BOOLEAN:
+        if trimmed.lower() not in ("true", "false"):
+            raise invalid(name, text, "Expected value to be either true or false")
+        return trimmed.lower() == "true"
+    if kind is Type.DOUBLE:
+        try:
+            return float(trimmed)
+        except ValueError:
+            raise invalid(name, text, "Not a number of type DOUBLE") from None
+    bits = _RANGES[kind][0]
+    if re.fullmatch(r"[+-]?[0-9]+", trimmed) is None or not -(1 << bits - 1) <= int(trimmed) < 1 << bits - 1:
+        raise invalid(name, text, f"Not a number of type {kind.value}")
+    return int(trimmed)
+
+
+def _text(kind: Type, value: Any) -> str | None:
+    if value is None:
+        return None
+    if kind is Type.LIST:
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def invalid(name: str, value: object, why: str = "") -> ConfigError:
+    """Kafka's error for a value that an option cannot have."""
+    return ConfigError(f"Invalid value {value} for configuration {name}" + (f": {why}" if why else ""))
+
+
+def at_least(lowest: float) -> Validator:
+    """A number that is not lower."""
+
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            raise invalid(name, "null", "Value must be non-null")
+        if value < lowest:
+            raise invalid(name, value, f"Value must be at least {lowest}")
+
+    return check
+
+
+def between(lowest: float, highest: float) -> Validator:
+    """A number from the lowest to the highest."""
+
+    def check(name: str, value: Any) -> None:
+        at_least(lowest)(name, value)
+        if value > highest:
+            raise invalid(name, value, f"Value must be no more than {highest}")
+
+    return check
+
+
+def one_of(*allowed: str) -> Validator:
+    """One of these texts, in just this case."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in allowed:
+            raise invalid(name, value, f"String must be one of: {', '.join(allowed)}")
+
+    return check
+
+
+def one_of_any_case(*allowed: str) -> Validator:
+    """One of these texts, in any case."""
+
+    def check(name: str, value: Any) -> None:
+        if value is None or value.upper() not in {one.upper() for one in allowed}:
+            raise invalid(
+                name, value, f"String must be one of (case insensitive): {', '.join(allowed).upper()}"
+            )
+
+    return check
+
+
+def non_empty(name: str, value: Any) -> None:
+    """A text that is not empty."""
+    if value is not None and value == "":
+        raise invalid(name, value, "String must be non-empty")
+
+
+def non_empty_list(name: str, value: Any) -> None:
+    """A list that is not empty."""
+    if not value:
+        raise invalid(name, value, "Empty list")
+
+
+def java_regex(name: str, value: Any) -> None:
+    """A regular expression. Python's syntax is checked: Java's has a few forms more."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise invalid(name, value, f"Invalid regex: {error}") from None

@@ -1,0 +1,1 @@
+"""Converters between the bytes of topics and the values of Connect."""

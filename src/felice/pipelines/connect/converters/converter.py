@@ -1,0 +1,32 @@
+"""What a converter is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from felice.pipelines.connect.configuration.definitions import ConfigDefinitions
+from felice.pipelines.connect.model.record import Header
+from felice.pipelines.connect.model.schema import Schema
+
+
+class Converter:
+    """Converts keys or values. A class with these methods, made with its options' values and `is_key`."""
+
+    definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
+
+    def __init__(self, config: Mapping[str, Any], *, is_key: bool) -> None:
+        self.config = config
+        self.is_key = is_key
+
+    def to_bytes(
+        self, topic: str, schema: Schema | None, value: Any, headers: Sequence[Header] = ()
+    ) -> bytes | None:
+        """The bytes of a value for a topic. Raises `DataError`."""
+        raise NotImplementedError
+
+    def from_bytes(
+        self, topic: str, data: bytes | None, headers: Sequence[Header] = ()
+    ) -> tuple[Schema | None, Any]:
+        """The schema and the value of bytes of a topic. Raises `DataError`."""
+        raise NotImplementedError

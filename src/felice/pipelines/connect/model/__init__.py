@@ -1,0 +1,1 @@
+"""Records, schemas and structs: what connectors, converters and transformations give each other."""

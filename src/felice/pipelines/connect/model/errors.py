@@ -1,0 +1,21 @@
+"""The errors of connectors, converters and transformations."""
+
+from __future__ import annotations
+
+from felice.pipelines.errors import PlainError
+
+
+class ConnectError(PlainError):
+    """A task cannot go on. The text says why."""
+
+
+class RetriableError(ConnectError):
+    """What failed may succeed when it is tried again."""
+
+
+class DataError(ConnectError):
+    """A value that a schema, a converter or a transformation cannot have."""
+
+
+class ConfigError(ConnectError):
+    """A configuration that cannot be used; the text is Kafka's."""
