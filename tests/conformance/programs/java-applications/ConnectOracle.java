@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -8,13 +9,22 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.transforms.Transformation;
 
 /**
- * Kafka Connect's converters as an oracle. Each line of the input is an object with `converter` (a class), `config`,
- * `isKey` and `data` (base64 or null). Each line of the output is an object with `data`, the bytes that the converter
- * makes of what it has read, or with `error`.
+ * Kafka Connect's converters and transformations as an oracle. Each line of the input is an object, and so is each line
+ * of the output, which has `error` instead if there was one.
+ *
+ * With `converter` (a class), `config`, `isKey` and `data` (base64 or null): `data` is what the converter makes of what it
+ * has read. With `transformation` (a class), `config`, `schemas` (whether the JSON has envelopes), `topic`, `partition`,
+ * `offset`, `timestamp`, `key` and `value` (base64 or null): the same members of the changed record, and `headers`, or
+ * `dropped`.
  */
 public class ConnectOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -30,19 +40,64 @@ public class ConnectOracle {
     private static ObjectNode answer(JsonNode question) {
         ObjectNode answer = JSON.createObjectNode();
         try {
+            if (question.has("transformation")) {
+                return transformed(question);
+            }
             Converter converter = (Converter) Class.forName(question.get("converter").textValue())
                 .getDeclaredConstructor().newInstance();
-            Map<String, String> config = new HashMap<>();
-            question.get("config").fields().forEachRemaining(one -> config.put(one.getKey(), one.getValue().textValue()));
+            Map<String, String> config = config(question);
             converter.configure(config, question.get("isKey").booleanValue());
-            JsonNode given = question.get("data");
-            byte[] data = given.isNull() ? null : Base64.getDecoder().decode(given.textValue());
-            SchemaAndValue read = converter.toConnectData("topic", data);
-            byte[] written = converter.fromConnectData("topic", read.schema(), read.value());
-            answer.put("data", written == null ? null : Base64.getEncoder().encodeToString(written));
+            SchemaAndValue read = converter.toConnectData("topic", data(question, "data"));
+            answer.put("data", text(converter.fromConnectData("topic", read.schema(), read.value())));
         } catch (Exception | StackOverflowError error) {
             answer.put("error", error.getClass().getSimpleName() + ": " + error.getMessage());
         }
         return answer;
+    }
+
+    private static ObjectNode transformed(JsonNode question) throws Exception {
+        JsonConverter converter = new JsonConverter();
+        converter.configure(Map.of("schemas.enable", question.get("schemas").asText()), false);
+        @SuppressWarnings("unchecked")
+        Transformation<SinkRecord> transformation = (Transformation<SinkRecord>) Class
+            .forName(question.get("transformation").textValue()).getDeclaredConstructor().newInstance();
+        transformation.configure(config(question));
+        String topic = question.get("topic").textValue();
+        SchemaAndValue key = converter.toConnectData(topic, data(question, "key"));
+        SchemaAndValue value = converter.toConnectData(topic, data(question, "value"));
+        Long timestamp = question.get("timestamp").isNull() ? null : question.get("timestamp").longValue();
+        SinkRecord record = transformation.apply(new SinkRecord(topic, question.get("partition").intValue(),
+            key.schema(), key.value(), value.schema(), value.value(), question.get("offset").longValue(), timestamp,
+            TimestampType.CREATE_TIME));
+        ObjectNode answer = JSON.createObjectNode();
+        if (record == null) {
+            return answer.put("dropped", true);
+        }
+        answer.put("topic", record.topic());
+        answer.put("partition", record.kafkaPartition());
+        answer.put("timestamp", record.timestamp());
+        answer.put("key", text(converter.fromConnectData(topic, record.keySchema(), record.key())));
+        answer.put("value", text(converter.fromConnectData(topic, record.valueSchema(), record.value())));
+        ArrayNode headers = answer.putArray("headers");
+        for (Header header : record.headers()) {
+            byte[] written = converter.fromConnectHeader(topic, header.key(), header.schema(), header.value());
+            headers.addArray().add(header.key()).add(text(written));
+        }
+        return answer;
+    }
+
+    private static Map<String, String> config(JsonNode question) {
+        Map<String, String> config = new HashMap<>();
+        question.get("config").fields().forEachRemaining(one -> config.put(one.getKey(), one.getValue().textValue()));
+        return config;
+    }
+
+    private static byte[] data(JsonNode question, String name) {
+        JsonNode given = question.get(name);
+        return given.isNull() ? null : Base64.getDecoder().decode(given.textValue());
+    }
+
+    private static String text(byte[] data) {
+        return data == null ? null : Base64.getEncoder().encodeToString(data);
     }
 }

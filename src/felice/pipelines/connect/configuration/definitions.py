@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.connect.configuration.java_regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError
 
 
@@ -291,6 +292,6 @@ def non_empty_list(name: str, value: Any) -> None:
 def java_regex(name: str, value: Any) -> None:
     """A regular expression. Python's syntax is checked: Java's has a few forms more."""
     try:
-        re.compile(value)
+        compiled(value)
     except re.error as error:
         raise invalid(name, value, f"Invalid regex: {error}") from None

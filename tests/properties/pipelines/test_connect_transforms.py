@@ -1,0 +1,217 @@
+"""Transformations of Connect change records as Kafka's own do: random records and configurations through both.
+
+For more: FELICE_CONNECT_SEEDS=20000.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from felice.pipelines.connect.converters.json import JsonConverter
+from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.record import SinkRecord
+from felice.pipelines.connect.transforms.fields import (
+    ExtractField,
+    Flatten,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    ValueToKey,
+)
+from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom
+from felice.pipelines.connect.transforms.routing import (
+    Filter,
+    RegexRouter,
+    SetSchemaMetadata,
+    TimestampRouter,
+)
+from felice.pipelines.connect.transforms.transformation import Transformation
+from peers.applications import running_connect_oracle
+from peers.oracle import Oracle
+from properties.pipelines.connect_envelopes import Envelopes
+
+SEEDS = int(os.environ.get("FELICE_CONNECT_SEEDS", "1500"))
+NAMES = ["a", "b", "ä", "d e", "f", "none"]
+FAULT = "Cannot list fields on non-struct type"
+"""Kafka's SetSchemaMetadata fails so for every schema that is no struct."""
+Choose = Callable[[random.Random], dict[str, str]]
+
+
+def some(chance: random.Random, most: int = 2) -> str:
+    return ",".join(chance.sample(NAMES, chance.randint(1, most)))
+
+
+def replaced(chance: random.Random) -> dict[str, str]:
+    config = {}
+    for name in ("exclude", "include"):
+        if chance.random() < 0.4:
+            config[name] = some(chance)
+    if chance.random() < 0.4:
+        config["renames"] = f"{chance.choice(NAMES)}:new"
+    return config
+
+
+def masked(chance: random.Random) -> dict[str, str]:
+    config = {"fields": some(chance)}
+    if chance.random() < 0.5:
+        config["replacement"] = chance.choice(["7", "x", "2.5", "-1"])
+    return config
+
+
+def inserted(chance: random.Random) -> dict[str, str]:
+    config = {}
+    for name in ("topic.field", "partition.field", "offset.field", "timestamp.field", "static.field"):
+        if chance.random() < 0.4:
+            config[name] = f"{name[0]}_new" + chance.choice(["", "!", "?"])
+    return {**config, "static.value": "s"} if "static.field" in config else config or {"topic.field": "t"}
+
+
+def headers_from(chance: random.Random) -> dict[str, str]:
+    fields = chance.sample(NAMES, 2)
+    return {"fields": ",".join(fields), "headers": "x,y", "operation": chance.choice(["move", "copy"])}
+
+
+def metadata(chance: random.Random) -> dict[str, str]:
+    given = {"schema.name": "n.New", "schema.version": "7"}
+    return {name: value for name, value in given.items() if chance.random() < 0.6} or {"schema.name": "only"}
+
+
+def timestamps(chance: random.Random) -> dict[str, str]:
+    patterns = ["yyyyMMdd", "yy-M-d'T'HH", "EEE, d MMM yyyy h:mm:ss.SSS a", "D''k'x'KK EEEE MMMM u Z"]
+    return {
+        "topic.format": chance.choice(["${topic}-${timestamp}", "x_${timestamp}"]),
+        "timestamp.format": chance.choice(patterns),
+    }
+
+
+CASES: dict[type[Transformation], Choose] = {
+    ExtractField: lambda chance: {"field": chance.choice(NAMES)},
+    HoistField: lambda chance: {"field": "whole"},
+    ValueToKey: lambda chance: {"fields": some(chance)},
+    ReplaceField: replaced,
+    MaskField: masked,
+    InsertField: inserted,
+    Flatten: lambda chance: {"delimiter": "_"} if chance.random() < 0.5 else {},
+    RegexRouter: lambda chance: {
+        "regex": chance.choice(["(.*)-(\\d+)", "or.*", "ord", "(?<n>o)rders.*"]),
+        "replacement": chance.choice(["$2_$1", "x", "a\\$b"]) if chance.random() < 0.9 else "$1",
+    },
+    TimestampRouter: timestamps,
+    Filter: lambda chance: {},
+    SetSchemaMetadata: metadata,
+    DropHeaders: lambda chance: {"headers": "x"},
+    HeaderFrom: headers_from,
+}
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    with running_connect_oracle() as running:
+        yield running
+
+
+def text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def question_of(kind: type[Transformation], seed: int) -> dict[str, Any]:
+    source = Envelopes(seed)
+    chance = source.random
+    has_schemas = chance.random() < 0.7
+    data: dict[str, bytes | None] = {}
+    for part in ("key", "value"):
+        data[part] = None
+        if chance.random() < 0.93:
+            if has_schemas:
+                schema = source.schema(3)
+                if chance.random() < 0.8:
+                    names = chance.sample(NAMES[:-1], chance.randint(0, 4))
+                    schema = {
+                        "type": "struct",
+                        "optional": chance.random() < 0.2,
+                        "name": "n.R",
+                        "version": 2,
+                    }
+                    schema["fields"] = [{**source.schema(2), "field": name} for name in names]
+                data[part] = json.dumps({"schema": schema, "payload": source.payload(schema)}).encode()
+            else:
+                members = {name: source.plain(2) for name in chance.sample(NAMES[:-1], 3)}
+                data[part] = json.dumps(members if chance.random() < 0.85 else source.plain(2)).encode()
+    part = chance.choice(["$Key", "$Value"]) if kind.has_parts else ""
+    config = CASES[kind](chance)
+    if "replace.null.with.default" in kind.definitions and chance.random() < 0.2:
+        config["replace.null.with.default"] = "false"
+    return {
+        "transformation": f"org.apache.kafka.connect.transforms.{kind.__name__}{part}",
+        "config": config,
+        "schemas": has_schemas,
+        "topic": chance.choice(["orders-7", "orders", "x"]),
+        "partition": 3,
+        "offset": 42,
+        "timestamp": chance.choice([None, 0, 1_583_020_801_234, 999]),
+        "key": text(data["key"]),
+        "value": text(data["value"]),
+    }
+
+
+def ours(kind: type[Transformation], question: dict[str, Any]) -> dict[str, Any] | ConnectError:
+    options = {"schemas.enable": str(question["schemas"]).lower()}
+    converter = JsonConverter(JsonConverter.definitions.parse(options), is_key=False)
+    try:
+        part = "key" if question["transformation"].endswith("$Key") else "value"
+        transformation = kind(kind.definitions.parse(question["config"]), part)
+        decoded = [
+            None if question[one] is None else base64.b64decode(question[one]) for one in ("key", "value")
+        ]
+        (key_schema, key), (value_schema, value) = (converter.from_bytes("t", one) for one in decoded)
+        place = question["topic"], question["partition"]
+        record = SinkRecord(
+            *place, key_schema, key, value_schema, value, question["timestamp"], (), question["offset"]
+        )
+        found = transformation.apply(record)
+        if found is None:
+            return {"dropped": True}
+        return {
+            "topic": found.topic,
+            "partition": found.partition,
+            "timestamp": found.timestamp,
+            "key": text(converter.to_bytes("t", found.key_schema, found.key)),
+            "value": text(converter.to_bytes("t", found.value_schema, found.value)),
+            "headers": [
+                [one.name, text(converter.to_bytes("t", one.schema, one.value))] for one in found.headers
+            ],
+        }
+    except ConnectError as error:
+        return error
+
+
+def decoded(answer: Any) -> Any:
+    """The answer with its JSON as values."""
+    if not isinstance(answer, dict) or "topic" not in answer:
+        return answer
+    read = lambda one: None if one is None else json.loads(base64.b64decode(one))  # noqa: E731
+    headers = [[name, read(one)] for name, one in answer["headers"]]
+    return {**answer, "key": read(answer["key"]), "value": read(answer["value"]), "headers": headers}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_records_are_changed_as_kafka_changes_them(oracle: Oracle, kind: type[Transformation]) -> None:
+    succeeded = 0
+    for seed in range(SEEDS // len(CASES)):
+        question = question_of(kind, seed)
+        theirs, found = oracle.ask(question), ours(kind, question)
+        if FAULT in theirs.get("error", ""):
+            continue
+        assert isinstance(found, ConnectError) == ("error" in theirs), (question, found, theirs)
+        if not isinstance(found, ConnectError):
+            assert decoded(found) == decoded(theirs), question
+            succeeded += 1
+    assert succeeded > 10
