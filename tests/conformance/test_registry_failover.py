@@ -26,6 +26,7 @@ KILLS = int(os.environ.get("REGISTRY_KILLS", "2"))
 CLIENTS = 40
 ANSWERS = 60
 """Schemas that are acknowledged between two kills."""
+PATIENCE_S = 240
 
 pytestmark = pytest.mark.timeout(600 + 120 * KILLS)
 
@@ -71,7 +72,7 @@ class Clients:
     def go_on(self) -> None:
         """Waits until more schemas are acknowledged."""
         count = self.answered + ANSWERS
-        wait_until(lambda: self.answered >= count, LIMIT_S)
+        wait_until(lambda: self.answered >= count, PATIENCE_S)
 
 
 def _schema(name: str) -> str:
