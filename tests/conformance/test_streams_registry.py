@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,10 @@ priced.group_by("item").count(name="sold").to_stream().to("sold", value="json")
 
 @pytest.mark.timeout(1200)
 def test_records_keep_their_schemas_through_spark(tmp_path: Path) -> None:
-    with Broker(topics={"orders": 2, "priced": 1, "sold": 1}) as broker:
+    with Broker(topics={"orders": 2, "priced": 1, "sold": 1}) as broker, ExitStack() as stack:
         registry = RegistryProcess(broker.bootstrap, tmp_path / "registry.log")
         try:
-            client = SchemaRegistryClient({"url": registry.url})
+            client = stack.enter_context(SchemaRegistryClient({"url": registry.url}))
             writing = {
                 "bootstrap.servers": broker.bootstrap,
                 "value.serializer": AvroSerializer(client, ORDER),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.errors import OutsideError
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.streams.formats import Format
 
@@ -58,7 +59,11 @@ class _OfRegistry(Format):
         found = _serdes.get(key)
         if found is None:
             # Outside the lock: it may ask the registry. Two threads may make it; both work.
-            made = write_with(self.address, self._made)
+            try:
+                made = write_with(self.address, self._made)
+            except (ValueError, ImportError) as error:
+                # Of the schema or the installation: no record is at fault.
+                raise OutsideError(f"the format {self.name} cannot be used: {error}") from error
             with _lock:
                 found = _serdes.setdefault(key, made)
         return found

@@ -207,6 +207,13 @@ def test_a_bad_record_is_answered_as_its_source_says(registry: str) -> None:
         TestDriver(counting(orders)).send_bytes("orders", None, b"\0\0\0\0\x63abc")
 
 
+def test_a_schema_that_cannot_be_used_sets_no_record_aside(registry: str) -> None:
+    broken = avro(registry, '{"type": "no such type"}', subject="s")
+    driver = TestDriver(counting(broken, on_bad_record="skip", on_error="skip"))
+    with pytest.raises(StreamsError, match="cannot be processed now: the format avro cannot be used: "):
+        driver.send_bytes("orders", None, b"\0\0\0\0\1\2\2x")
+
+
 def test_an_outage_sets_no_record_aside(registry: str) -> None:
     down = avro(NOWHERE, ORDER, subject="orders-value")
     aside = {"on_bad_record": DeadLetters("bad"), "on_error": DeadLetters("bad")}
