@@ -438,3 +438,13 @@ async def test_lists_have_only_what_a_user_may_read() -> None:
     assert await get("/schemas/ids/1/subjects") == ["orders-a", "orders-b"]
     assert await get("/contexts") == ["."]
     assert (await get("/schemas/ids/1"))["subject"] == "orders-a"
+
+
+@pytest.mark.parametrize("given", ["99999999999999999999", "2147483648", "x", "1.5", "1_0"])
+async def test_a_number_of_the_query_is_one_of_32_bits(given: str) -> None:
+    rest = Rest()
+    await rest.register("s", "x")
+    answer = await rest.send("GET", f"/schemas?offset={given}")
+    assert (answer.status_code, answer.json()["error_code"]) == (400, 400)
+    assert answer.json()["message"].startswith("the parameter offset must be a number of 32 bits")
+    assert (await rest.send("GET", "/schemas?offset=2147483647&limit=-1")).json() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from felice.registry.subjects import within
 from felice.web.media import accepted, json_body
 
 _TRUE = ("true", "")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 ANONYMOUS = "ANONYMOUS"
 
 
@@ -58,10 +60,9 @@ class Call:
         value = self.request.query_params.get(name)
         if value is None:
             return default
-        try:
-            return int(value[:20])
-        except ValueError:
-            raise bad_request(f"the parameter {name} must be a number, got {value!r:.40}") from None
+        if _NUMBER.fullmatch(value) is None or not -(1 << 31) <= int(value) < 1 << 31:
+            raise bad_request(f"the parameter {name} must be a number of 32 bits, got {value!r:.40}")
+        return int(value)
 
     @property
     def page(self) -> Page:
