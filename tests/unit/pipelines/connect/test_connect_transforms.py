@@ -14,6 +14,7 @@ import pytest
 from felice.pipelines.connect.configuration.java_regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SourceRecord
+from felice.pipelines.connect.transforms.casting import TARGETS, Cast, cast
 from felice.pipelines.connect.transforms.fields import InsertField, MaskField, ReplaceField
 from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom
 from felice.pipelines.connect.transforms.java_patterns import DatePattern, replaced
@@ -128,3 +129,49 @@ def test_a_source_record_has_no_offset_of_a_topic() -> None:
 def test_a_route_by_time_needs_a_time() -> None:
     with pytest.raises(DataError, match="Timestamp missing on record: t"):
         made(TimestampRouter).apply(SourceRecord("t", None, None, None, None, {}))
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "result"),
+    [
+        (300, "int8", 44),
+        (2.9, "int8", 2),
+        (-1e300, "int16", 0),
+        (1e300, "int32", (1 << 31) - 1),
+        (1e300, "int64", (1 << 63) - 1),
+        (float("nan"), "int64", 0),
+        ("-7", "int8", -7),
+        (True, "float64", 1.0),
+        (" 1e3f ", "float64", 1000.0),
+        ("Infinity", "float64", float("inf")),
+        ("TRUE", "boolean", True),
+        ("yes", "boolean", False),
+        (0.4, "boolean", False),
+        (1e7, "string", "1.0E7"),
+        (1e6, "string", "1000000.0"),
+        (0.001, "string", "0.001"),
+        (1.5e-4, "string", "1.5E-4"),
+        (-0.0, "string", "-0.0"),
+        (b"ab", "string", "YWI="),
+        (True, "string", "true"),
+        (0.1, "float32", 0.1),
+        (None, "int8", None),
+    ],
+)
+def test_values_are_cast_as_java_casts_them(value: Any, target: str, result: Any) -> None:
+    assert cast(None, value, TARGETS[target]) == result
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [("128", "int8"), ("1.5", "int32"), (" 1", "int64"), ("x", "float64"), ("", "float32"), ([], "string")],
+)
+def test_values_that_cannot_be_cast(value: Any, target: str) -> None:
+    with pytest.raises(DataError):
+        cast(None, value, TARGETS[target])
+
+
+@pytest.mark.parametrize("spec", ["a:date", "a:b:int8", ":int8", "int8,a:int8", ""])
+def test_specs_that_are_refused(spec: str) -> None:
+    with pytest.raises(ConfigError):
+        made(Cast, spec=spec)

@@ -66,7 +66,10 @@ def to_json(schema: Schema | None, value: Any, style: Style) -> Any:
             return None
         raise DataError("Conversion error: null value for field that is required and has no default value")
     if schema is not None and schema.name in _TO_JSON:
-        return _TO_JSON[schema.name](schema, value, style.numeric)
+        expected, write = _TO_JSON[schema.name]
+        if not isinstance(value, expected):
+            raise DataError(f"Invalid type for {schema.name}: {type(value).__name__}")
+        return write(schema, value, style.numeric)
     if isinstance(value, Struct):
         if schema is not None and value.schema != schema:
             raise DataError("Mismatching schema.")
@@ -243,10 +246,13 @@ def _timestamp_of(schema: Schema, given: Any) -> datetime.datetime:
 
 
 _TO_JSON: dict[str | None, Any] = {
-    DECIMAL: _decimal_json,
-    DATE: lambda schema, value, _: (value - _DAY).days,
-    TIME: lambda schema, value, _: _time_ms(value),
-    TIMESTAMP: lambda schema, value, _: (value - _EPOCH) // datetime.timedelta(milliseconds=1),
+    DECIMAL: (decimal.Decimal, _decimal_json),
+    DATE: (datetime.date, lambda schema, value, _: (value - _DAY).days),
+    TIME: (datetime.time, lambda schema, value, _: _time_ms(value)),
+    TIMESTAMP: (
+        datetime.datetime,
+        lambda schema, value, _: (value - _EPOCH) // datetime.timedelta(milliseconds=1),
+    ),
 }
 _FROM_JSON: dict[str | None, Any] = {
     DECIMAL: _decimal_of,
