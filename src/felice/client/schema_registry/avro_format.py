@@ -52,9 +52,14 @@ class _Known(AbstractSchemaRepository):
             if isinstance(schema, dict) and "name" in schema:
                 self._schemas[_full_name(schema)] = schema
 
-    def load(self, name: str) -> AvroSchema | None:
-        """Return a schema by its name, or None."""
-        return self._schemas.get(name)
+    def load(self, name: AvroSchema) -> AvroSchema:
+        """Return a schema by its name. Raises TypeError for a type that is not known, as fastavro does."""
+        unknown = name.get("type") if isinstance(name, dict) else name
+        if not isinstance(name, str) or name not in self._schemas:
+            raise TypeError(
+                f"the Avro schema has the type {unknown}, which is neither in it nor one of its references"
+            )
+        return self._schemas[name]
 
 
 def _loaded(text: str) -> AvroSchema:

@@ -12,7 +12,8 @@ import inspect
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -30,6 +31,15 @@ T = TypeVar("T")
 AGENT = f"felice/{__version__}"
 
 
+@contextmanager
+def _naming(name: str, path: str) -> Iterator[None]:
+    """Adds a property and its file to errors: those of `ssl` name neither."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, f"{name} {path}: {error.strerror or error}") from error
+
+
 def tls_context(tls: Tls) -> ssl.SSLContext:
     """The context of connections to the registry. Raises OSError (ssl.SSLError too) for files that cannot be read."""
     if tls.ca is False:
@@ -39,12 +49,14 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     elif isinstance(tls.ca, str):
         is_directory = Path(tls.ca).is_dir()
         cafile, capath = (None, tls.ca) if is_directory else (tls.ca, None)
-        context = ssl.create_default_context(cafile=cafile, capath=capath)
+        with _naming("ssl.ca.location", tls.ca):
+            context = ssl.create_default_context(cafile=cafile, capath=capath)
     else:
         context = ssl.create_default_context()
     if tls.certificate is not None:
         # Without a password for an encrypted key, OpenSSL would ask on the terminal.
-        context.load_cert_chain(tls.certificate, tls.key, tls.key_password or "")
+        with _naming("ssl.certificate.location", " and ".join(filter(None, (tls.certificate, tls.key)))):
+            context.load_cert_chain(tls.certificate, tls.key, tls.key_password or "")
     return context
 
 

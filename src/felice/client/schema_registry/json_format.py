@@ -48,18 +48,24 @@ class ParsedJson:
         """The title, which is the record name of subjects."""
         return self.schema.get("title") if isinstance(self.schema, dict) else None
 
+    def check_schema(self) -> None:
+        """Raise `SerializationError` if the schema is not valid by its draft."""
+        try:
+            validator_for(self.schema).check_schema(self.schema)
+        except SchemaError as error:
+            raise SerializationError(f"the JSON schema is not valid: {error.message}") from error
+        except RecursionError:
+            raise SerializationError(_TOO_DEEP) from None
+
     def check(self, value: Any) -> None:
         """Raise `SerializationError` if the value does not match, or the schema itself is not valid."""
         try:
             if self._validator is None:
-                kind = validator_for(self.schema)
-                kind.check_schema(self.schema)
-                self._validator = kind(self.schema, registry=self._registry)
+                self.check_schema()
+                self._validator = validator_for(self.schema)(self.schema, registry=self._registry)
             self._validator.validate(value)
         except ValidationError as error:
             raise SerializationError(error.message) from error
-        except SchemaError as error:
-            raise SerializationError(f"the JSON schema is not valid: {error.message}") from error
         except Unresolvable as error:
             missing = (
                 f"the JSON schema refers to {error.ref}, which is neither in it nor one of its references"

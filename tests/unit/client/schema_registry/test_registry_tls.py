@@ -73,3 +73,18 @@ def test_an_unknown_authority_is_not_trusted(secured: Secured, tmp_path: Path) -
 def test_a_directory_of_authorities_may_be_empty(secured: Secured, tmp_path: Path) -> None:
     with pytest.raises(httpx2.ConnectError, match="certificate"):
         subjects(secured, ssl_ca_location=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({"ssl.ca.location": "/no/ca.pem"}, "ssl.ca.location /no/ca.pem: No such file"),
+        (
+            {"ssl.certificate.location": "/no/cert.pem", "ssl.key.location": "/no/key.pem"},
+            "ssl.certificate.location /no/cert.pem and /no/key.pem: No such file",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(properties: dict[str, str], why: str) -> None:
+    with pytest.raises(FileNotFoundError, match=why):
+        SchemaRegistryClient({"url": "https://127.0.0.1:1", **properties})
