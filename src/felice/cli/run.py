@@ -32,7 +32,7 @@ _MOVED = (
     "{name} has run with the checkpoint {other}, and would begin again with {chosen}: move {other} to {chosen}. "
     "(An App that runs alone uses the directory of --checkpoint itself; several Apps use NAME-checkpoint in it)"
 )
-EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError")
+EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "OutsideError")
 
 
 def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:

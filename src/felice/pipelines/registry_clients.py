@@ -53,19 +53,41 @@ class RegistryAddress:
         parts = urlsplit(str(dict(self.options)["url"]))
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes find the same registry at this address."""
+        return not self.url.startswith(MOCK)
+
+    def __reduce__(self) -> tuple[type[RegistryAddress], tuple[tuple[tuple[str, Any], ...]]]:
+        self.check_shared()
+        return RegistryAddress, (self.options,)
+
+    def check_shared(self) -> None:
+        """Raise `PlainError` for an address that only this process has: ids would differ between processes."""
+        if not self.is_shared:
+            raise PlainError(
+                f"the registry {self.url} is in the memory of one process, for TestDriver; "
+                "Spark's workers need one with an address, such as http://127.0.0.1:8081"
+            )
+
     def __repr__(self) -> str:
         return f"RegistryAddress({self.url!r})"
 
     def client(self) -> Any:
-        """The blocking client of this process."""
-        if self.url.startswith(MOCK):
+        """The blocking client of this process. Raises `OutsideError` for a file of TLS that cannot be read."""
+        if not self.is_shared:
             return _mock(self.url)
         key = os.getpid(), self
         with _lock:
             if key not in _clients:
                 from felice.client.schema_registry import SchemaRegistryClient
 
-                _clients[key] = SchemaRegistryClient(dict(self.options))
+                try:
+                    _clients[key] = SchemaRegistryClient(dict(self.options))
+                except OSError as error:
+                    raise OutsideError(
+                        f"the client of the schema registry at {self.url} cannot be made: {error}"
+                    ) from error
             return _clients[key]
 
 

@@ -157,7 +157,7 @@ class App:
 
     def _stream(self, formats: TopicFormats, ts: KeyValueFunction | str | None) -> Stream:
         if ts is not None:
-            formats = replace(formats, timestamp_of=by(ts))
+            formats = replace(formats, timestamp_of=by(ts, formats.value))
         return Stream(self.scope, self.topology.source(formats), formats.key, formats.value)
 
     def _formats(

@@ -76,6 +76,13 @@ class Format:
             return True
         return self.encode(one) == self.encode(other)
 
+    def field(self, name: str) -> Callable[[Any], Any]:
+        """The function that returns this field of a value, None if the value lacks it.
+
+        Raises ValueError if no value of the format has a field of this name.
+        """
+        return lambda value: value.get(name)
+
     def placed_by(self, data: bytes) -> bytes | None:
         """The bytes that chose the partition of a record whose key has these bytes; None if they are not known."""
         return data

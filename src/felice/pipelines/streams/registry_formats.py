@@ -2,20 +2,26 @@
 
 Keeps true:  the bytes are those of Confluent's serializers: a zero, the id of the schema in four bytes, and the data.
              So two keys that were written with two versions of a schema are two keys, as in Kafka Streams.
+             A format writes one version, in every process: the last version of a subject is asked for once, where the
+             format is made.
              A format is sent to worker processes as values. Its serializers are made once in each process.
+             A value that would be read as another one is refused (`exact_values`).
 How:         The serializers and deserializers of `felice.client` do the work. Bytes are read with the schema that wrote
              them; with a schema of its own, an Avro format converts what it reads to it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
+from felice.pipelines.exact_values import avro_check, check_json
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.streams.formats import Format
 
@@ -42,6 +48,8 @@ class _OfRegistry(Format):
     address: RegistryAddress
     subject: str | None
     registers: bool
+    version_id: int | None
+    """The id of the schema to write with, for a format without a schema of its own."""
 
     def write(self, value: Any) -> bytes:
         serdes = self._serdes()
@@ -71,10 +79,10 @@ class _OfRegistry(Format):
     def _made(self) -> _Serdes:
         raise NotImplementedError
 
-    def _conf(self, *, has_schema: bool) -> dict[str, Any]:
-        conf: dict[str, Any] = {"auto.register.schemas": self.registers and has_schema}
-        if not has_schema:
-            conf["use.latest.version"] = True
+    def _conf(self) -> dict[str, Any]:
+        conf: dict[str, Any] = {"auto.register.schemas": self.registers and self.version_id is None}
+        if self.version_id is not None:
+            conf["use.schema.id"] = self.version_id
         if self.subject is not None:
             subject = self.subject
             conf["subject.name.strategy"] = lambda context, record_name: subject
@@ -90,13 +98,19 @@ class _Avro(_OfRegistry):
 
     def _made(self) -> _Serdes:
         from felice.client.schema_registry.avro import AvroDeserializer, AvroSerializer
+        from felice.client.schema_registry.decoding import parsed_of
 
         client = self.address.client()
-        conf = self._conf(has_schema=self.schema is not None)
-        return _Serdes(
-            AvroSerializer(client, self.schema, conf=conf),  # type: ignore[arg-type]
-            AvroDeserializer(client, self.schema),
-        )
+        written = self.schema or client.get_schema(self.version_id, self.subject)
+        check = avro_check(parsed_of(client, written).schema)
+        serialize = AvroSerializer(client, self.schema, conf=self._conf())
+
+        def write(value: Any) -> bytes:
+            check(value)
+            data: bytes = serialize(value)  # type: ignore[assignment]
+            return data
+
+        return _Serdes(write, AvroDeserializer(client, self.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +122,14 @@ class _JsonSchema(_OfRegistry):
         from felice.client.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
         client = self.address.client()
-        conf = self._conf(has_schema=self.schema is not None)
-        return _Serdes(
-            JSONSerializer(self.schema, client, conf=conf),  # type: ignore[arg-type]
-            JSONDeserializer(self.schema, schema_registry_client=client),
-        )
+        serialize = JSONSerializer(self.schema, client, conf=self._conf())
+
+        def write(value: Any) -> bytes:
+            check_json(value)
+            data: bytes = serialize(value)  # type: ignore[assignment]
+            return data
+
+        return _Serdes(write, JSONDeserializer(self.schema, schema_registry_client=client))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +140,90 @@ class _Protobuf(_OfRegistry):
     def _made(self) -> _Serdes:
         from felice.client.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 
-        client = self.address.client()
-        return _Serdes(
-            ProtobufSerializer(self.message, client, self._conf(has_schema=True)),  # type: ignore[arg-type]
-            ProtobufDeserializer(self.message, schema_registry_client=client),
-        )
+        client, kind = self.address.client(), self.message
+        serialize = ProtobufSerializer(kind, client, self._conf())
+
+        def write(value: Any) -> bytes:
+            if not isinstance(value, kind) and _is_also(value, kind):
+                # Of a class that this process made a second time.
+                value = kind.FromString(value.SerializeToString())
+            data: bytes = serialize(value)  # type: ignore[assignment]
+            return data
+
+        return _Serdes(write, ProtobufDeserializer(kind, schema_registry_client=client))
+
+    def field(self, name: str) -> Callable[[Any], Any]:
+        fields = self.message.DESCRIPTOR.fields_by_name
+        if name not in fields:
+            raise ValueError(
+                f"{self.message.DESCRIPTOR.full_name} has no field {name!r}; it has {', '.join(fields)}"
+            )
+        if fields[name].has_presence:
+            return lambda value: getattr(value, name) if value.HasField(name) else None
+        return lambda value: getattr(value, name)
+
+    def __reduce__(self) -> tuple[Callable[..., _Protobuf], tuple[Any, ...]]:
+        message = self.message if _is_importable(self.message) else _MessageType.of(self.message)
+        return _with_message, (self.address, self.subject, self.registers, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageType:
+    """A class that was made in the program, as its files: no other process could import it."""
+
+    name: str
+    files: tuple[bytes, ...]
+    """Serialized descriptors, each after those that it imports."""
+
+    @staticmethod
+    def of(message: type[Message]) -> _MessageType:
+        files: dict[str, bytes] = {}
+
+        def add(file: Any) -> None:
+            if file.name not in files:
+                for used in file.dependencies:
+                    add(used)
+                files[file.name] = file.serialized_pb
+
+        add(message.DESCRIPTOR.file)
+        return _MessageType(message.DESCRIPTOR.full_name, tuple(files.values()))
+
+    def made(self) -> type[Message]:
+        with _lock:
+            return _made_class(self)
+
+
+@functools.cache
+def _made_class(kind: _MessageType) -> type[Message]:
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+
+    pool = DescriptorPool()
+    for file in kind.files:
+        pool.AddSerializedFile(file)
+    made: type[Message] = GetMessageClass(pool.FindMessageTypeByName(kind.name))
+    return made
+
+
+def _with_message(
+    address: RegistryAddress, subject: str | None, registers: bool, message: type[Message] | _MessageType
+) -> _Protobuf:
+    kind = message.made() if isinstance(message, _MessageType) else message
+    return _Protobuf(address, subject, registers, None, kind)
+
+
+def _is_importable(kind: type[Any]) -> bool:
+    """Whether another process finds this class by the names of its module and itself."""
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
+def _is_also(value: Any, kind: type[Message]) -> bool:
+    """Whether a value is a message of the same type, though of another class."""
+    descriptor = getattr(value, "DESCRIPTOR", None)
+    return descriptor is not None and descriptor.full_name == kind.DESCRIPTOR.full_name
 
 
 def avro(
@@ -143,13 +239,15 @@ def avro(
 
     `registry` is an address, or a client's configuration with confluent_kafka's names (`url`, `basic.auth.user.info`,
     `ssl.ca.location`, …). With `schema`, a text or a `Schema`, values are written with it, and values of other versions
-    are converted to it when they are read. Without it they are read as they were written, and written with the last
-    version of `subject`.
+    are converted to it when they are read. Without it they are read as they were written, and written with the version
+    of `subject` that is the last one now: the registry is asked.
     `subject` is where the schema is registered; without it, that is the full name of the record. `register=False`
     requires a schema that is registered already.
+
+    Raises ValueError for a schema that is not right, and `OutsideError` if a registry that must be asked gives no
+    answer: for the version of a subject, and for the schemas that `schema` refers to.
     """
-    own = _schema(schema, "AVRO")
-    return _Avro(RegistryAddress.of(registry), _subject(subject, own), _flag(register), own)
+    return _Avro(*_parts(registry, schema, "AVRO", subject, register))
 
 
 def json_schema(
@@ -163,8 +261,7 @@ def json_schema(
 
     `subject` must be given unless the schema has a `title`.
     """
-    own = _schema(schema, "JSON")
-    return _JsonSchema(RegistryAddress.of(registry), _subject(subject, own), _flag(register), own)
+    return _JsonSchema(*_parts(registry, schema, "JSON", subject, register))
 
 
 def protobuf(
@@ -177,7 +274,48 @@ def protobuf(
     """Protobuf with a schema registry; values are messages of this generated class. Other arguments: as `avro`'s."""
     if not hasattr(message, "DESCRIPTOR") or not isinstance(message, type):
         raise TypeError(f"message must be a class that the Protobuf compiler generated, not {message!r}")
-    return _Protobuf(RegistryAddress.of(registry), _text(subject), _flag(register), message)
+    return _Protobuf(RegistryAddress.of(registry), _text(subject), _flag(register), None, message)
+
+
+def _parts(
+    registry: str | Mapping[str, Any],
+    schema: str | Schema | None,
+    kind: str,
+    subject: str | None,
+    register: bool,
+) -> tuple[RegistryAddress, str | None, bool, int | None, Schema | None]:
+    """What formats with a text as schema are made of. Parses the schema, or asks for the version to write with."""
+    own = _schema(schema, kind)
+    named, registers = _subject(subject, own), _flag(register)
+    address = RegistryAddress.of(registry)
+    if own is not None:
+        _check_schema(address, own)
+        return address, named, registers, None, own
+    # Not `get_latest_version`, whose answer the client keeps.
+    found = write_with(address, lambda: address.client().get_version(named, "latest"))
+    if (found.schema.schema_type or "AVRO") != kind:
+        raise ValueError(
+            f"the subject {named} has a schema of type {found.schema.schema_type}; expected {kind}"
+        )
+    return address, named, registers, found.schema_id, None
+
+
+def _check_schema(address: RegistryAddress, schema: Schema) -> None:
+    """Raise ValueError for a schema that cannot be parsed."""
+    from felice.client.schema_registry.decoding import parsed_of
+
+    # Without references nobody is asked, and the registry may still be down.
+    client = address.client() if schema.references else None
+
+    def parse() -> None:
+        parsed = parsed_of(client, schema)
+        if schema.schema_type == "JSON":
+            parsed.check_schema()
+
+    try:
+        write_with(address, parse)
+    except ValueError as error:
+        raise ValueError(f"the schema cannot be used: {error}") from error
 
 
 def _schema(given: str | Schema | None, kind: str) -> Schema | None:

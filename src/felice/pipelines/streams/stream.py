@@ -116,7 +116,9 @@ class Stream:
 
     def key_by(self, key_of: KeyValueFunction | str, *, key: str | Format | None = None) -> Stream:
         """Each record with another key."""
-        return self._then("key-by", SelectKey(by(key_of)), key=self.scope.key(key), is_rekeyed=True)
+        return self._then(
+            "key-by", SelectKey(by(key_of, self.value_format)), key=self.scope.key(key), is_rekeyed=True
+        )
 
     def peek(self, function: KeyValueFunction) -> Stream:
         """The same records; the function is called with each, and again if the record is processed again."""
@@ -260,7 +262,13 @@ class Stream:
             node = first_of_each_key(scope, self._placed(), self.key_format, store, within_ms)
         else:
             node = first_of_each_id(
-                scope, self.node, formats, by(by_id), scope.key(id_format), store, within_ms
+                scope,
+                self.node,
+                formats,
+                by(by_id, self.value_format),
+                scope.key(id_format),
+                store,
+                within_ms,
             )
         return Stream(scope, node, *formats, is_rekeyed=by_id is not None)
 
@@ -270,7 +278,7 @@ class Stream:
         `of` is the field of the value, or a function of key and value, that is compared: the whole value, unless given.
         Records without key are left out. `name` is the name of the store, which has the last value of each key.
         """
-        compared = whole_value(self.value_format) if of is None else by(of)
+        compared = whole_value(self.value_format) if of is None else by(of, self.value_format)
         store = name or self.scope.topology.next_name("dedupe-changes")
         node = changes_of_each_key(self.scope, self._placed(), self.key_format, compared, store)
         return Stream(self.scope, node, self.key_format, self.value_format)
@@ -361,7 +369,7 @@ class Stream:
             raise TopologyError("join: `grace_ms` is for versioned tables")
         is_left = not kind.needs_right
         if isinstance(other, GlobalTable):
-            key_of = (lambda key, _: key) if on is None else by(on)
+            key_of = (lambda key, _: key) if on is None else by(on, self.value_format)
             node = global_join(self.scope.topology, self.node, other, joiner, key_of, is_left=is_left)
             return Stream(
                 self.scope, node, self.key_format, self.scope.value(value), is_rekeyed=self.is_rekeyed
@@ -476,7 +484,9 @@ class Table:
         With `on`, a field or a function of key and value, the key of the partner is found in the row: a foreign key.
         """
         if on is not None:
-            return self._foreign_key_join(other, joiner, by(on), value, name, is_left=False)
+            return self._foreign_key_join(
+                other, joiner, by(on, self.value_format), value, name, is_left=False
+            )
         return self._join(other, joiner, value, name, JoinKind(True, True))
 
     def left_join(
@@ -490,7 +500,7 @@ class Table:
     ) -> Table:
         """All rows of this table, each with its partner in the other table or None. `on` is as for `join`."""
         if on is not None:
-            return self._foreign_key_join(other, joiner, by(on), value, name, is_left=True)
+            return self._foreign_key_join(other, joiner, by(on, self.value_format), value, name, is_left=True)
         return self._join(other, joiner, value, name, JoinKind(True, False))
 
     def outer_join(

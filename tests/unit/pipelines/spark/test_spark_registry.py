@@ -20,7 +20,7 @@ from felice.client.schema_registry.protobuf import ProtobufSerializer
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.registry_clients import RegistryAddress
 from felice.pipelines.spark.mistakes import QueryError
-from felice.pipelines.spark.registry.columns import _Reading, _Writing
+from felice.pipelines.spark.registry.columns import _Reading, _target, _Writing
 from felice.pipelines.spark.registry.target import Target
 from felice.spark import from_registry, to_registry
 from unit.client.schema_registry.protobuf_types import kind
@@ -278,6 +278,23 @@ def test_values_that_do_not_match_are_refused(registry: RegistryAddress) -> None
         _Writing(target).column(pa.array([7]))
 
 
+@pytest.mark.parametrize(
+    ("kind", "row", "why"),
+    [
+        ("AVRO", {"a": 1.5}, "the field a: 1.5 is no whole number"),
+        ("AVRO", {"a": 1, "b": "x"}, "the field b: 'x' would be lost"),
+        ("JSON", {"a": float("nan")}, "the field a: nan is no number of JSON"),
+    ],
+)
+def test_values_that_would_change_are_refused(
+    registry: RegistryAddress, kind: str, row: dict[str, Any], why: str
+) -> None:
+    avro = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    target = target_of(registry, avro if kind == "AVRO" else {"properties": {"a": {"type": "number"}}}, kind)
+    with pytest.raises(QueryError, match=f"cannot be written with the schema: {why}"):
+        _Writing(target).column(pa.array([row]))
+
+
 def test_an_outage_ends_the_query_in_every_mode(
     registry: RegistryAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,13 +311,16 @@ def test_an_outage_ends_the_query_in_every_mode(
 
 
 def test_mistakes_of_a_query(registry: RegistryAddress) -> None:
-    url = registry.url
+    url = "http://127.0.0.1:1"
     with pytest.raises(QueryError, match="mode must be one of CAPTURE, FAILFAST, PERMISSIVE, not 'lax'"):
         from_registry("value", url, "s", mode="lax")
     with pytest.raises(
         QueryError, match="of the subject nothing cannot be used: .*Subject 'nothing' not found"
     ):
-        from_registry("value", url, "nothing")
+        _target(registry, "nothing", None, "")
+    for column in (from_registry, to_registry):
+        with pytest.raises(QueryError, match=f"the registry {registry.url} is in the memory of one process"):
+            column("value", registry.url, "s")
     with pytest.raises(QueryError, match="url must begin with http://"):
         to_registry("value", "ftp://x", "s")
     nowhere = {"url": "http://ann:hidden@127.0.0.1:1", "max.retries": 0}

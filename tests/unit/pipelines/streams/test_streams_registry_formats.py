@@ -6,6 +6,7 @@ import json
 import pickle
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from felice.client.schema_registry import Schema
-from felice.pipelines.errors import FormatError, OutsideError
+from felice.client.schema_registry.mock import MockSchemaRegistryClient
+from felice.pipelines.errors import FormatError, OutsideError, PlainError
 from felice.pipelines.registry_clients import RegistryAddress
 from felice.pipelines.streams.formats import Format, format_of, time_windowed
 from felice.pipelines.streams.record import Window, Windowed
@@ -101,11 +103,50 @@ def test_the_subject_is_the_name_of_the_record_unless_given(registry: str) -> No
         avro(registry, PAID, register=False).write({"id": 1, "item": "x"})
 
 
-def test_a_format_travels_as_values(registry: str) -> None:
-    format_ = avro(registry, Schema(ORDER, "AVRO"), subject="s")
-    sent = pickle.loads(pickle.dumps(format_))
-    assert sent == format_ and hash(sent) == hash(format_)
-    assert sent.write({"id": 1, "item": "x"}) == format_.write({"id": 1, "item": "x"})
+def test_a_format_travels_as_values() -> None:
+    for format_ in (avro(NOWHERE, Schema(ORDER, "AVRO"), subject="s"), json_schema(NOWHERE, DIGIT)):
+        sent = pickle.loads(pickle.dumps(format_))
+        assert sent == format_ and hash(sent) == hash(format_)
+
+
+def test_a_class_that_the_program_made_travels_as_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = kind("shop.Order")
+    sent: Any = pickle.loads(pickle.dumps(protobuf(NOWHERE, order, subject="s")))
+    assert sent.message.DESCRIPTOR.full_name == "shop.Order" and sent.message is not order
+    assert pickle.loads(pickle.dumps(sent)) == sent
+    monkeypatch.setattr(RegistryAddress, "client", lambda _: client)
+    client = MockSchemaRegistryClient()
+    message = order(id=7, lines=[{"price": {"cents": 5}}])
+    data = sent.write(message)  # of the class of this process
+    assert sent.read(data).SerializeToString() == message.SerializeToString()
+
+
+def test_an_importable_class_travels_by_name() -> None:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    assert pickle.loads(pickle.dumps(protobuf(NOWHERE, Timestamp))).message is Timestamp
+
+
+def test_a_registry_in_memory_stays_in_its_process(registry: str) -> None:
+    with pytest.raises(PlainError, match=f"the registry {registry} is in the memory of one process"):
+        pickle.dumps(avro(registry, ORDER))
+    app = counting(avro(registry, ORDER, subject="orders-value"))
+    sent_topology = pytest.importorskip(
+        "felice.pipelines.streams.on_spark.runner", reason="needs Spark"
+    ).sent_topology
+    with pytest.raises(TopologyError, match="Spark's workers need one with an address"):
+        sent_topology(app.topology)
+
+
+def test_one_run_writes_one_version(registry: str) -> None:
+    client = RegistryAddress.of(registry).client()
+    first = client.register_schema("keys", Schema(ORDER, "AVRO"))
+    format_ = avro(registry, subject="keys")
+    client.register_schema("keys", Schema(PAID, "AVRO"))
+    key = {"id": 1, "item": "x"}
+    assert format_.write(key) == b"\0" + first.to_bytes(4) + b"\2\2x"
+    again = avro(registry, subject="keys")
+    assert again != format_ and again.write(key) != format_.write(key)
 
 
 def test_passwords_are_not_shown() -> None:
@@ -133,6 +174,89 @@ def test_other_bytes_are_refused(registry: str, data: bytes, why: str) -> None:
         format_.decode(data)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"id": 1.5, "item": ""}, "the field id: 1.5 is no whole number"),
+        ({"id": True, "item": ""}, "the field id: True is no whole number"),
+        (
+            {"id": 1, "item": "", "more": 5},
+            "the field more: 5 would be lost: the record shop.Order has no such",
+        ),
+        ({"id": 1, "item": "", "far": [{"x": 1, "y": 2}]}, r"the field far\[0\].y: 2 would be lost"),
+        ({"id": 1, "item": "", "near": {"a": 2**53 + 1}}, "the field near.a: 9007199254740993 is no double"),
+        ({"id": 1, "item": "", "small": 1e300}, r"the field small: 1e\+300 is too large for a float"),
+        ({"id": 1, "item": "", "yes": 5}, "the field yes: 5 is not true or false"),
+        ({"id": 1, "item": "", "names": "abc"}, "the field names: 'abc' is no list"),
+    ],
+    ids=str,
+)
+def test_values_that_avro_would_change_are_refused(registry: str, value: Any, why: str) -> None:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+    more: list[dict[str, Any]] = [
+        {"name": "far", "type": ["null", {"type": "array", "items": inner}], "default": None},
+        {"name": "near", "type": {"type": "map", "values": "double"}, "default": {}},
+        {"name": "small", "type": "float", "default": 0.0},
+        {"name": "yes", "type": "boolean", "default": True},
+        {"name": "names", "type": {"type": "array", "items": "string"}, "default": []},
+    ]
+    schema = json.dumps({"type": "record", "name": "shop.Order", "fields": [*FIELDS, *more]})
+    with pytest.raises(FormatError, match=f"cannot be written as avro: {why}"):
+        avro(registry, schema).encode(value)
+    good = {
+        "id": 1,
+        "item": "x",
+        "far": [{"x": 1}],
+        "near": {"a": 2**53},
+        "small": 0.5,
+        "yes": False,
+        "names": ["a"],
+    }
+    assert avro(registry, schema).read(avro(registry, schema).write(good)) == good
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"more": {7: 1}}, "the field more: 7 is no text"),
+        ({"more": [0.5, float("nan")]}, r"the field more\[1\]: nan is no number of JSON"),
+    ],
+)
+def test_values_that_json_would_change_are_refused(registry: str, value: Any, why: str) -> None:
+    with pytest.raises(FormatError, match=f"cannot be written as json_schema: {why}"):
+        json_schema(registry, DIGIT).encode(value)
+
+
+def test_a_value_that_would_change_goes_the_way_of_bad_records(registry: str) -> None:
+    app = App("writes", key="string", value="string")
+    lines = app.stream("lines", value="json").map_values(
+        lambda key, number: {"id": number, "item": "x"}, value="json"
+    )
+    lines.to("orders", value=avro(registry, ORDER), on_bad_record=DeadLetters("bad"))
+    driver = TestDriver(app)
+    driver.send("lines", None, 1.5)
+    driver.send("lines", None, 2)
+    assert [record.value for record in driver.read("orders")] == [{"id": 2, "item": "x"}]
+    [bad] = driver.read("bad")
+    assert b"the field id: 1.5 is no whole number" in dict(bad.headers)["felice.error"]
+
+
+def test_fields_of_messages_choose_keys(registry: str) -> None:
+    orders = protobuf(registry, kind("shop.Order"), subject="orders-value")
+    app = App("counts", key="string")
+    stream = app.stream("orders", value=orders)
+    stream.group_by("id", key="long").count(name="sold")
+    with pytest.raises(
+        ValueError, match="shop.Order has no field 'colour'; it has id, buyer, lines, at, total"
+    ):
+        stream.group_by("colour")
+    driver = TestDriver(app)
+    for number in (1, 2, 1):
+        driver.send("orders", None, kind("shop.Order")(id=number))
+    assert driver.table("sold") == {1: 2, 2: 1}
+    assert orders.field("buyer")(kind("shop.Order")()) is None
+
+
 def test_values_that_do_not_match_are_refused(registry: str) -> None:
     with pytest.raises(FormatError, match="'q'.*cannot be written as avro"):
         avro(registry, ORDER).encode({"id": "q", "item": ""})
@@ -148,6 +272,9 @@ def test_values_that_do_not_match_are_refused(registry: str) -> None:
         (lambda: avro("http://x"), "expected a schema to write values with, or a subject"),
         (lambda: avro("ftp://x", ORDER), "url must begin with http://"),
         (lambda: avro({"url": "http://x", "colour": "red"}, ORDER), "unknown properties: colour"),
+        (lambda: avro("http://x", '{"type": "no such type"}'), "the schema cannot be used: .*no such type"),
+        (lambda: avro("http://x", "{"), "the schema cannot be used: "),
+        (lambda: json_schema("http://x", '{"type": 7}'), "the schema cannot be used: .*7 is not valid"),
         (lambda: avro("http://x", 7), "must be a text or a Schema, not int"),  # type: ignore[arg-type]
         (lambda: avro("http://x", Schema(DIGIT, "JSON")), "is of type JSON; expected AVRO"),
         (lambda: avro("http://x", ORDER, register="no"), "register must be"),  # type: ignore[arg-type]
@@ -207,11 +334,21 @@ def test_a_bad_record_is_answered_as_its_source_says(registry: str) -> None:
         TestDriver(counting(orders)).send_bytes("orders", None, b"\0\0\0\0\x63abc")
 
 
-def test_a_schema_that_cannot_be_used_sets_no_record_aside(registry: str) -> None:
-    broken = avro(registry, '{"type": "no such type"}', subject="s")
-    driver = TestDriver(counting(broken, on_bad_record="skip", on_error="skip"))
-    with pytest.raises(StreamsError, match="cannot be processed now: the format avro cannot be used: "):
-        driver.send_bytes("orders", None, b"\0\0\0\0\1\2\2x")
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "ca.pem"
+    format_ = avro({"url": "https://127.0.0.1:1", "ssl.ca.location": str(missing)}, ORDER)
+    with pytest.raises(OutsideError, match=f"cannot be made: .*ssl.ca.location {missing}: No such file"):
+        format_.write({"id": 1, "item": "x"})
+
+
+def test_a_subject_without_versions_is_told_at_once(registry: str) -> None:
+    with pytest.raises(OutsideError, match="refuses: Subject 'nothing' not found"):
+        avro(registry, subject="nothing")
+    json_schema(registry, DIGIT, subject="digits").write({"d": 1})
+    with pytest.raises(ValueError, match="the subject digits has a schema of type JSON; expected AVRO"):
+        avro(registry, subject="digits")
+    with pytest.raises(OutsideError, match="does not answer"):
+        avro(NOWHERE, subject="s")
 
 
 def test_an_outage_sets_no_record_aside(registry: str) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from felice.client.schema_registry.model import Schema
 from felice.dataclass import dataclass
-from felice.pipelines.errors import OutsideError
+from felice.pipelines.errors import OutsideError, PlainError
 from felice.pipelines.registry_clients import RegistryAddress, write_with
 from felice.pipelines.spark.mistakes import QueryError, plain_errors
 from felice.pipelines.spark.registry.target import Target
@@ -58,7 +58,7 @@ def from_registry(
     known = {FAILFAST, PERMISSIVE, CAPTURE}
     if mode not in known:
         raise QueryError(f"mode must be one of {', '.join(sorted(known))}, not {mode!r}")
-    target = _target(registry, subject, version, message)
+    target = _target(_address(registry), subject, version, message)
     kind = target.coder().mapped.type
     if mode == CAPTURE:
         kind = StructType([StructField("value", kind), StructField("error", StringType())])
@@ -84,19 +84,29 @@ def to_registry(
     The schema is the last version of `subject`, or `version`. With `schema`, a text of Avro or a `Schema`, that one is
     registered first. A value that does not match the schema ends the query with an error.
     """
+    address = _address(registry)
     if schema is not None:
-        _register(RegistryAddress.of(registry), subject, schema)
-    target = _target(registry, subject, version, message)
+        _register(address, subject, schema)
+    target = _target(address, subject, version, message)
     target.coder()
     encode = arrow_udf(_Writing(target).column, BinaryType(), ArrowUDFType.SCALAR)
     made: Column = encode(col(value) if isinstance(value, str) else value)
     return made
 
 
-def _target(registry: str | Mapping[str, Any], subject: str, version: int | None, message: str) -> Target:
+def _address(registry: str | Mapping[str, Any]) -> RegistryAddress:
     try:
-        return Target.of(RegistryAddress.of(registry), subject, version, message)
-    except (OutsideError, ValueError, TypeError) as error:
+        address = RegistryAddress.of(registry)
+        address.check_shared()
+    except (PlainError, ValueError, TypeError) as error:
+        raise QueryError(f"the registry cannot be used: {error}") from error
+    return address
+
+
+def _target(address: RegistryAddress, subject: str, version: int | None, message: str) -> Target:
+    try:
+        return Target.of(address, subject, version, message)
+    except (OutsideError, ValueError) as error:
         raise QueryError(f"the schema of the subject {subject} cannot be used: {error}") from error
 
 

@@ -11,6 +11,7 @@ How:        The source gives out packs of records, each for one place (`source`)
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.env.interrupts import children_ignore_sigterm
+from felice.pipelines.errors import PlainError
 from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
@@ -174,9 +176,10 @@ def _results_of(
     """The packs of all results. `is_own`: for the application's own query, and not for one of the caller."""
     for name, value in QUERY_CONFIG.items():
         spark.conf.set(name, value)
+    written = sent_topology(scope.topology)
     description = described(scope, kept, int(spark.sparkContext.defaultParallelism), partitions)
     plan = Plan(
-        cloudpickle.dumps(scope.topology),  # type: ignore[no-untyped-call]
+        written,
         description.partitions,
         str(kept.state_path(description)),
         SinkOptions.parse(connected).client,
@@ -203,6 +206,16 @@ def _results_of(
     if plan.application().clocked:
         inputs.append(_ticks(spark, plan))
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
+
+
+def sent_topology(topology: Topology) -> bytes:
+    """A topology as workers get it. Raises `TopologyError` for one that holds what cannot be sent."""
+    try:
+        return cloudpickle.dumps(topology)  # type: ignore[no-untyped-call, no-any-return]
+    except PlainError as error:
+        raise TopologyError(str(error)) from None
+    except (TypeError, pickle.PicklingError) as error:
+        raise TopologyError(f"the application cannot be sent to Spark's workers: {error}") from error
 
 
 def register_once(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Step
 
 KeyValueFunction = Callable[[Any, Any], Any]
@@ -146,13 +147,16 @@ class DropNullKeys:
         return Step("", only_if="key is not None")
 
 
-def by(key_of: KeyValueFunction | str) -> KeyValueFunction:
-    """The function that chooses a key; a field's name becomes the function that returns this field of the value."""
+def by(key_of: KeyValueFunction | str, values: Format) -> KeyValueFunction:
+    """The function that chooses a key; a field's name becomes the function that returns this field of the value.
+
+    `values` is the format of the values. Raises ValueError if it has no field of this name.
+    """
     if not isinstance(key_of, str):
         return key_of
-    field = key_of
+    read = values.field(key_of)
 
     def of_field(_: Any, value: Any) -> Any:
-        return None if value is None else value.get(field)
+        return None if value is None else read(value)
 
     return of_field
