@@ -16,16 +16,18 @@ pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'"
 from confluent_kafka import DeserializingConsumer, Producer, SerializingProducer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
-from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, struct
+from pyspark.sql.functions import col, lit, struct
 
 from conformance.registry_process import RegistryProcess
 from conformance.targets import Target
 from conformance.topics import create_topic
+from felice.client.schema_registry import Schema
 from felice.spark import from_registry, to_registry
+from felice.streams import App, avro
 from unit.client.schema_registry.protobuf_types import kind
 
 pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(900)]
@@ -143,6 +145,113 @@ def test_a_stream_goes_on_when_its_producers_change_their_schema(
     ):
         poisoned = rows_of(spark, broker, topic)
         poisoned.select(from_registry("value", registry.url, subject)).collect()
+
+
+def test_json_and_protobuf_are_written_in_batches_and_read_in_a_stream(
+    spark: SparkSession,
+    broker: Target,
+    registry: RegistryProcess,
+    client: SchemaRegistryClient,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    properties = {"id": {"type": "integer"}, "item": {"type": "string"}}
+    digit = Schema(json.dumps({"type": "object", "properties": properties}), "JSON")
+    person = kind("shop.Person")
+    context = SerializationContext(topic, MessageField.VALUE)
+    ProtobufSerializer(person, client)(person(), context)
+    frame = spark.range(300).select(
+        struct(col("id"), col("id").cast("string").alias("item")).alias("row"),
+        struct(
+            col("id").cast("string").alias("name"),
+            struct(
+                col("id").alias("cents"), lit(None).cast("struct<year:int,month:int,day:int>").alias("due")
+            ).alias("debt"),
+        ).alias("person"),
+    )
+    written = frame.select(
+        to_registry("row", registry.url, f"{topic}-key", schema=digit).alias("key"),
+        to_registry("person", registry.url, f"{topic}-value", message="shop.Person").alias("value"),
+    )
+    options = {"kafka.bootstrap.servers": broker.bootstrap}
+    written.write.format("felice").mode("append").options(**options, topic=topic).save()
+    # The client that registered a schema has kept its text, which this deserializer cannot read.
+    reader = SchemaRegistryClient({"url": registry.url})
+    consumer = DeserializingConsumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "key.deserializer": JSONDeserializer(None, schema_registry_client=client),
+            "value.deserializer": ProtobufDeserializer(person, {"use.deprecated.format": False}, reader),
+        }
+    )
+    consumer.subscribe([topic])
+    messages = []
+    while len(messages) < 300 and (message := consumer.poll(60)) is not None:
+        messages.append((message.key(), message.value().name, message.value().debt.cents))
+    consumer.close()
+    reader.close()
+    assert sorted(messages, key=lambda one: one[2]) == [
+        ({"id": number, "item": str(number)}, str(number), number) for number in range(300)
+    ]
+    plain = Producer({"bootstrap.servers": broker.bootstrap})
+    plain.produce(topic, key=b"poison", value=b"poison")
+    assert plain.flush(60) == 0
+    rows = (
+        spark.readStream.format("felice")
+        .options(**options, subscribe=topic, startingOffsets="earliest")
+        .load()
+    )
+    read = rows.select(
+        from_registry("key", registry.url, f"{topic}-key", mode="CAPTURE").alias("one"),
+        from_registry("value", registry.url, f"{topic}-value", mode="CAPTURE").alias("other"),
+    )
+    found: list[Any] = []
+    query = (
+        read.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(LIMIT_S)
+    *good, poison = sorted(found, key=lambda row: row.one.value.id if row.one.value else 300)
+    assert [(row.one.value.item, row.other.value.name, row.other.value.debt.cents) for row in good] == [
+        (str(number), str(number), number) for number in range(300)
+    ]
+    assert poison.one.value is None and poison.other.value is None
+    assert f"{topic}-0 at offset 300 cannot be read" in poison.other.error
+
+
+def test_a_value_that_would_change_ends_the_query(
+    spark: SparkSession, registry: RegistryProcess, topic: str
+) -> None:
+    rows = spark.range(1).select(
+        struct(col("id"), lit("pen").alias("item"), lit(5).alias("more")).alias("order")
+    )
+    encoded = to_registry("order", registry.url, f"{topic}-value", schema=order(FIELDS))
+    with pytest.raises(Exception, match="the field more: 5 would be lost"):
+        rows.select(encoded).collect()
+
+
+def test_passwords_of_a_registry_stand_in_no_plan(
+    spark: SparkSession,
+    registry: RegistryProcess,
+    topic: str,
+    tmp_path: Path,
+    broker: Target,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = {"url": registry.url, "basic.auth.user.info": "ann:hidden"}
+    app = App("shown", key="string")
+    stream = app.stream(topic, value=avro(config, order(FIELDS), subject=f"{topic}-value"))
+    to_registry("value", config, f"{topic}-value", schema=order(FIELDS))
+    frame = stream.df(spark, tmp_path / "checkpoint", broker.bootstrap, partitions=1)
+    frame.select(from_registry("value", config, f"{topic}-value", where=())).explain(True)
+    told = capsys.readouterr().out
+    assert "plan.secret=*********(redacted)" in told
+    assert "hidden" not in told
+    assert "gASV" not in told  # how a pickle begins in base64
 
 
 def test_a_column_is_written_for_other_consumers(

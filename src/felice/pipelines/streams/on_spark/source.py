@@ -24,7 +24,10 @@ from felice.pipelines.spark.writer import StreamWriter, Written
 from felice.pipelines.streams.on_spark import packs
 from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 
-PLAN = "plan"
+PLAN = "plan.secret"
+"""The plan holds what formats need to log in to a registry. Spark shows the options of a source in its plans and its
+interface, but not the value of one with this word in its name (`spark.redaction.regex`).
+"""
 NAME = "felice-streams"
 
 
