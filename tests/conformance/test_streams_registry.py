@@ -25,19 +25,39 @@ ORDER = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fie
 PRICED = [*FIELDS, {"name": "price", "type": "double", "default": 0.0}]
 PRICED_ORDER = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": PRICED})
 PROGRAM = """
-from felice.streams import App, avro
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from felice.streams import App, avro, protobuf
 
 orders = avro({"url": URL, "max.retries": 0}, SCHEMA)
 app = App("pricing", key="string")
 priced = app.stream("orders", value=orders).map_values(lambda key, order: order | {"price": 2.5}, value=orders)
 priced.to("priced")
 priced.group_by("item").count(name="sold").to_stream().to("sold", value="json")
+
+# A class that no other process can import.
+pool = DescriptorPool()
+file = FileDescriptorProto(name="note.proto", syntax="proto3")
+message = file.message_type.add(name="Note")
+for number, name in enumerate(("item", "text"), 1):
+    message.field.add(name=name, number=number, type="TYPE_STRING", label="LABEL_OPTIONAL")
+pool.Add(file)
+Note = GetMessageClass(pool.FindMessageTypeByName("Note"))
+notes = protobuf(URL, Note, subject="notes")
+written = app.stream("notes", value="string").map_values(lambda key, text: Note(item=text[:3], text=text), value=notes)
+longest = lambda one, other: Note(item=one.item, text=max(one.text, other.text, key=len))
+written.group_by("item").reduce(longest, name="longest").to("longest", value=notes)
 """
 
 
 @pytest.mark.timeout(1200)
 def test_records_keep_their_schemas_through_spark(tmp_path: Path) -> None:
-    with Broker(topics={"orders": 2, "priced": 1, "sold": 1}) as broker, ExitStack() as stack:
+    with (
+        Broker(topics={"orders": 2, "priced": 1, "sold": 1, "notes": 2, "longest": 1}) as broker,
+        ExitStack() as stack,
+    ):
         registry = RegistryProcess(broker.bootstrap, tmp_path / "registry.log")
         try:
             client = stack.enter_context(SchemaRegistryClient({"url": registry.url}))
@@ -49,6 +69,8 @@ def test_records_keep_their_schemas_through_spark(tmp_path: Path) -> None:
             for number in range(100):
                 producer.produce("orders", value={"id": number, "item": "pen" if number % 4 else "ink"})
             assert producer.flush(60) == 0
+            for text in ("pen 1", "ink 1", "pen 22", "ink"):
+                broker.produce("notes", text)
             (tmp_path / "program.py").write_text(
                 PROGRAM.replace("URL", repr(registry.url)).replace("SCHEMA", repr(PRICED_ORDER))
             )
@@ -74,6 +96,11 @@ def test_records_keep_their_schemas_through_spark(tmp_path: Path) -> None:
             assert {row["price"] for row in found} == {2.5}
             last = {row.key: json.loads(row.value or b"") for row in broker.records("sold")}
             assert last == {b"pen": 75, b"ink": 25}
+            longest = {row.key: row.value for row in broker.records("longest")}
+            assert {key: (value or b"").rpartition(b"\x12")[2][1:] for key, value in longest.items()} == {
+                b"pen": b"pen 22",
+                b"ink": b"ink 1",
+            }
             # The application's schema has a subject of its own: the name of the record.
             assert client.get_latest_version("shop.Order").version == 1
         finally:

@@ -12,9 +12,7 @@ How:         The serializers and deserializers of `felice.client` do the work. B
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -145,7 +143,7 @@ class _Protobuf(_OfRegistry):
 
         def write(value: Any) -> bytes:
             if not isinstance(value, kind) and _is_also(value, kind):
-                # Of a class that this process made a second time.
+                # Of another class: the program made the type in this process, too.
                 value = kind.FromString(value.SerializeToString())
             data: bytes = serialize(value)  # type: ignore[assignment]
             return data
@@ -161,63 +159,6 @@ class _Protobuf(_OfRegistry):
         if fields[name].has_presence:
             return lambda value: getattr(value, name) if value.HasField(name) else None
         return lambda value: getattr(value, name)
-
-    def __reduce__(self) -> tuple[Callable[..., _Protobuf], tuple[Any, ...]]:
-        message = self.message if _is_importable(self.message) else _MessageType.of(self.message)
-        return _with_message, (self.address, self.subject, self.registers, message)
-
-
-@dataclass(frozen=True, slots=True)
-class _MessageType:
-    """A class that was made in the program, as its files: no other process could import it."""
-
-    name: str
-    files: tuple[bytes, ...]
-    """Serialized descriptors, each after those that it imports."""
-
-    @staticmethod
-    def of(message: type[Message]) -> _MessageType:
-        files: dict[str, bytes] = {}
-
-        def add(file: Any) -> None:
-            if file.name not in files:
-                for used in file.dependencies:
-                    add(used)
-                files[file.name] = file.serialized_pb
-
-        add(message.DESCRIPTOR.file)
-        return _MessageType(message.DESCRIPTOR.full_name, tuple(files.values()))
-
-    def made(self) -> type[Message]:
-        with _lock:
-            return _made_class(self)
-
-
-@functools.cache
-def _made_class(kind: _MessageType) -> type[Message]:
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.message_factory import GetMessageClass
-
-    pool = DescriptorPool()
-    for file in kind.files:
-        pool.AddSerializedFile(file)
-    made: type[Message] = GetMessageClass(pool.FindMessageTypeByName(kind.name))
-    return made
-
-
-def _with_message(
-    address: RegistryAddress, subject: str | None, registers: bool, message: type[Message] | _MessageType
-) -> _Protobuf:
-    kind = message.made() if isinstance(message, _MessageType) else message
-    return _Protobuf(address, subject, registers, None, kind)
-
-
-def _is_importable(kind: type[Any]) -> bool:
-    """Whether another process finds this class by the names of its module and itself."""
-    found: Any = sys.modules.get(kind.__module__)
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is kind
 
 
 def _is_also(value: Any, kind: type[Message]) -> bool:

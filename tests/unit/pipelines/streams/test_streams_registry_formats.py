@@ -110,21 +110,34 @@ def test_a_format_travels_as_values() -> None:
 
 
 def test_a_class_that_the_program_made_travels_as_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = kind("shop.Order")
-    sent: Any = pickle.loads(pickle.dumps(protobuf(NOWHERE, order, subject="s")))
-    assert sent.message.DESCRIPTOR.full_name == "shop.Order" and sent.message is not order
-    assert pickle.loads(pickle.dumps(sent)) == sent
+    sent_topology = pytest.importorskip(
+        "felice.pipelines.streams.on_spark.runner", reason="needs Spark"
+    ).sent_topology
+    order, line = kind("shop.Order"), kind("shop.Order.Line")
+    there = pickle.loads(
+        sent_topology([protobuf(NOWHERE, order, subject="s"), order, line, lambda: order(id=7)])
+    )
+    format_, made, made_line, function = there
+    assert format_.message is made is not order and made.DESCRIPTOR.full_name == "shop.Order"
+    assert type(function()) is made and type(made(lines=[{}]).lines[0]) is made_line
     monkeypatch.setattr(RegistryAddress, "client", lambda _: client)
     client = MockSchemaRegistryClient()
-    message = order(id=7, lines=[{"price": {"cents": 5}}])
-    data = sent.write(message)  # of the class of this process
-    assert sent.read(data).SerializeToString() == message.SerializeToString()
+    for message in (
+        made(id=7, lines=[{"price": {"cents": 5}}]),
+        order(id=7, lines=[{"price": {"cents": 5}}]),
+    ):
+        assert format_.read(format_.write(message)) == made(id=7, lines=[{"price": {"cents": 5}}])
 
 
 def test_an_importable_class_travels_by_name() -> None:
+    sent_topology = pytest.importorskip(
+        "felice.pipelines.streams.on_spark.runner", reason="needs Spark"
+    ).sent_topology
+    from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    assert pickle.loads(pickle.dumps(protobuf(NOWHERE, Timestamp))).message is Timestamp
+    format_ = protobuf(NOWHERE, Timestamp)
+    assert pickle.loads(sent_topology([format_, Timestamp, Message])) == [format_, Timestamp, Message]
 
 
 def test_a_registry_in_memory_stays_in_its_process(registry: str) -> None:

@@ -10,6 +10,7 @@ How:        The source gives out packs of records, each for one place (`source`)
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from weakref import WeakSet
 
 from pyspark import cloudpickle
@@ -30,6 +32,7 @@ from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.message_classes import reduced
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.modules import SentModule
@@ -208,10 +211,21 @@ def _results_of(
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
+class _Sender(cloudpickle.Pickler):
+    """Pickles what an application consists of."""
+
+    def reducer_override(self, given: Any) -> Any:
+        """How an object is written."""
+        found = reduced(given)
+        return super().reducer_override(given) if found is None else found  # type: ignore[no-untyped-call]
+
+
 def sent_topology(topology: Topology) -> bytes:
     """A topology as workers get it. Raises `TopologyError` for one that holds what cannot be sent."""
     try:
-        return cloudpickle.dumps(topology)  # type: ignore[no-untyped-call, no-any-return]
+        written = io.BytesIO()
+        _Sender(written).dump(topology)  # type: ignore[no-untyped-call]
+        return written.getvalue()
     except PlainError as error:
         raise TopologyError(str(error)) from None
     except (TypeError, pickle.PicklingError) as error:
