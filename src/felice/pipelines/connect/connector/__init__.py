@@ -1,0 +1,1 @@
+"""What a connector is: the classes that a connector's author extends."""

@@ -1,0 +1,60 @@
+"""The records of the offsets topic: keys `["connector",{partition}]`, values `{offset}`, in JSON as Kafka writes it.
+
+Keeps true:  partitions with the same members are one key of the mapping, in whatever order their JSON has the members.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from felice.pipelines.connect.connector.contexts import Place
+from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.task.source_offsets import key_text
+
+OffsetKey = tuple[str, str]
+"""The connector, and the partition's text (`key_text`)."""
+
+
+def key_of(connector: str, partition: Place) -> OffsetKey:
+    """The key of a partition of a connector's source."""
+    return connector, key_text(partition)
+
+
+def key_bytes(key: OffsetKey) -> bytes:
+    """The bytes of a key."""
+    connector, partition = key
+    return f"[{_json(connector)},{partition}]".encode()
+
+
+def key_from_bytes(data: bytes) -> OffsetKey:
+    """The key of these bytes. Raises `ConnectError` for what is no key of Kafka Connect."""
+    try:
+        connector, partition = json.loads(data)
+    except (ValueError, TypeError, RecursionError):
+        raise ConnectError(
+            f"a key of the offsets topic is not [connector, partition]: {data[:80]!r}"
+        ) from None
+    if not isinstance(connector, str) or not isinstance(partition, dict):
+        raise ConnectError(f"a key of the offsets topic is not [connector, partition]: {data[:80]!r}")
+    return key_of(connector, partition)
+
+
+def value_bytes(offset: Place) -> bytes:
+    """The bytes of an offset."""
+    return _json(offset).encode()
+
+
+def value_from_bytes(data: bytes) -> dict[str, Any]:
+    """The offset of these bytes. Raises `ConnectError`."""
+    try:
+        offset = json.loads(data)
+    except (ValueError, RecursionError):
+        offset = None
+    if not isinstance(offset, dict):
+        raise ConnectError(f"a value of the offsets topic is no JSON object: {data[:80]!r}")
+    return offset
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,344 @@
+"""The loop of source tasks against a real broker: offsets after records, failures, transactions, new topics."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from connect_tasks import run_source, stopped_at_end
+from felice.client.admin import AdminClient
+from felice.pipelines.connect.connector.base import SourceTask
+from felice.pipelines.connect.connector.contexts import Place
+from felice.pipelines.connect.model.errors import ConnectError, DataError, RetriableError
+from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.schema import STRING, Schema
+from felice.pipelines.connect.task.conversion import Step
+from felice.pipelines.connect.task.new_topics import TopicCreation, TopicGroup
+from felice.pipelines.connect.task.source_offsets import MemoryOffsets
+from felice.pipelines.connect.task.source_transactions import Boundary
+from felice.pipelines.connect.task.tolerance import ErrorPolicy
+from felice.pipelines.connect.transforms.routing import Filter
+from felice.pipelines.connect.transforms.transformation import R, Transformation
+from felice.testing import Broker, ErrorCode, felice_broker
+from waiting import wait_until
+
+SOURCE = {"table": "t"}
+TOLERANT = ErrorPolicy(tolerates_all=True)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with felice_broker() as started:
+        started.create_topic("out", partitions=1)
+        started.create_topic("offsets", partitions=1)
+        yield started
+
+
+class Counter(SourceTask):
+    """The numbers from its offset to `end`, in batches."""
+
+    def __init__(self, end: int = 100, batch: int = 10) -> None:
+        self.end, self.batch = end, batch
+        self.calls: list[str] = []
+        self.confirmed: list[tuple[object, str | None]] = []
+        self.failures: list[Exception] = []
+        self.next = 0
+        self._stopped = threading.Event()
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self.calls.append("start")
+        offset = self.context.offset(SOURCE)
+        self.next = 0 if offset is None else int(offset["next"])
+        self.first = self.next
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        if self.failures:
+            raise self.failures.pop(0)
+        numbers = range(self.next, min(self.next + self.batch, self.end))
+        if not numbers:
+            self._stopped.wait(0.05)
+            return None
+        self.next = numbers.stop
+        return [self.record(n) for n in numbers]
+
+    def record(self, number: int) -> SourceRecord:
+        return SourceRecord(
+            "out",
+            0,
+            None,
+            str(number).encode(),
+            Schema(STRING),
+            f"v{number}",
+            source_partition=SOURCE,
+            source_offset={"next": number + 1},
+        )
+
+    def commit_record(self, record: SourceRecord, topic: str | None, partition: int, offset: int) -> None:
+        self.confirmed.append((record.value, topic))
+
+    def commit(self) -> None:
+        self.calls.append("commit")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+        self._stopped.set()
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def values(broker: Broker, topic: str = "out") -> list[str]:
+    return [(one.value or b"").decode() for one in broker.records(topic)]
+
+
+def offset_of(offsets: MemoryOffsets) -> Place | None:
+    return offsets.read([SOURCE])[0]
+
+
+def offsets_topic(broker: Broker) -> list[tuple[object, object]]:
+    return [(json.loads(one.key or b""), json.loads(one.value or b"")) for one in broker.records("offsets")]
+
+
+@pytest.mark.parametrize("boundary", [None, *Boundary])
+def test_a_next_generation_goes_on_where_the_last_one_ended(
+    broker: Broker, boundary: Boundary | None
+) -> None:
+    class Committing(Counter):
+        def poll(self) -> Sequence[SourceRecord] | None:
+            records = super().poll()
+            if records and self.context.transaction is not None:
+                self.context.transaction.commit(records[-1])
+            return records
+
+    offsets = MemoryOffsets()
+    first, second = Committing(50), Committing(80)
+    with stopped_at_end(run_source(broker, first, offsets=offsets, boundary=boundary)) as running:
+        wait_until(lambda: len(first.confirmed) == 50)
+        running.stop()
+    assert first.calls.count("stop") == 1
+    assert first.calls[-1] == "close"
+    if boundary is not None:
+        key, value = offsets_topic(broker)[-1]
+        assert (key, value) == (["source", SOURCE], {"next": 50})
+        offsets.write([(SOURCE, {"next": 50})])
+    assert offset_of(offsets) == {"next": 50}
+    with stopped_at_end(run_source(broker, second, offsets=offsets, boundary=boundary)):
+        wait_until(lambda: len(second.confirmed) == 30)
+    assert second.first == 50
+    assert values(broker) == [f"v{n}" for n in range(80)]
+
+
+def test_offsets_are_committed_regularly(broker: Broker) -> None:
+    offsets = MemoryOffsets()
+    task = Counter(20)
+    with stopped_at_end(run_source(broker, task, offsets=offsets)):
+        wait_until(lambda: offset_of(offsets) == {"next": 20})
+        assert "commit" in task.calls
+
+
+def test_no_offset_passes_a_record_that_is_not_in_its_topic(broker: Broker) -> None:
+    broker.create_topic("stuck", partitions=1)
+    broker.faults.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, topic="stuck", times=None)
+
+    class Mixed(Counter):
+        def record(self, number: int) -> SourceRecord:
+            made = super().record(number)
+            return replace(made, topic="stuck") if number == 5 else made
+
+    offsets = MemoryOffsets()
+    task = Mixed(20)
+    with stopped_at_end(run_source(broker, task, offsets=offsets)):
+        wait_until(lambda: len(task.confirmed) == 19)
+        wait_until(lambda: offset_of(offsets) == {"next": 5})
+    assert offset_of(offsets) == {"next": 5}
+
+
+def test_a_record_that_the_broker_refuses_ends_the_task(broker: Broker) -> None:
+    class Large(Counter):
+        def record(self, number: int) -> SourceRecord:
+            made = super().record(number)
+            return replace(made, value="x" * 2_000_000) if number == 7 else made
+
+    offsets = MemoryOffsets()
+    error = run_source(broker, Large(20), offsets=offsets).wait()
+    assert isinstance(error, ConnectError)
+    assert "producer send callback" in str(error)
+    assert offset_of(offsets) == {"next": 7}
+
+
+def test_a_refused_record_is_skipped_if_errors_are_tolerated(broker: Broker) -> None:
+    class Large(Counter):
+        def record(self, number: int) -> SourceRecord:
+            made = super().record(number)
+            return replace(made, value="x" * 2_000_000) if number == 7 else made
+
+    offsets = MemoryOffsets()
+    task = Large(20)
+    with stopped_at_end(run_source(broker, task, offsets=offsets, policy=TOLERANT)) as running:
+        wait_until(lambda: offset_of(offsets) == {"next": 20})
+        assert running.tolerance.failures == 1
+    assert len(values(broker)) == 19
+
+
+def test_dropped_records_are_told_and_their_offsets_committed(broker: Broker) -> None:
+    offsets = MemoryOffsets()
+    task = Counter(5)
+    with stopped_at_end(run_source(broker, task, offsets=offsets, steps=[Step(Filter({}))])):
+        wait_until(lambda: offset_of(offsets) == {"next": 5})
+    assert task.confirmed == [(f"v{n}", None) for n in range(5)]
+    assert values(broker) == []
+
+
+class RefusesSeven(Transformation):
+    def apply(self, record: R) -> R | None:
+        if record.value == "v7":
+            raise DataError("no v7")
+        return record
+
+
+def test_bad_records_end_the_task_or_are_set_aside(broker: Broker) -> None:
+    error = run_source(broker, Counter(20), steps=[Step(RefusesSeven({}))]).wait()
+    assert str(error) == "Tolerance exceeded in error handler"
+    assert values(broker) == [f"v{n}" for n in range(7)]
+    offsets = MemoryOffsets()
+    with stopped_at_end(
+        run_source(broker, Counter(20), steps=[Step(RefusesSeven({}))], policy=TOLERANT, offsets=offsets)
+    ):
+        wait_until(lambda: offset_of(offsets) == {"next": 20})
+    assert len(values(broker)) == 7 + 19
+
+
+def test_a_poll_is_tried_again_after_a_retriable_error(broker: Broker) -> None:
+    task = Counter(5)
+    task.failures = [RetriableError("busy")]
+    patient = ErrorPolicy(retry_timeout_ms=-1, retry_delay_max_ms=1)
+    with stopped_at_end(run_source(broker, task, policy=patient)):
+        wait_until(lambda: len(task.confirmed) == 5)
+    failing = Counter(5)
+    failing.failures = [RetriableError("busy")]
+    assert str(run_source(broker, failing).wait()) == "Tolerance exceeded in error handler"
+    broken = Counter(5)
+    broken.failures = [ValueError("broken")]
+    assert str(run_source(broker, broken, policy=TOLERANT).wait()) == "broken"
+
+
+def test_a_paused_task_is_not_polled(broker: Broker) -> None:
+    task = Counter(1_000_000, batch=1)
+    with stopped_at_end(run_source(broker, task)) as running:
+        wait_until(lambda: task.confirmed)
+        running.control.pause()
+        seen = -1
+        while seen != task.next:
+            seen = task.next
+            threading.Event().wait(0.5)
+        running.control.resume()
+        wait_until(lambda: task.next > seen)
+
+
+@pytest.mark.parametrize("bad", [{"next": [1]}, {"next": {"a": 1}}, {1: 1}])
+def test_an_offset_that_json_topics_cannot_hold_ends_the_task(broker: Broker, bad: Place) -> None:
+    class Odd(Counter):
+        def record(self, number: int) -> SourceRecord:
+            return replace(super().record(number), source_offset=bad)
+
+    for boundary in (None, Boundary.POLL):
+        error = run_source(broker, Odd(5), boundary=boundary).wait()
+        assert isinstance(error, ConnectError) and "of a record" in str(error)
+
+
+# Exactly once
+
+
+def test_records_and_their_offset_are_in_one_transaction(broker: Broker) -> None:
+    class Failing(Counter):
+        def poll(self) -> Sequence[SourceRecord] | None:
+            if self.next == 20:
+                return [self.record(20), self.record(21), replace(self.record(22), value="x" * 2_000_000)]
+            return super().poll()
+
+    error = run_source(broker, Failing(50), boundary=Boundary.POLL).wait()
+    assert isinstance(error, ConnectError)
+    assert values(broker) == [f"v{n}" for n in range(20)]
+    assert offsets_topic(broker)[-1][1] == {"next": 20}
+
+
+def test_an_older_generation_can_write_no_more(broker: Broker) -> None:
+    old, new = Counter(1_000_000, batch=1), Counter(0)
+    first = run_source(broker, old, boundary=Boundary.POLL)
+    with stopped_at_end(first):
+        wait_until(lambda: len(old.confirmed) > 3)
+        with stopped_at_end(run_source(broker, new, boundary=Boundary.POLL)):
+            assert first.wait() is not None
+            assert values(broker) == [f"v{n}" for n in range(len(values(broker)))]
+            assert offsets_topic(broker)[-1][1] == {"next": len(values(broker))}
+
+
+def test_a_connector_aborts_records_and_does_not_meet_them_again(broker: Broker) -> None:
+    class Choosing(Counter):
+        def poll(self) -> Sequence[SourceRecord] | None:
+            records = super().poll()
+            transaction = self.context.transaction
+            if records and transaction is not None:
+                transaction.commit(records[3])
+                transaction.abort(records[6])
+                transaction.commit()
+            return records
+
+    with stopped_at_end(run_source(broker, Choosing(10), boundary=Boundary.CONNECTOR)):
+        wait_until(lambda: offsets_topic(broker) and offsets_topic(broker)[-1][1] == {"next": 10})
+    assert values(broker) == ["v0", "v1", "v2", "v3", "v7", "v8", "v9"]
+    assert [value["next"] for _, value in offsets_topic(broker)] == [4, 7, 10]  # type: ignore[index]
+
+
+def test_what_a_connector_did_not_commit_is_not_seen(broker: Broker) -> None:
+    task = Counter(10)
+    with stopped_at_end(run_source(broker, task, boundary=Boundary.CONNECTOR, interval_s=3600)) as running:
+        wait_until(lambda: task.next == 10)
+        running.stop()
+    assert values(broker) == []
+    assert offsets_topic(broker) == []
+
+
+# New topics
+
+
+def test_topics_are_created_by_the_first_group_that_matches(broker: Broker) -> None:
+    class Spreading(Counter):
+        def record(self, number: int) -> SourceRecord:
+            topic = ("logs-a", "logs-not", "other")[number % 3]
+            return replace(super().record(number), topic=topic, partition=None)
+
+    groups = [
+        TopicGroup(
+            "logs", 1, 3, (re.compile("logs-.*"),), (re.compile("logs-not"),), {"cleanup.policy": "compact"}
+        ),
+        TopicGroup("default", -1, 2),
+    ]
+    with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        creation = TopicCreation(AdminClient({"bootstrap.servers": broker.bootstrap}), groups)
+        with stopped_at_end(run_source(broker, task := Spreading(9), topics=creation)):
+            wait_until(lambda: len(task.confirmed) == 9)
+        found = {name: len(one.partitions) for name, one in admin.list_topics(timeout=60).topics.items()}
+    assert {name: found[name] for name in ("logs-a", "logs-not", "other")} == {
+        "logs-a": 3,
+        "logs-not": 2,
+        "other": 2,
+    }
+
+
+def test_a_topic_that_cannot_be_created_ends_the_task(broker: Broker) -> None:
+    class Wrong(Counter):
+        def record(self, number: int) -> SourceRecord:
+            return replace(super().record(number), topic="new")
+
+    creation = TopicCreation(
+        AdminClient({"bootstrap.servers": broker.bootstrap}), [TopicGroup("default", 3, 1)]
+    )
+    error = run_source(broker, Wrong(1), topics=creation).wait()
+    assert isinstance(error, ConnectError)
+    assert str(error).startswith("Error while attempting to create/find topic(s) 'new': ")
