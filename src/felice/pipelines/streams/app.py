@@ -88,8 +88,8 @@ class App:
             raise TopologyError(
                 f"DataFrame {name!r}: from_df takes a function of the session, and got {shown(make)}"
             )
-        formats = self._formats(name, key, value, on_bad_record, on_error)
-        stream = self._stream(replace(formats, is_frame=True), ts)
+        formats = self._formats(name, key, value, on_bad_record, on_error, is_frame=True)
+        stream = self._stream(formats, ts)
         self.scope.frames[name] = make
         return stream
 
@@ -167,5 +167,8 @@ class App:
         value: str | Format | None,
         on_bad_record: OnBadRecord,
         on_error: OnBadRecord,
+        *,
+        is_frame: bool = False,
     ) -> TopicFormats:
-        return TopicFormats(topic, self.scope.key(key), self.scope.value(value), on_bad_record, on_error)
+        key, value = self.scope.key(key), self.scope.value(value)
+        return TopicFormats(topic, key, value, on_bad_record, on_error, is_frame=is_frame).of_topic(topic)

@@ -83,6 +83,10 @@ class Format:
         """
         return lambda value: value.get(name)
 
+    def of_topic(self, topic: str, part: str) -> Format:
+        """The format where it writes a topic's keys or values: `part` is "key" or "value"."""
+        return self
+
     def placed_by(self, data: bytes) -> bytes | None:
         """The bytes that chose the partition of a record whose key has these bytes; None if they are not known."""
         return data
@@ -304,6 +308,9 @@ class _TimeWindowed(_Windowed):
     key: Format
     size_ms: int
 
+    def of_topic(self, topic: str, part: str) -> Format:
+        return _TimeWindowed(self.key.of_topic(topic, part), self.size_ms)
+
     def write(self, value: Windowed) -> bytes:
         key, (start, _) = value
         return self.key.write(key) + _LONG.pack(start)
@@ -319,6 +326,9 @@ class _TimeWindowed(_Windowed):
 @dataclass(frozen=True, slots=True)
 class _SessionWindowed(_Windowed):
     key: Format
+
+    def of_topic(self, topic: str, part: str) -> Format:
+        return _SessionWindowed(self.key.of_topic(topic, part))
 
     def write(self, value: Windowed) -> bytes:
         key, (start, end) = value

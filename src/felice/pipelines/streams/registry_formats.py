@@ -15,8 +15,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from felice.client.serialization import MessageField, SerializationContext
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.exact_values import avro_check, check_json
@@ -29,13 +31,49 @@ if TYPE_CHECKING:
     from felice.client.schema_registry.model import Schema
 
 
+_RECORD = "RECORD"
+_STRATEGIES = (_RECORD, "TOPIC", "TOPIC_RECORD")
+"""As the property `subject.name.strategy.type` has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Serdes:
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
 
 
-_serdes: dict[tuple[int, _OfRegistry], _Serdes] = {}
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """Where a format's schema is registered: under a name, or where a strategy says."""
+
+    name: str | None
+    strategy: str
+    place: tuple[str, str] | None = field(default=None, compare=False)
+    """The topic, and "key" or "value". Formats of two topics have the same bytes: the id belongs to the schema."""
+
+    def at(self, topic: str, part: str) -> _Subject:
+        return replace(self, place=(topic, part))
+
+    def conf(self) -> dict[str, Any]:
+        """The properties of a serializer."""
+        if self.name is None:
+            return {"subject.name.strategy.type": self.strategy}
+        return {"subject.name.strategy": lambda context, record_name: self.name}
+
+    def context(self) -> SerializationContext | None:
+        """What serializers need to know of the place. Raises `OutsideError` if a strategy needs a topic."""
+        if self.place is None:
+            if self.name is None and self.strategy != _RECORD:
+                raise OutsideError(
+                    f"the strategy {self.strategy} needs a topic, and these values are written to none, "
+                    "but to a store or a repartition: give their format a subject"
+                )
+            return None
+        topic, part = self.place
+        return SerializationContext(topic, MessageField(part))
+
+
+_serdes: dict[tuple[int, _OfRegistry, tuple[str, str] | None], _Serdes] = {}
 _lock = threading.Lock()
 
 
@@ -44,7 +82,7 @@ class _OfRegistry(Format):
     """A format of one kind of schemas."""
 
     address: RegistryAddress
-    subject: str | None
+    subject: _Subject
     registers: bool
     version_id: int | None
     """The id of the schema to write with, for a format without a schema of its own."""
@@ -57,11 +95,14 @@ class _OfRegistry(Format):
         serdes = self._serdes()
         return read_with(self.address, lambda: serdes.read(data))
 
+    def of_topic(self, topic: str, part: str) -> Format:
+        return replace(self, subject=self.subject.at(topic, part))
+
     def placed_by(self, data: bytes) -> bytes | None:
         return None  # Writers with another version of the schema give an equal key other bytes.
 
     def _serdes(self) -> _Serdes:
-        key = os.getpid(), self
+        key = os.getpid(), self, self.subject.place
         found = _serdes.get(key)
         if found is None:
             # Outside the lock: it may ask the registry. Two threads may make it; both work.
@@ -81,12 +122,7 @@ class _OfRegistry(Format):
         conf: dict[str, Any] = {"auto.register.schemas": self.registers and self.version_id is None}
         if self.version_id is not None:
             conf["use.schema.id"] = self.version_id
-        if self.subject is not None:
-            subject = self.subject
-            conf["subject.name.strategy"] = lambda context, record_name: subject
-        else:
-            conf["subject.name.strategy.type"] = "RECORD"
-        return conf
+        return conf | self.subject.conf()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +135,13 @@ class _Avro(_OfRegistry):
         from felice.client.schema_registry.decoding import parsed_of
 
         client = self.address.client()
-        written = self.schema or client.get_schema(self.version_id, self.subject)
+        written = self.schema or client.get_schema(self.version_id, self.subject.name)
         check = avro_check(parsed_of(client, written).schema)
         serialize = AvroSerializer(client, self.schema, conf=self._conf())
 
         def write(value: Any) -> bytes:
             check(value)
-            data: bytes = serialize(value)  # type: ignore[assignment]
+            data: bytes = serialize(value, self.subject.context())  # type: ignore[assignment]
             return data
 
         return _Serdes(write, AvroDeserializer(client, self.schema))
@@ -124,7 +160,7 @@ class _JsonSchema(_OfRegistry):
 
         def write(value: Any) -> bytes:
             check_json(value)
-            data: bytes = serialize(value)  # type: ignore[assignment]
+            data: bytes = serialize(value, self.subject.context())  # type: ignore[assignment]
             return data
 
         return _Serdes(write, JSONDeserializer(self.schema, schema_registry_client=client))
@@ -145,7 +181,7 @@ class _Protobuf(_OfRegistry):
             if not isinstance(value, kind) and _is_also(value, kind):
                 # Of another class: the program made the type in this process, too.
                 value = kind.FromString(value.SerializeToString())
-            data: bytes = serialize(value)  # type: ignore[assignment]
+            data: bytes = serialize(value, self.subject.context())  # type: ignore[assignment]
             return data
 
         return _Serdes(write, ProtobufDeserializer(kind, schema_registry_client=client))
@@ -172,6 +208,7 @@ def avro(
     schema: str | Schema | None = None,
     *,
     subject: str | None = None,
+    strategy: str = _RECORD,
     register: bool = True,
 ) -> Format:
     """Avro with a schema registry; records are dicts. Needs the extra `felice[schemas]`.
@@ -182,13 +219,14 @@ def avro(
     `ssl.ca.location`, …). With `schema`, a text or a `Schema`, values are written with it, and values of other versions
     are converted to it when they are read. Without it they are read as they were written, and written with the version
     of `subject` that is the last one now: the registry is asked.
-    `subject` is where the schema is registered; without it, that is the full name of the record. `register=False`
-    requires a schema that is registered already.
+    `subject` is where the schema is registered. Without it, `strategy` says so, with Confluent's names: RECORD for the
+    full name of the record, TOPIC for TOPIC-key and TOPIC-value, TOPIC_RECORD for the topic and that name.
+    `register=False` requires a schema that is registered already.
 
     Raises ValueError for a schema that is not right, and `OutsideError` if a registry that must be asked gives no
     answer: for the version of a subject, and for the schemas that `schema` refers to.
     """
-    return _Avro(*_parts(registry, schema, "AVRO", subject, register))
+    return _Avro(*_parts(registry, schema, "AVRO", (subject, strategy), register))
 
 
 def json_schema(
@@ -196,13 +234,14 @@ def json_schema(
     schema: str | Schema | None = None,
     *,
     subject: str | None = None,
+    strategy: str = _RECORD,
     register: bool = True,
 ) -> Format:
     """JSON with a schema registry, whose schemas check values that are read and written. Arguments: as `avro`'s.
 
     `subject` must be given unless the schema has a `title`.
     """
-    return _JsonSchema(*_parts(registry, schema, "JSON", subject, register))
+    return _JsonSchema(*_parts(registry, schema, "JSON", (subject, strategy), register))
 
 
 def protobuf(
@@ -210,35 +249,40 @@ def protobuf(
     message: type[Message],
     *,
     subject: str | None = None,
+    strategy: str = _RECORD,
     register: bool = True,
 ) -> Format:
     """Protobuf with a schema registry; values are messages of this generated class. Other arguments: as `avro`'s."""
     if not hasattr(message, "DESCRIPTOR") or not isinstance(message, type):
         raise TypeError(f"message must be a class that the Protobuf compiler generated, not {message!r}")
-    return _Protobuf(RegistryAddress.of(registry), _text(subject), _flag(register), None, message)
+    return _Protobuf(
+        RegistryAddress.of(registry), _subject(subject, strategy), _flag(register), None, message
+    )
 
 
 def _parts(
     registry: str | Mapping[str, Any],
     schema: str | Schema | None,
     kind: str,
-    subject: str | None,
+    subject: tuple[str | None, str],
     register: bool,
-) -> tuple[RegistryAddress, str | None, bool, int | None, Schema | None]:
+) -> tuple[RegistryAddress, _Subject, bool, int | None, Schema | None]:
     """What formats with a text as schema are made of. Parses the schema, or asks for the version to write with."""
     own = _schema(schema, kind)
-    named, registers = _subject(subject, own), _flag(register)
+    placed, registers = _subject(*subject), _flag(register)
+    if placed.name is None and own is None:
+        raise ValueError("expected a schema to write values with, or a subject whose last version is used")
     address = RegistryAddress.of(registry)
     if own is not None:
         _check_schema(address, own)
-        return address, named, registers, None, own
+        return address, placed, registers, None, own
     # Not `get_latest_version`, whose answer the client keeps.
-    found = write_with(address, lambda: address.client().get_version(named, "latest"))
+    found = write_with(address, lambda: address.client().get_version(placed.name, "latest"))
     if (found.schema.schema_type or "AVRO") != kind:
         raise ValueError(
-            f"the subject {named} has a schema of type {found.schema.schema_type}; expected {kind}"
+            f"the subject {placed.name} has a schema of type {found.schema.schema_type}; expected {kind}"
         )
-    return address, named, registers, found.schema_id, None
+    return address, placed, registers, found.schema_id, None
 
 
 def _check_schema(address: RegistryAddress, schema: Schema) -> None:
@@ -273,16 +317,14 @@ def _schema(given: str | Schema | None, kind: str) -> Schema | None:
     return given
 
 
-def _subject(given: str | None, schema: Schema | None) -> str | None:
-    if given is None and schema is None:
-        raise ValueError("expected a schema to write values with, or a subject whose last version is used")
-    return _text(given)
-
-
-def _text(given: str | None) -> str | None:
+def _subject(given: str | None, strategy: str) -> _Subject:
     if given is not None and (not isinstance(given, str) or not given):
         raise TypeError(f"subject must be the name of a subject, not {given!r}")
-    return given
+    if strategy not in _STRATEGIES:
+        raise ValueError(f"strategy must be one of {', '.join(_STRATEGIES)}, not {strategy!r}")
+    if given is not None and strategy != _RECORD:
+        raise ValueError(f"give a subject or the strategy {strategy}, not both")
+    return _Subject(given, strategy)
 
 
 def _flag(given: bool) -> bool:

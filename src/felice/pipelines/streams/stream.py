@@ -304,6 +304,8 @@ class Stream:
             on_bad_record,
             topic_of=topic if callable(topic) else None,
         )
+        if not callable(topic):
+            formats = formats.of_topic(topic)
         self.scope.topology.sink(formats, self.node)
 
     def live(self, for_s: float = 60, every_s: float = 1) -> None:

@@ -339,12 +339,18 @@ class Task:
 
     def _careful_sender(self, formats: TopicFormats) -> Push:
         """For topics that functions choose, and for those with an `on_bad_record`."""
+        of_topics: dict[str, TopicFormats] = {}
 
         def send(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            topic = self._topic(formats, key, value)
+            topic, chosen = formats.topic, formats
+            if formats.topic_of is not None:
+                topic = _chosen_topic(formats.topic_of(key, value))
+                if topic not in of_topics:
+                    of_topics[topic] = formats.of_topic(topic)
+                self.chosen_formats[topic] = chosen = of_topics[topic]
             try:
                 record = TopicRecord(
-                    topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers
+                    topic, chosen.key.encode(key), chosen.value.encode(value), timestamp, headers
                 )
                 if formats.on_bad_record != FAIL:
                     self._limits_of(topic).check(*record)
@@ -357,15 +363,6 @@ class Task:
 
         return send
 
-    def _topic(self, formats: TopicFormats, key: Any, value: Any) -> str:
-        if formats.topic_of is None:
-            return formats.topic
-        topic = formats.topic_of(key, value)
-        if not isinstance(topic, str) or not topic:
-            raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
-        self.chosen_formats[topic] = formats
-        return topic
-
     def _set_aside(self, record: Record, formats: TopicFormats, error: FormatError) -> None:
         if not isinstance(formats.on_bad_record, DeadLetters):
             self.skipped += 1
@@ -374,6 +371,12 @@ class Task:
         topic, headers = formats.on_bad_record.topic, (*record.headers, *_about(formats.topic, str(error)))
         value, timestamp = self._limits_of(topic).fitted(key, value, record.timestamp, headers)
         self._sent.add(TopicRecord(topic, key, value, timestamp, headers))
+
+
+def _chosen_topic(topic: object) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
+    return topic
 
 
 def _records(sent: Sent) -> list[TopicRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from felice.dataclass import dataclass
@@ -65,6 +65,12 @@ class TopicFormats:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
             if given not in (FAIL, SKIP) and not isinstance(given, DeadLetters):
                 raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
+
+    def of_topic(self, topic: str) -> TopicFormats:
+        """With formats that know which topic they write. DataFrames have none."""
+        if self.is_frame:
+            return self
+        return replace(self, key=self.key.of_topic(topic, "key"), value=self.value.of_topic(topic, "value"))
 
     @property
     def kind(self) -> str:

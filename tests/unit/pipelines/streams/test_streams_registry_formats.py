@@ -291,6 +291,14 @@ def test_values_that_do_not_match_are_refused(registry: str) -> None:
         (lambda: avro("http://x", 7), "must be a text or a Schema, not int"),  # type: ignore[arg-type]
         (lambda: avro("http://x", Schema(DIGIT, "JSON")), "is of type JSON; expected AVRO"),
         (lambda: avro("http://x", ORDER, register="no"), "register must be"),  # type: ignore[arg-type]
+        (
+            lambda: avro("http://x", ORDER, strategy="topic"),
+            "strategy must be one of RECORD, TOPIC, TOPIC_RECORD",
+        ),
+        (
+            lambda: avro("http://x", ORDER, subject="s", strategy="TOPIC"),
+            "give a subject or the strategy TOPIC",
+        ),
         (lambda: avro("http://x", ORDER, subject=""), "subject must be the name"),
         (lambda: protobuf("http://x", dict), "a class that the Protobuf compiler"),  # type: ignore[arg-type]
         (lambda: format_of("avro"), r"the format avro needs a registry: give avro\(REGISTRY"),
@@ -332,6 +340,46 @@ def test_records_of_avro_are_keys_of_joins(registry: str) -> None:
     other = app.table("other", key=avro(registry, key, subject="others"), value="string")
     with pytest.raises(TopologyError, match="name the same format"):
         left.join(other, lambda one, other: one + other)
+
+
+def test_strategies_name_subjects_by_topics(registry: str) -> None:
+    key = json.dumps({"type": "record", "name": "shop.Key", "fields": [{"name": "k", "type": "int"}]})
+    keys = avro(registry, key, strategy="TOPIC")
+    app = App("named", key=keys)
+    left = app.stream("left", value=avro(registry, ORDER, strategy="TOPIC_RECORD"))
+    right = app.table("right", value=protobuf(registry, kind("shop.Person"), strategy="TOPIC"))
+    left.join(right, lambda one, other: one | {"item": other.name}).to("both", value=left.value_format)
+    left.to(lambda key, value: value["item"])
+    left.group_by_key().tumbling(10).count().to_stream().to("counts", value="long")
+    driver = TestDriver(app)
+    driver.send("right", {"k": 1}, kind("shop.Person")(name="Ann"))
+    driver.send("left", {"k": 1}, {"id": 5, "item": "pens"})
+    assert [record.value for record in driver.read("both")] == [{"id": 5, "item": "Ann"}]
+    assert [(record.key, record.value["id"]) for record in driver.read("pens")] == [({"k": 1}, 5)]
+    assert [record.key.key for record in driver.read("counts")] == [{"k": 1}]
+    found = {name for name in RegistryAddress.of(registry).client()._versions if not name.endswith(".proto")}
+    assert found == {
+        "left-key",
+        "left-shop.Order",
+        "right-key",
+        "right-value",
+        "both-key",
+        "both-shop.Order",
+        "pens-key",
+        "pens-shop.Order",
+        "counts-key",
+    }
+
+
+def test_a_strategy_needs_a_topic(registry: str) -> None:
+    app = App("stored", key="string")
+    orders = avro(registry, ORDER, strategy="TOPIC")
+    stream = app.stream("lines", value="string", on_error="skip").map_values(
+        lambda key, line: {"id": 1, "item": line}, value=orders
+    )
+    stream.group_by("item").reduce(lambda one, other: other, name="last").to_stream().to("last")
+    with pytest.raises(StreamsError, match="the strategy TOPIC needs a topic.* give their format a subject"):
+        TestDriver(app).send("lines", None, "x")
 
 
 def test_a_bad_record_is_answered_as_its_source_says(registry: str) -> None:
