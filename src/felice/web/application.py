@@ -59,7 +59,7 @@ def application(
             *([Middleware(AccessLog)] if access_log else []),
             Middleware(Failures, errors=errors),
             Middleware(KnownHosts, errors=errors),
-            Middleware(RawPaths),
+            Middleware(RawPaths, errors=errors),
             *([Middleware(BasicLogin, login=login, errors=errors)] if login is not None else []),
             Middleware(BodyLimits, limits=limits, errors=errors),
         ],

@@ -202,6 +202,10 @@ class Connection(H11Protocol):
         # h11 limits a head only while it is not complete.
         if _head_bytes(scope) > self._limits.head_bytes:
             return self._head_too_large()
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # A proxy before this server may see another end of the body (RFC 9112, 6.1): nothing after it is read.
+            text = "a request has Content-Length or Transfer-Encoding, not both"
+            return self._errors.of_status(HTTPStatus.BAD_REQUEST, text, headers={"Connection": "close"})
         if self._crowd.is_busy:
             text = f"{self._limits.connections} requests are being answered; try again"
             return self._errors.of_status(HTTPStatus.SERVICE_UNAVAILABLE, text, headers={"Retry-After": "1"})

@@ -1,12 +1,13 @@
 """Bodies in JSON, and the content types that a client sends and accepts.
 
-Keeps true: JSON that Python would read but no other language (NaN), that nests too deeply, or that is not UTF-8, is
-            refused in one line with status 400.
+Keeps true: JSON that Python would read but no other language (NaN), that nests too deeply, that is not UTF-8 or could
+            not be written as UTF-8 (half of a surrogate pair), is refused in one line with status 400.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NoReturn
@@ -15,6 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 JSON = "application/json"
+_CHARSETS = ("utf-8", "utf8", "us-ascii")
+"""Those that a body in UTF-8 may be declared as."""
+_MAYBE_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 async def json_body(request: Request, media_types: Sequence[str] = (JSON,)) -> Any:
@@ -27,17 +31,29 @@ async def json_body(request: Request, media_types: Sequence[str] = (JSON,)) -> A
 
 
 def check_content_type(request: Request, media_types: Sequence[str]) -> None:
-    """Raises `HTTPException` (415) if the request names another content type. A request may name none."""
-    given = _essence(request.headers.get("content-type", ""))
+    """Raises `HTTPException` (415) if the request names another content type or encoding. A request may name none."""
+    given, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
     if given and given not in media_types:
         text = f"the content type {given} is not supported; use {' or '.join(media_types)}"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    for parameter in parameters:
+        name, _, charset = (part.strip(' "') for part in parameter.partition("="))
+        if name == "charset" and charset not in _CHARSETS:
+            text = f"the charset {charset} is not supported; use utf-8"
+            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
 
 
 def parse_json(data: bytes) -> Any:
     """The value of a JSON text. Raises `HTTPException` (400)."""
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        value = json.loads(data.decode(), parse_constant=_refuse_constant)
+        if _MAYBE_HALF_PAIR.search(data):
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        raise HTTPException(
+            HTTPStatus.BAD_REQUEST, "a text of the body has half of a surrogate pair, which UTF-8 cannot hold"
+        ) from None
     except RecursionError:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "the JSON of the body nests too deeply") from None
     except UnicodeDecodeError:
@@ -85,7 +101,3 @@ def _quality(media_type: str, ranges: dict[str, float]) -> float:
     """The quality of the most specific range that has the media type; 0 if there is none."""
     kind = media_type.partition("/")[0]
     return next((ranges[name] for name in (media_type, f"{kind}/*", "*/*") if name in ranges), 0.0)
-
-
-def _essence(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()

@@ -2,6 +2,7 @@
 
 Keeps true: a parameter `{name}` of a route is one segment of the path, decoded once. Segments are never divided or
             joined: `..`, `.` and empty segments in the middle stay what they are.
+            A query that is not UTF-8 is refused, as a path is.
             Characters that need no encoding may be encoded (RFC 3986, 6.2.2.2), and one `/` at the end changes nothing.
 """
 
@@ -12,12 +13,14 @@ import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.convertors import Convertor
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from felice.web.errors import Errors
 
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = re.compile("[A-Za-z0-9._~-]")
@@ -27,13 +30,18 @@ _ABSOLUTE = re.compile("[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 class RawPaths:
     """The middleware: gives the routes the path that the client sent instead of the decoded path."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, errors: Errors) -> None:
         self._app = app
+        self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
         if scope["type"] == "http" and "raw_path" in scope:
             scope["path"] = routed_path(scope["raw_path"].decode("latin-1"))
+            try:
+                unquote_to_bytes(scope["query_string"]).decode()
+            except UnicodeDecodeError:
+                raise self._errors.of_status(HTTPStatus.BAD_REQUEST, "the query is not UTF-8") from None
         await self._app(scope, receive, send)
 
 

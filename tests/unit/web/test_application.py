@@ -73,6 +73,14 @@ FAULTS: dict[str, tuple[bytes, int, str]] = {
     "not a number": (request_of("GET", "/versions/one"), 404, "Not Found"),
     "another method": (request_of("PUT", "/count"), 405, "Method Not Allowed"),
     "a path that is not UTF-8": (request_of("GET", "/names/%FF"), 400, "%FF in the path is not UTF-8"),
+    "a query that is not UTF-8": (request_of("GET", "/names/a?x=%ff"), 400, "the query is not UTF-8"),
+    "another charset": (
+        request_of(
+            "POST", "/json", "{}".encode("utf-16"), {"Content-Type": "application/json; charset=UTF-16"}
+        ),
+        415,
+        "the charset utf-16 is not supported; use utf-8",
+    ),
     "an error of the application": (request_of("GET", "/refused"), 422, "Invalid schema"),
     "a fault of the application": (request_of("GET", "/broken"), 500, "Internal Server Error"),
     "another content type": (

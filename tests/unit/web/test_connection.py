@@ -63,6 +63,22 @@ def test_one_connection_serves_many_requests_in_their_order() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("first", ["Content-Length: 5", "Transfer-Encoding: chunked"])
+def test_a_body_with_two_ends_is_refused_and_nothing_after_it_is_read(first: str) -> None:
+    async def scenario(serving: Serving) -> None:
+        reader, writer = await serving.connect()
+        both = [first, *({"Content-Length: 5", "Transfer-Encoding: chunked"} - {first})]
+        head = "\r\n".join(["POST /count HTTP/1.1", "Host: localhost", *both])
+        writer.write(f"{head}\r\n\r\n0\r\n\r\n".encode() + request_of("GET", "/hello"))
+        status, headers, body = await serving.answer(reader)
+        assert (status, headers["connection"]) == (400, "close")
+        assert json.loads(body)["message"] == "a request has Content-Length or Transfer-Encoding, not both"
+        assert await reader.read() == b""
+        writer.close()
+
+    run(scenario)
+
+
 def test_a_head_may_arrive_byte_by_byte() -> None:
     async def scenario(serving: Serving) -> None:
         reader, writer = await serving.connect()

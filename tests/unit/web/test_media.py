@@ -53,7 +53,10 @@ def test_a_client_that_accepts_no_offered_type_is_refused(accept: str) -> None:
     assert caught.value.status_code == 406
 
 
-@pytest.mark.parametrize("given", ["", "application/json", "Application/JSON; charset=utf-8", V1])
+@pytest.mark.parametrize(
+    "given",
+    ["", "application/json", "Application/JSON; charset=utf-8", 'application/json;q=1;charset="UTF8"', V1],
+)
 def test_a_body_may_have_the_types_of_its_route_or_none(given: str) -> None:
     check_content_type(request_with(*([("content-type", given)] if given else [])), OFFERED)
 
@@ -79,6 +82,8 @@ def test_a_body_of_another_type_is_refused(given: str) -> None:
         (b'"\xed\xa0\x80"', "the body is not UTF-8"),
         (b"[" * 100_000, "the JSON of the body nests too deeply"),
         (b'{"a":' * 100_000, "the JSON of the body nests too deeply"),
+        (b'["\\ud800"]', "a text of the body has half of a surrogate pair"),
+        (b'{"\\uDC00 \\ud83d": 1}', "a text of the body has half of a surrogate pair"),
     ],
 )
 def test_what_is_not_json_is_refused_in_one_line(text: bytes, reason: str) -> None:
@@ -90,3 +95,4 @@ def test_what_is_not_json_is_refused_in_one_line(text: bytes, reason: str) -> No
 
 def test_json_is_read() -> None:
     assert parse_json(b'{"a": [1, 2.5, null, true, "\xc3\xa9"]}') == {"a": [1, 2.5, None, True, "é"]}
+    assert parse_json(b'["\\ud83d\\ude00", "\\\\ud83d"]') == ["\U0001f600", "\\ud83d"]
