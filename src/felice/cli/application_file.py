@@ -10,6 +10,7 @@ import runpy
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,21 @@ def modules_beside(path: Path) -> tuple[SentModule, ...]:
 def _run(path: Path) -> dict[str, Any]:
     for name in _neighbours(path.parent):
         del sys.modules[name]
+    from felice.pipelines.errors import PlainError
+    from felice.pipelines.streams.topology import TopologyError
+
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     # The file is run and not imported: pickling sends functions of an imported module by name.
-    return runpy.run_path(str(path), run_name="felice_app")
+    try:
+        return runpy.run_path(str(path), run_name="felice_app")
+    except (PlainError, TopologyError) as error:
+        raise Fault(f"{path}, line {_line_of(path, error)}: {error}") from None
+
+
+def _line_of(path: Path, error: Exception) -> int:
+    """The line of the file that led to an error."""
+    return [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)][-1]
 
 
 def _neighbours(directory: Path) -> list[str]:

@@ -11,6 +11,10 @@ class PlainError(Exception):
     """An error whose text says all that its reader needs: no other error is put around it."""
 
 
+class SchemaError(PlainError, ValueError):
+    """A schema that cannot be used, or lacks what the application names."""
+
+
 class OutsideError(PlainError):
     """What a record needs from outside the application failed, such as a schema registry: no fault of the record.
 

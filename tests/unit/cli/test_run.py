@@ -56,6 +56,20 @@ def test_the_app_is_the_one_named_app_or_the_only_one_or_chosen(tmp_path: Path) 
         app_in(written(tmp_path, "x = 1\n"))
 
 
+@pytest.mark.parametrize(
+    ("mistake", "why"),
+    [
+        ("first.stream('in', value=avro('http://127.0.0.1:1', '7'))", "the schema cannot be used: "),
+        ("avro({'url': 'http://127.0.0.1:1', 'max.retries': 0}, subject='s')", ".*does not answer"),
+        ("first.stream('in', on_error='ignore')", "on_error is 'ignore'; it must be"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_line(tmp_path: Path, mistake: str, why: str) -> None:
+    path = written(tmp_path, f"{ONE}from felice.streams import avro\n{mistake}\n")
+    with pytest.raises(Fault, match=f"^{path}, line 5: {why}"):
+        app_in(path)
+
+
 def test_a_file_with_several_apps_runs_all_unless_one_is_named_app(tmp_path: Path) -> None:
     def names(text: str, *chosen: str) -> list[str]:
         return [app.name for app in apps_in(written(tmp_path, text), chosen)]

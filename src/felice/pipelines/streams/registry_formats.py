@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from felice.client.serialization import MessageField, SerializationContext
 from felice.dataclass import dataclass
-from felice.pipelines.errors import OutsideError
+from felice.pipelines.errors import OutsideError, SchemaError
 from felice.pipelines.exact_values import avro_check, check_json
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.streams.formats import Format
@@ -189,7 +189,7 @@ class _Protobuf(_OfRegistry):
     def field(self, name: str) -> Callable[[Any], Any]:
         fields = self.message.DESCRIPTOR.fields_by_name
         if name not in fields:
-            raise ValueError(
+            raise SchemaError(
                 f"{self.message.DESCRIPTOR.full_name} has no field {name!r}; it has {', '.join(fields)}"
             )
         if fields[name].has_presence:
@@ -279,7 +279,7 @@ def _parts(
     # Not `get_latest_version`, whose answer the client keeps.
     found = write_with(address, lambda: address.client().get_version(placed.name, "latest"))
     if (found.schema.schema_type or "AVRO") != kind:
-        raise ValueError(
+        raise SchemaError(
             f"the subject {placed.name} has a schema of type {found.schema.schema_type}; expected {kind}"
         )
     return address, placed, registers, found.schema_id, None
@@ -300,7 +300,7 @@ def _check_schema(address: RegistryAddress, schema: Schema) -> None:
     try:
         write_with(address, parse)
     except ValueError as error:
-        raise ValueError(f"the schema cannot be used: {error}") from error
+        raise SchemaError(f"the schema cannot be used: {error}") from error
 
 
 def _schema(given: str | Schema | None, kind: str) -> Schema | None:

@@ -20,7 +20,7 @@ from felice.client.schema_registry.protobuf import ProtobufSerializer
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.registry_clients import RegistryAddress
 from felice.pipelines.spark.mistakes import QueryError
-from felice.pipelines.spark.registry.columns import _Reading, _target, _Writing
+from felice.pipelines.spark.registry.columns import _Reading, _registered, _target, _Writing
 from felice.pipelines.spark.registry.target import Target
 from felice.spark import from_registry, to_registry
 from unit.client.schema_registry.protobuf_types import kind
@@ -241,6 +241,17 @@ def test_values_of_other_versions_become_values_of_this_one(registry: RegistryAd
     ]
     pinned = Target.of(registry, "s", 1, "")
     assert pinned.coder().mapped.type.simpleString() == "struct<a:int>"
+
+
+def test_a_schema_that_is_given_is_the_one_that_is_written(registry: RegistryAddress) -> None:
+    fields = [{"name": "a", "type": "int"}]
+    first = json.dumps({"type": "record", "name": "R", "fields": fields})
+    fields.append({"name": "b", "type": "int", "default": 0})
+    assert _registered(registry, "s", first) == 1
+    assert _registered(registry, "s", json.dumps({"type": "record", "name": "R", "fields": fields})) == 2
+    assert _registered(registry, "s", first) == 1
+    with pytest.raises(QueryError, match="a schema to register, or a version of the subject, not both"):
+        to_registry("value", "http://127.0.0.1:1", "s", schema=first, version=2)
 
 
 def test_references_are_followed(registry: RegistryAddress) -> None:

@@ -82,11 +82,13 @@ def to_registry(
         rows.select(to_registry("order", "http://127.0.0.1:8081", "orders-value").alias("value"))
 
     The schema is the last version of `subject`, or `version`. With `schema`, a text of Avro or a `Schema`, that one is
-    registered first. A value that does not match the schema ends the query with an error.
+    registered first, and written. A value that does not match the schema ends the query with an error.
     """
     address = _address(registry)
     if schema is not None:
-        _register(address, subject, schema)
+        if version is not None:
+            raise QueryError("give to_registry a schema to register, or a version of the subject, not both")
+        version = _registered(address, subject, schema)
     target = _target(address, subject, version, message)
     target.coder()
     encode = arrow_udf(_Writing(target).column, BinaryType(), ArrowUDFType.SCALAR)
@@ -110,10 +112,18 @@ def _target(address: RegistryAddress, subject: str, version: int | None, message
         raise QueryError(f"the schema of the subject {subject} cannot be used: {error}") from error
 
 
-def _register(address: RegistryAddress, subject: str, schema: str | Schema) -> None:
+def _registered(address: RegistryAddress, subject: str, schema: str | Schema) -> int:
+    """The version that a schema has after it was registered. It may be an earlier one than the last."""
     given = Schema(schema, "AVRO") if isinstance(schema, str) else schema
+    client = address.client()
+
+    def work() -> int:
+        client.register_schema(subject, given)
+        version: int = client.lookup_schema(subject, given).version
+        return version
+
     try:
-        write_with(address, lambda: address.client().register_schema(subject, given))
+        return write_with(address, work)
     except (OutsideError, ValueError) as error:
         raise QueryError(f"the schema cannot be registered under the subject {subject}: {error}") from error
 
