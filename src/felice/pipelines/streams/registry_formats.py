@@ -15,15 +15,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from felice.client.serialization import MessageField, SerializationContext
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError, SchemaError
 from felice.pipelines.exact_values import avro_check, check_json
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.registry_subjects import RECORD, Subject, subject_of
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -31,46 +31,10 @@ if TYPE_CHECKING:
     from felice.client.schema_registry.model import Schema
 
 
-_RECORD = "RECORD"
-_STRATEGIES = (_RECORD, "TOPIC", "TOPIC_RECORD")
-"""As the property `subject.name.strategy.type` has them."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Serdes:
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """Where a format's schema is registered: under a name, or where a strategy says."""
-
-    name: str | None
-    strategy: str
-    place: tuple[str, str] | None = field(default=None, compare=False)
-    """The topic, and "key" or "value". Formats of two topics have the same bytes: the id belongs to the schema."""
-
-    def at(self, topic: str, part: str) -> _Subject:
-        return replace(self, place=(topic, part))
-
-    def conf(self) -> dict[str, Any]:
-        """The properties of a serializer."""
-        if self.name is None:
-            return {"subject.name.strategy.type": self.strategy}
-        return {"subject.name.strategy": lambda context, record_name: self.name}
-
-    def context(self) -> SerializationContext | None:
-        """What serializers need to know of the place. Raises `OutsideError` if a strategy needs a topic."""
-        if self.place is None:
-            if self.name is None and self.strategy != _RECORD:
-                raise OutsideError(
-                    f"the strategy {self.strategy} needs a topic, and these values are written to none, "
-                    "but to a store or a repartition: give their format a subject"
-                )
-            return None
-        topic, part = self.place
-        return SerializationContext(topic, MessageField(part))
 
 
 _serdes: dict[tuple[int, _OfRegistry, tuple[str, str] | None], _Serdes] = {}
@@ -82,7 +46,7 @@ class _OfRegistry(Format):
     """A format of one kind of schemas."""
 
     address: RegistryAddress
-    subject: _Subject
+    subject: Subject
     registers: bool
     version_id: int | None
     """The id of the schema to write with, for a format without a schema of its own."""
@@ -208,7 +172,7 @@ def avro(
     schema: str | Schema | None = None,
     *,
     subject: str | None = None,
-    strategy: str = _RECORD,
+    strategy: str = RECORD,
     register: bool = True,
 ) -> Format:
     """Avro with a schema registry; records are dicts. Needs the extra `felice[schemas]`.
@@ -234,7 +198,7 @@ def json_schema(
     schema: str | Schema | None = None,
     *,
     subject: str | None = None,
-    strategy: str = _RECORD,
+    strategy: str = RECORD,
     register: bool = True,
 ) -> Format:
     """JSON with a schema registry, whose schemas check values that are read and written. Arguments: as `avro`'s.
@@ -249,14 +213,14 @@ def protobuf(
     message: type[Message],
     *,
     subject: str | None = None,
-    strategy: str = _RECORD,
+    strategy: str = RECORD,
     register: bool = True,
 ) -> Format:
     """Protobuf with a schema registry; values are messages of this generated class. Other arguments: as `avro`'s."""
     if not hasattr(message, "DESCRIPTOR") or not isinstance(message, type):
         raise TypeError(f"message must be a class that the Protobuf compiler generated, not {message!r}")
     return _Protobuf(
-        RegistryAddress.of(registry), _subject(subject, strategy), _flag(register), None, message
+        RegistryAddress.of(registry), subject_of(subject, strategy), _flag(register), None, message
     )
 
 
@@ -266,10 +230,10 @@ def _parts(
     kind: str,
     subject: tuple[str | None, str],
     register: bool,
-) -> tuple[RegistryAddress, _Subject, bool, int | None, Schema | None]:
+) -> tuple[RegistryAddress, Subject, bool, int | None, Schema | None]:
     """What formats with a text as schema are made of. Parses the schema, or asks for the version to write with."""
     own = _schema(schema, kind)
-    placed, registers = _subject(*subject), _flag(register)
+    placed, registers = subject_of(*subject), _flag(register)
     if placed.name is None and own is None:
         raise ValueError("expected a schema to write values with, or a subject whose last version is used")
     address = RegistryAddress.of(registry)
@@ -315,16 +279,6 @@ def _schema(given: str | Schema | None, kind: str) -> Schema | None:
     if given.schema_type != kind:
         raise ValueError(f"the schema is of type {given.schema_type}; expected {kind}")
     return given
-
-
-def _subject(given: str | None, strategy: str) -> _Subject:
-    if given is not None and (not isinstance(given, str) or not given):
-        raise TypeError(f"subject must be the name of a subject, not {given!r}")
-    if strategy not in _STRATEGIES:
-        raise ValueError(f"strategy must be one of {', '.join(_STRATEGIES)}, not {strategy!r}")
-    if given is not None and strategy != _RECORD:
-        raise ValueError(f"give a subject or the strategy {strategy}, not both")
-    return _Subject(given, strategy)
 
 
 def _flag(given: bool) -> bool:
