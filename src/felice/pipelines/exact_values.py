@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Number
+from operator import index
 from typing import Any
 
 Check = Callable[[Any, str], None]
@@ -47,8 +49,25 @@ def _refusal(path: str, value: Any, why: str) -> ValueError:
     return ValueError(f"{f'the field {place}: ' if place else ''}{short} {why}")
 
 
-def _whole(value: Any, path: str) -> None:
-    if isinstance(value, float | bool):
+def _whole(bits: int) -> Check:
+    end = 1 << bits - 1
+
+    def check(value: Any, path: str) -> None:
+        try:
+            number = None if isinstance(value, bool) else index(value)
+        except TypeError:
+            number = None
+        if number is None:
+            raise _refusal(path, value, "is no whole number, as the schema says")
+        if not -end <= number < end:
+            raise _refusal(path, value, f"has no place in {bits} bits")
+
+    return check
+
+
+def _logical(value: Any, path: str) -> None:
+    """Of a whole number with a meaning: a moment or a date, for which fastavro also takes the number."""
+    if isinstance(value, Number) and not isinstance(value, int):
         raise _refusal(path, value, "is no whole number, as the schema says")
 
 
@@ -58,21 +77,21 @@ def _truth(value: Any, path: str) -> None:
 
 
 def _double(value: Any, path: str) -> None:
-    if isinstance(value, bool):
+    if isinstance(value, bool | str):
         raise _refusal(path, value, "is no number, as the schema says")
-    if isinstance(value, int) and not _has_double(value):
+    if not _is_double(value):
         raise _refusal(path, value, "is no double: it would be rounded")
 
 
-def _has_double(value: int) -> bool:
+def _is_double(value: Any) -> bool:
     try:
-        return int(float(value)) == value
+        return bool(float(value) == value or value != value)
     except OverflowError:
         return False
 
 
 def _float(value: Any, path: str) -> None:
-    if isinstance(value, bool):
+    if isinstance(value, bool | str):
         raise _refusal(path, value, "is no number, as the schema says")
     if isinstance(value, int | float) and math.isfinite(value) and abs(value) >= _LARGEST_FLOAT:
         raise _refusal(path, value, "is too large for a float of 32 bits")
@@ -83,11 +102,14 @@ def _any(value: Any, path: str) -> None: ...
 
 _SIMPLE: dict[str, Check] = {
     "boolean": _truth,
-    "int": _whole,
-    "long": _whole,
+    "int": _whole(32),
+    "long": _whole(64),
     "float": _float,
     "double": _double,
 }
+
+
+_NUMBERS = ("int", "long", "float", "double")
 
 
 class _Avro:
@@ -109,6 +131,8 @@ class _Avro:
             return self._array(self.of(schema["items"]))
         if kind == "map":
             return self._map(self.of(schema["values"]))
+        if "logicalType" in schema and kind in ("int", "long"):
+            return _logical
         return _SIMPLE.get(kind, _any) if isinstance(kind, str) else self.of(kind)
 
     def _record(self, schema: dict[str, Any]) -> Check:
@@ -153,6 +177,8 @@ class _Avro:
     def _union(self, branches: list[Any]) -> Check:
         checks = [self.of(branch) for branch in branches if branch != "null"]
         names = [_name(branch) for branch in branches if branch != "null"]
+        # fastavro takes the first that holds the number; a double holds each, rounded.
+        numbers = [one for name, one in zip(names, checks, strict=True) if name in _NUMBERS]
 
         def check(value: Any, path: str) -> None:
             if value is None:
@@ -160,12 +186,15 @@ class _Avro:
             if isinstance(value, tuple) and len(value) == 2 and value[0] in names:
                 checks[names.index(value[0])](value[1], path)
                 return
+            is_number = isinstance(value, int) and not isinstance(value, bool) and numbers
             errors = []
-            for one in checks:
+            for one in numbers if is_number else checks:
                 try:
                     one(value, path)
                     return
                 except (ValueError, TypeError) as error:
+                    if one in (_float, _double) and is_number:
+                        raise
                     errors.append(error)
             if errors:
                 raise errors[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ PAID = json.dumps(
     }
 )
 DIGIT = '{"title": "Digit", "type": "object", "properties": {"d": {"type": "integer", "maximum": 9}}}'
+MOMENT = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
 # Nothing listens there.
 NOWHERE = {"url": "http://127.0.0.1:1", "max.retries": 0}
 
@@ -192,6 +195,19 @@ def test_other_bytes_are_refused(registry: str, data: bytes, why: str) -> None:
     [
         ({"id": 1.5, "item": ""}, "the field id: 1.5 is no whole number"),
         ({"id": True, "item": ""}, "the field id: True is no whole number"),
+        ({"id": Decimal("1.5"), "item": ""}, r"the field id: Decimal\('1.5'\) is no whole number"),
+        ({"id": 1 << 63, "item": ""}, "the field id: 9223372036854775808 has no place in 64 bits"),
+        (
+            {"id": 1, "item": "", "far": [{"x": 1 << 40}]},
+            r"the field far\[0\].x: 1099511627776 has no place in 32 bits",
+        ),
+        ({"id": 1, "item": "", "near": {"a": "0.5"}}, "the field near.a: '0.5' is no number"),
+        (
+            {"id": 1, "item": "", "near": {"a": Decimal("0.1")}},
+            r"the field near.a: Decimal\('0.1'\) is no double",
+        ),
+        ({"id": 1, "item": "", "either": 2**53 + 1}, "the field either: 9007199254740993 is no double"),
+        ({"id": 1, "item": "", "at": 1.5}, "the field at: 1.5 is no whole number"),
         (
             {"id": 1, "item": "", "more": 5},
             "the field more: 5 would be lost: the record shop.Order has no such",
@@ -210,6 +226,8 @@ def test_values_that_avro_would_change_are_refused(registry: str, value: Any, wh
         {"name": "far", "type": ["null", {"type": "array", "items": inner}], "default": None},
         {"name": "near", "type": {"type": "map", "values": "double"}, "default": {}},
         {"name": "small", "type": "float", "default": 0.0},
+        {"name": "either", "type": ["double", "long"], "default": 0.0},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 0},
         {"name": "yes", "type": "boolean", "default": True},
         {"name": "names", "type": {"type": "array", "items": "string"}, "default": []},
     ]
@@ -222,6 +240,8 @@ def test_values_that_avro_would_change_are_refused(registry: str, value: Any, wh
         "far": [{"x": 1}],
         "near": {"a": 2**53},
         "small": 0.5,
+        "either": 7,
+        "at": MOMENT,
         "yes": False,
         "names": ["a"],
     }
