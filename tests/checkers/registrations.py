@@ -1,8 +1,11 @@
-"""Schemas that clients registered at several registries of one topic, against what is registered at the end.
+"""What clients wrote at several registries of one topic and read there, against what they hold at the end.
 
-Every answer that said yes is still true at the end. An id belongs to one schema, and a schema has one id. Ids grow: a
-schema that was first asked for after an answer has a higher id than that answer. Versions of a subject are numbered
-from 1 without gaps. Nothing is registered that no client asked for.
+Every answer that said yes is still true at the end. An id belongs to one schema, and a schema has one id, also in each
+look-up meanwhile. Ids grow: a schema that was first asked for after an answer has a higher id than that answer.
+Versions of a subject are numbered from 1 without gaps. Nothing is registered that no client asked for.
+
+A deletion that was answered holds, and nothing is deleted that no client asked for. A setting has the value of its
+client's last answered request, or of one whose answer did not come.
 """
 
 from __future__ import annotations
@@ -35,14 +38,43 @@ class Registered:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """The text that a registry gave for an id."""
+
+    schema_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A client's request to delete a version softly. Without an answer it may be deleted or not."""
+
+    subject: str
+    version: int
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A client's request to set the level of a subject that no other client sets."""
+
+    subject: str
+    level: str
+    answered: bool
+
+
 def registration_anomalies(
-    asked: Iterable[Registration], found: Iterable[Registered], seen: Iterable[Registered] = ()
+    asked: Iterable[Registration],
+    found: Iterable[Registered],
+    seen: Iterable[Registered] = (),
+    looked_up: Iterable[LookedUp] = (),
 ) -> list[str]:
-    """Anomalies of the versions `found` at the end, and of those that clients had `seen` before."""
+    """Anomalies of the versions `found` at the end, deleted ones too, and of those that clients had `seen` before."""
     asked, found, seen = list(asked), list(found), list(seen)
     answered = [one for one in asked if one.schema_id is not None]
     return [
-        *_one_to_one(answered, [*found, *seen]),
+        *_one_to_one([*answered, *found, *seen, *looked_up]),
         *_lost(answered, found),
         *_changed(seen, found),
         *_unasked(asked, found),
@@ -51,11 +83,47 @@ def registration_anomalies(
     ]
 
 
-def _one_to_one(answered: list[Registration], found: list[Registered]) -> list[str]:
+def deletion_anomalies(
+    deletions: Iterable[Deletion], found: Iterable[Registered], live: Iterable[Registered]
+) -> list[str]:
+    """Anomalies of the versions that are not deleted at the end (`live`), of all that were `found`."""
+    deletions, left = list(deletions), {(one.subject, one.version) for one in live}
+    wanted = {(one.subject, one.version) for one in deletions}
+    back = [one for one in deletions if one.answered and (one.subject, one.version) in left]
+    gone = [one for one in found if (one.subject, one.version) not in left | wanted]
+    return [
+        *(f"not deleted: {one}" for one in back),
+        *(f"deleted, and nobody asked for it: {one}" for one in gone),
+    ]
+
+
+def setting_anomalies(settings: Iterable[Setting], found: Mapping[str, str]) -> list[str]:
+    """Anomalies of the levels at the end, by requests in the order of each client. A subject may have none."""
+    last: dict[str, str] = {}
+    allowed: dict[str, set[str]] = {}
+    for one in settings:
+        if one.answered:
+            last[one.subject] = one.level
+        else:
+            allowed.setdefault(one.subject, set()).add(one.level)
+    faults = [
+        f"setting: {subject} has {found.get(subject)}, its last answer said {level}"
+        for subject, level in last.items()
+        if found.get(subject) not in {level, *allowed.get(subject, ())}
+    ]
+    unasked = [
+        f"setting: {subject} has {level}, which nobody asked for"
+        for subject, level in found.items()
+        if level not in {last.get(subject), *allowed.get(subject, ())} and subject not in last
+    ]
+    return faults + unasked
+
+
+def _one_to_one(pairs: Iterable[Registration | Registered | LookedUp]) -> list[str]:
     texts: dict[int, str] = {}
     ids: dict[str, int] = {}
     faults = []
-    for one in [*answered, *found]:
+    for one in pairs:
         assert one.schema_id is not None
         if texts.setdefault(one.schema_id, one.text) != one.text:
             faults.append(

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.registrations import Registered, Registration, registration_anomalies
+from checkers.registrations import (
+    Deletion,
+    LookedUp,
+    Registered,
+    Registration,
+    Setting,
+    deletion_anomalies,
+    registration_anomalies,
+    setting_anomalies,
+)
 
 ASKED = [
     Registration("a", "A", 1.0, 1, 2.0),
@@ -68,3 +77,47 @@ def test_ids_may_grow_in_any_order_while_requests_overlap() -> None:
     asked = [Registration("a", "A", 1.0, 2, 5.0), Registration("b", "B", 2.0, 1, 4.0)]
     found = [Registered("a", 1, 2, "A"), Registered("b", 1, 1, "B")]
     assert registration_anomalies(asked, found) == []
+
+
+def test_an_id_has_one_text_in_every_look_up() -> None:
+    assert registration_anomalies(ASKED, FOUND, looked_up=[LookedUp(1, "A"), LookedUp(3, "C")]) == []
+    [fault] = registration_anomalies(ASKED, FOUND, looked_up=[LookedUp(2, "A")])[:1]
+    assert fault.startswith("two schemas: id 2")
+
+
+@pytest.mark.parametrize(
+    ("deletions", "live", "faults"),
+    [
+        ([], FOUND, []),
+        ([Deletion("a", 1, answered=True)], FOUND[1:], []),
+        ([Deletion("a", 1, answered=False)], FOUND[1:], []),
+        ([Deletion("a", 1, answered=False)], FOUND, []),
+        ([Deletion("a", 1, answered=True)], FOUND, ["not deleted"]),
+        ([], FOUND[1:], ["deleted, and nobody asked for it"]),
+        ([Deletion("a", 2, answered=True)], FOUND[1:], ["not deleted", "deleted, and nobody asked for it"]),
+    ],
+)
+def test_deletions_hold(deletions: list[Deletion], live: list[Registered], faults: list[str]) -> None:
+    assert [fault.partition(":")[0] for fault in deletion_anomalies(deletions, FOUND, live)] == faults
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        ({"a": "FULL", "b": "NONE"}, None),
+        ({"a": "BACKWARD", "b": "NONE"}, None),  # the request without an answer may have come last
+        ({"a": "FULL"}, None),
+        ({"a": "NONE"}, "setting: a has NONE, its last answer said FULL"),
+        ({}, "setting: a has None, its last answer said FULL"),
+        ({"a": "FULL", "b": "FULL"}, "setting: b has FULL, which nobody asked for"),
+        ({"a": "FULL", "c": "NONE"}, "setting: c has NONE, which nobody asked for"),
+    ],
+)
+def test_settings_hold(found: dict[str, str], fault: str | None) -> None:
+    settings = [
+        Setting("a", "NONE", answered=True),
+        Setting("a", "BACKWARD", answered=False),
+        Setting("a", "FULL", answered=True),
+        Setting("b", "NONE", answered=False),
+    ]
+    assert setting_anomalies(settings, found) == ([] if fault is None else [fault])
