@@ -9,10 +9,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.runtime.SinkConnectorConfig;
+import org.apache.kafka.connect.runtime.SourceConnectorConfig;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
@@ -21,6 +25,7 @@ import org.apache.kafka.connect.transforms.Transformation;
  * Kafka Connect's converters and transformations as an oracle. Each line of the input is an object, and so is each line
  * of the output, which has `error` instead if there was one.
  *
+ * With `definitions` (`source` or `sink`) and `config`: the options, and what is wrong with each value.
  * With `converter` (a class), `config`, `isKey` and `data` (base64 or null): `data` is what the converter makes of what it
  * has read. With `transformation` (a class), `config`, `schemas` (whether the JSON has envelopes), `topic`, `partition`,
  * `offset`, `timestamp`, `key` and `value` (base64 or null): the same members of the changed record, and `headers`, or
@@ -40,6 +45,9 @@ public class ConnectOracle {
     private static ObjectNode answer(JsonNode question) {
         ObjectNode answer = JSON.createObjectNode();
         try {
+            if (question.has("definitions")) {
+                return defined(question);
+            }
             if (question.has("transformation")) {
                 return transformed(question);
             }
@@ -51,6 +59,25 @@ public class ConnectOracle {
             answer.put("data", text(converter.fromConnectData("topic", read.schema(), read.value())));
         } catch (Exception | StackOverflowError error) {
             answer.put("error", error.getClass().getSimpleName() + ": " + error.getMessage());
+        }
+        return answer;
+    }
+
+    private static ObjectNode defined(JsonNode question) {
+        ConfigDef definitions = question.get("definitions").textValue().equals("sink")
+            ? SinkConnectorConfig.configDef()
+            : SourceConnectorConfig.configDef();
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode options = answer.putArray("options");
+        for (ConfigDef.ConfigKey key : definitions.configKeys().values()) {
+            options.addObject().put("name", key.name).put("type", key.type.toString())
+                .put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : "REQUIRED")
+                .put("importance", key.importance.toString()).put("group", key.group).put("order", key.orderInGroup)
+                .put("width", key.width.toString()).put("displayName", key.displayName);
+        }
+        ObjectNode errors = answer.putObject("errors");
+        for (ConfigValue value : definitions.validate(config(question))) {
+            value.errorMessages().forEach(errors.withArray(value.name())::add);
         }
         return answer;
     }

@@ -159,7 +159,7 @@ class ConfigDefinitions:
             try:
                 parsed[name] = _value(one, given)
             except ConfigError as error:
-                errors[name] = [str(error)]
+                errors[name] = [str(error), *_second_error(one, given)]
         return [self._shown(one, given, parsed, errors.get(one.name, [])) for one in self._by_name.values()]
 
     def _shown(
@@ -167,13 +167,28 @@ class ConfigDefinitions:
     ) -> ConfigValue:
         recommended: tuple[str, ...] = ()
         if one.recommender is not None:
-            recommended = tuple(_text(one.type, value) or "" for value in one.recommender(one.name, parsed))
+            recommended = tuple(text_of(one.type, value) or "" for value in one.recommender(one.name, parsed))
         text = given.get(one.name) if one.name in given else None
         if one.name not in given and not one.is_required:
-            text = _text(one.type, one.default)
+            text = text_of(one.type, one.default)
         if one.type is Type.PASSWORD and text is not None:
             text = HIDDEN
         return ConfigValue(one.name, text, recommended, tuple(errors))
+
+
+def _second_error(one: Definition, given: Mapping[str, str | None]) -> list[str]:
+    """What Kafka says beside an error of a value's type: the validator refuses null, which the value is then."""
+    if one.validator is None or one.name not in given:
+        return []
+    try:
+        parse_value(one.name, given[one.name], one.type)
+        return []
+    except ConfigError:
+        try:
+            one.validator(one.name, None)
+        except ConfigError as error:
+            return [str(error)]
+        return []
 
 
 def _value(one: Definition, given: Mapping[str, str | None]) -> Any:
@@ -188,6 +203,9 @@ def _value(one: Definition, given: Mapping[str, str | None]) -> Any:
     return value
 
 
+_JAVA_SPACE = "".join(map(chr, range(33)))
+"""What Java's `String.trim` takes away."""
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _RANGES = {Type.SHORT: (16, "Not a number of type SHORT"), Type.INT: (32, ""), Type.LONG: (64, "")}
 
 
@@ -195,13 +213,13 @@ def parse_value(name: str, text: str | None, kind: Type) -> Any:
     """The typed value of a text. Raises `ConfigError`."""
     if text is None:
         return None
-    trimmed = text.strip()
+    trimmed = text.strip(_JAVA_SPACE)
     if kind is Type.PASSWORD:
         return Password(trimmed)
     if kind in (Type.STRING, Type.CLASS):
         return trimmed
     if kind is Type.LIST:
-        return [part.strip() for part in trimmed.split(",")] if trimmed else []
+        return _COMMA.split(trimmed) if trimmed else []
     if kind is Type.BOOLEAN:
         if trimmed.lower() not in ("true", "false"):
             raise invalid(name, text, "Expected value to be either true or false")
@@ -217,7 +235,8 @@ def parse_value(name: str, text: str | None, kind: Type) -> Any:
     return int(trimmed)
 
 
-def _text(kind: Type, value: Any) -> str | None:
+def text_of(kind: Type, value: Any) -> str | None:
+    """The text of a typed value, as a form shows it."""
     if value is None:
         return None
     if kind is Type.LIST:
