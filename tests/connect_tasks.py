@@ -9,6 +9,7 @@ from typing import Any
 
 from felice.client import Producer
 from felice.pipelines.connect.connector.base import SinkTask, SourceTask
+from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.converters.json import JsonConverter
 from felice.pipelines.connect.converters.plain import ByteArrayConverter, StringConverter
 from felice.pipelines.connect.model.schema import Schema
@@ -25,7 +26,7 @@ from felice.testing import Broker
 TIMEOUT_S = 60.0
 
 
-class RawHeaders:
+class RawHeaders(HeaderConverter):
     """A header converter that keeps bytes."""
 
     def to_header(self, name: str, schema: Schema | None, value: Any) -> bytes | None:

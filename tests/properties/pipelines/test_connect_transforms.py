@@ -27,7 +27,7 @@ from felice.pipelines.connect.transforms.fields import (
     ReplaceField,
     ValueToKey,
 )
-from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom
+from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
 from felice.pipelines.connect.transforms.routing import (
     Filter,
     RegexRouter,
@@ -144,6 +144,12 @@ CASES: dict[type[Transformation], Choose] = {
     SetSchemaMetadata: metadata,
     DropHeaders: lambda chance: {"headers": "x"},
     HeaderFrom: headers_from,
+    InsertHeader: lambda chance: {
+        "header": chance.choice(["h", "ä b"]),
+        "value.literal": chance.choice(
+            ["7", "x", "2.5", "[1,300]", '{"a":1}', "2024-02-29", "true", "null", " "]
+        ),
+    },
     Cast: casts,
     TimestampConverter: conversions,
 }

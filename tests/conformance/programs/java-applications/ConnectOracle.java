@@ -12,7 +12,9 @@ import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.data.Values;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
@@ -25,6 +27,7 @@ import org.apache.kafka.connect.transforms.Transformation;
  * Kafka Connect's converters and transformations as an oracle. Each line of the input is an object, and so is each line
  * of the output, which has `error` instead if there was one.
  *
+ * With `header` (a text): the `schema` type and name that `Values` finds, and the `printed` value.
  * With `definitions` (`source` or `sink`) and `config`: the options, and what is wrong with each value.
  * With `converter` (a class), `config`, `isKey` and `data` (base64 or null): `data` is what the converter makes of what it
  * has read. With `transformation` (a class), `config`, `schemas` (whether the JSON has envelopes), `topic`, `partition`,
@@ -45,6 +48,9 @@ public class ConnectOracle {
     private static ObjectNode answer(JsonNode question) {
         ObjectNode answer = JSON.createObjectNode();
         try {
+            if (question.has("header")) {
+                return header(question.get("header").textValue());
+            }
             if (question.has("definitions")) {
                 return defined(question);
             }
@@ -59,6 +65,20 @@ public class ConnectOracle {
             answer.put("data", text(converter.fromConnectData("topic", read.schema(), read.value())));
         } catch (Exception | StackOverflowError error) {
             answer.put("error", error.getClass().getSimpleName() + ": " + error.getMessage());
+        }
+        return answer;
+    }
+
+    private static ObjectNode header(String text) {
+        SchemaAndValue found = Values.parseString(text);
+        ObjectNode answer = JSON.createObjectNode();
+        if (found != null && found.schema() != null) {
+            answer.put("type", found.schema().type().getName()).put("name", found.schema().name());
+            answer.put("printed", Values.convertToString(found.schema(), found.value()));
+            if (found.schema().type() == Schema.Type.ARRAY || found.schema().type() == Schema.Type.MAP) {
+                Schema items = found.schema().valueSchema();
+                answer.put("items", items == null ? null : items.type().getName());
+            }
         }
         return answer;
     }

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.connect.configuration.java_regex import compiled
+from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError
 
 
@@ -300,6 +300,12 @@ def non_empty(name: str, value: Any) -> None:
     """A text that is not empty."""
     if value is not None and value == "":
         raise invalid(name, value, "String must be non-empty")
+
+
+def non_null(name: str, value: Any) -> None:
+    """A value that is given."""
+    if value is None:
+        raise invalid(name, "null", "entry must be non null")
 
 
 def non_empty_list(name: str, value: Any) -> None:

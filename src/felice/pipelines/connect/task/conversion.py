@@ -6,28 +6,18 @@ Keeps true:  a record comes out whole or not at all: `Tolerated` is raised for o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from felice.client.model import Message
 from felice.dataclass import dataclass
 from felice.pipelines.connect.converters.converter import Converter
+from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SinkRecord, SourceRecord
-from felice.pipelines.connect.model.schema import Schema
 from felice.pipelines.connect.task.tolerance import Stage, Tolerance
 from felice.pipelines.connect.transforms.predicates import Predicate
 from felice.pipelines.connect.transforms.transformation import Transformation
 
 R = TypeVar("R", bound=ConnectRecord)
-
-
-class HeaderConverter(Protocol):
-    """Converts the values of headers."""
-
-    def to_header(self, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a header's value. Raises `DataError`."""
-
-    def from_header(self, topic: str, name: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The schema and the value of a header's bytes. Raises `DataError`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     non_empty_list,
 )
+from felice.pipelines.connect.java.texts import milliseconds_of, moment_text, number_text, shortest_single
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.schema import (
     ARRAY,
@@ -64,7 +65,6 @@ TARGETS = {
 """The types by the names that `spec` gives them."""
 
 _BITS = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY_MS = 86_400_000
 _FLOAT = struct.Struct(">f")
 _JAVA_FLOAT = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)")
@@ -180,21 +180,13 @@ def cast(schema: Schema | None, value: Any, target: str) -> Any:
         return _floating(value)
     single = _narrowed(_floating(value))
     # Without a schema nothing says that the number has 32 bits, so it gets the digits that a reader of 32 bits sees.
-    return single if schema is not None or not math.isfinite(single) else float(_shortest_single(single))
+    return single if schema is not None or not math.isfinite(single) else float(shortest_single(single))
 
 
 def _number_of(schema: Schema | None, value: Any) -> int:
     """A date as days, a time and a timestamp as milliseconds."""
-    ms = _milliseconds(value)
+    ms = milliseconds_of(value)
     return ms // _DAY_MS if schema is not None and schema.name == DATE else ms
-
-
-def _milliseconds(value: datetime.date | datetime.time) -> int:
-    if isinstance(value, datetime.datetime):
-        return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
-    if isinstance(value, datetime.time):
-        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
-    return (value - _EPOCH.date()).days * _DAY_MS
 
 
 def _whole(value: Any, bits: int) -> int:
@@ -246,50 +238,13 @@ def _boolean(value: Any) -> bool:
 
 def _text(schema: Schema | None, value: Any) -> str:
     if schema is not None and schema.name in (DATE, TIME, TIMESTAMP):
-        return _moment(_milliseconds(value))
+        return moment_text(milliseconds_of(value))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return java_number(value, is_single=schema is not None and schema.type == FLOAT32)
+        return number_text(value, is_single=schema is not None and schema.type == FLOAT32)
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
     if isinstance(value, bytes):
         return base64.standard_b64encode(value).decode()
     return str(value)
-
-
-def _moment(ms: int) -> str:
-    """A date, a time or a timestamp as Kafka prints it, which depends on the value alone."""
-    moment = _EPOCH + datetime.timedelta(milliseconds=ms)
-    time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}Z"
-    if ms < _DAY_MS:
-        return time
-    day = f"{moment.year:04}-{moment:%m-%d}"
-    return day if ms % _DAY_MS == 0 else f"{day}T{time}"
-
-
-def java_number(value: float, *, is_single: bool = False) -> str:
-    """A floating-point number as Java prints it."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    digits = _shortest_single(value) if is_single else repr(value)
-    sign, numerals, exponent = decimal.Decimal(digits).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, numerals))
-    point = len(text) + exponent
-    minus = "-" if math.copysign(1, value) < 0 or sign else ""
-    if value == 0:
-        return f"{minus}0.0"
-    if -3 < point <= 7:
-        if point <= 0:
-            return f"{minus}0.{'0' * -point}{text}"
-        return f"{minus}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
-    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
-
-
-def _shortest_single(value: float) -> str:
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        if _FLOAT.unpack(_FLOAT.pack(float(text)))[0] == value:
-            return text
-    return repr(value)

@@ -12,8 +12,10 @@ from felice.pipelines.connect.configuration.definitions import (
     Importance,
     Type,
     non_empty_list,
+    non_null,
     one_of,
 )
+from felice.pipelines.connect.converters.header_values import parsed
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.model.record import Header
 from felice.pipelines.connect.model.schema import Schema, Struct
@@ -39,6 +41,26 @@ class DropHeaders(Transformation):
         """The record without them."""
         names = set(self.config["headers"])
         return replace(record, headers=tuple(one for one in record.headers if one.name not in names))
+
+
+class InsertHeader(Transformation):
+    """Adds a header whose value is inferred from a text, as `SimpleHeaderConverter` does."""
+
+    has_parts: ClassVar = False
+    definitions: ClassVar = ConfigDefinitions(
+        [
+            Definition("header", Type.STRING, importance=Importance.HIGH, validator=non_null),
+            Definition("value.literal", Type.STRING, importance=Importance.HIGH, validator=non_null),
+        ]
+    )
+
+    def __init__(self, config: Mapping[str, Any], part: str = "value") -> None:
+        super().__init__(config, part)
+        self._header = Header(config["header"], *parsed(config["value.literal"]))
+
+    def apply(self, record: R) -> R | None:
+        """The record with the header behind its others."""
+        return replace(record, headers=(*record.headers, self._header))
 
 
 class HeaderFrom(Transformation):

@@ -13,7 +13,7 @@ from felice.pipelines.connect.configuration.definitions import (
     java_regex,
     non_empty,
 )
-from felice.pipelines.connect.configuration.java_regex import compiled
+from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.record import ConnectRecord
 
 

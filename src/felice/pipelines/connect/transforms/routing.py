@@ -14,10 +14,10 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     java_regex,
 )
-from felice.pipelines.connect.configuration.java_regex import compiled
+from felice.pipelines.connect.java.patterns import DatePattern, replaced
+from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.schema import STRUCT, Schema, Struct
-from felice.pipelines.connect.transforms.java_patterns import DatePattern, replaced
 from felice.pipelines.connect.transforms.transformation import R, SchemaCache, Transformation
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

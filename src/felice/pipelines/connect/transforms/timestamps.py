@@ -18,6 +18,7 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     one_of,
 )
+from felice.pipelines.connect.java.patterns import DatePattern
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
 from felice.pipelines.connect.model.schema import (
     DATE,
@@ -31,7 +32,6 @@ from felice.pipelines.connect.model.schema import (
     Struct,
     logical,
 )
-from felice.pipelines.connect.transforms.java_patterns import DatePattern
 from felice.pipelines.connect.transforms.transformation import (
     R,
     SchemaCache,

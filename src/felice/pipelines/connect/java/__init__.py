@@ -1,0 +1,1 @@
+"""What Java does with texts, numbers, times and regular expressions, in Python."""
