@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.connect.java.patterns import DatePattern, replaced
 from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SourceRecord
 from felice.pipelines.connect.transforms.casting import TARGETS, Cast, cast
 from felice.pipelines.connect.transforms.fields import InsertField, MaskField, ReplaceField
 from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom
-from felice.pipelines.connect.java.patterns import DatePattern, replaced
 from felice.pipelines.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from felice.pipelines.connect.transforms.routing import RegexRouter, SetSchemaMetadata, TimestampRouter
 from felice.pipelines.connect.transforms.transformation import Transformation
