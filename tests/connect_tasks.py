@@ -9,21 +9,40 @@ from typing import Any
 
 from felice.client import Producer
 from felice.pipelines.connect.connector.base import SinkTask, SourceTask
+from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.converters.json import JsonConverter
 from felice.pipelines.connect.converters.plain import ByteArrayConverter, StringConverter
 from felice.pipelines.connect.model.schema import Schema
+from felice.pipelines.connect.storage.offset_records import key_text
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion, Step
 from felice.pipelines.connect.task.dead_letters import DeadLetters
 from felice.pipelines.connect.task.sink import SinkLoop, SinkSettings
 from felice.pipelines.connect.task.source import SourceLoop, SourceSettings
-from felice.pipelines.connect.task.source_offsets import MemoryOffsets, OffsetStore
+from felice.pipelines.connect.task.source_offsets import OffsetStore
 from felice.pipelines.connect.task.source_transactions import Boundary, ExactlyOnceSourceLoop
 from felice.pipelines.connect.task.tolerance import ErrorPolicy, Reporter, Tolerance
 from felice.testing import Broker
 
 TIMEOUT_S = 60.0
+
+
+class MemoryOffsets:
+    """Offsets of a source in memory."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, Place] = {}
+
+    def read(self, partitions: Sequence[Place]) -> list[Place | None]:
+        return [self._offsets.get(key_text(one)) for one in partitions]
+
+    def write(self, offsets: Sequence[tuple[Place, Place | None]]) -> None:
+        for partition, offset in offsets:
+            if offset is None:
+                self._offsets.pop(key_text(partition), None)
+            else:
+                self._offsets[key_text(partition)] = dict(offset)
 
 
 class RawHeaders(HeaderConverter):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from connect_tasks import Running, run_sink, run_source, stopped_at_end
+from connect_tasks import MemoryOffsets, Running, run_sink, run_source, stopped_at_end
 from felice.pipelines.connect.connectors.file import (
     FileStreamSink,
     FileStreamSinkTask,
@@ -16,7 +16,6 @@ from felice.pipelines.connect.connectors.file import (
     FileStreamSourceTask,
 )
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError
-from felice.pipelines.connect.task.source_offsets import MemoryOffsets
 from felice.testing import Broker, felice_broker
 from waiting import wait_until
 

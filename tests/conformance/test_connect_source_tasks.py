@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from connect_tasks import run_source, stopped_at_end
+from connect_tasks import MemoryOffsets, run_source, stopped_at_end
 from felice.client.admin import AdminClient
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
@@ -19,7 +19,6 @@ from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.model.schema import STRING, Schema
 from felice.pipelines.connect.task.conversion import Step
 from felice.pipelines.connect.task.new_topics import TopicCreation, TopicGroup
-from felice.pipelines.connect.task.source_offsets import MemoryOffsets
 from felice.pipelines.connect.task.source_transactions import Boundary
 from felice.pipelines.connect.task.tolerance import ErrorPolicy
 from felice.pipelines.connect.transforms.routing import Filter

@@ -42,6 +42,16 @@ def check_json(value: Any, path: str = "") -> None:
         raise _refusal(path, value, "is no number of JSON")
 
 
+def checked(check: Callable[[Any], None], write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that writes values as `write` does, after the check of each."""
+
+    def checked_write(value: Any) -> Any:
+        check(value)
+        return write(value)
+
+    return checked_write
+
+
 def _refusal(path: str, value: Any, why: str) -> ValueError:
     text = repr(value)
     short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

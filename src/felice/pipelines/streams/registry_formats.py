@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError, SchemaError
-from felice.pipelines.exact_values import avro_check, check_json
+from felice.pipelines.exact_values import avro_check, check_json, checked
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.registry_subjects import RECORD, Subject, subject_of
@@ -102,12 +102,7 @@ class _Avro(_OfRegistry):
         written = self.schema or client.get_schema(self.version_id, self.subject.name)
         check = avro_check(parsed_of(client, written).schema)
         serialize = AvroSerializer(client, self.schema, conf=self._conf())
-
-        def write(value: Any) -> bytes:
-            check(value)
-            data: bytes = serialize(value, self.subject.context())  # type: ignore[assignment]
-            return data
-
+        write = checked(check, lambda value: serialize(value, self.subject.context()))
         return _Serdes(write, AvroDeserializer(client, self.schema))
 
 
@@ -121,12 +116,7 @@ class _JsonSchema(_OfRegistry):
 
         client = self.address.client()
         serialize = JSONSerializer(self.schema, client, conf=self._conf())
-
-        def write(value: Any) -> bytes:
-            check_json(value)
-            data: bytes = serialize(value, self.subject.context())  # type: ignore[assignment]
-            return data
-
+        write = checked(check_json, lambda value: serialize(value, self.subject.context()))
         return _Serdes(write, JSONDeserializer(self.schema, schema_registry_client=client))
 
 
@@ -253,7 +243,7 @@ def _check_schema(address: RegistryAddress, schema: Schema) -> None:
     """Raise ValueError for a schema that cannot be parsed."""
     from felice.client.schema_registry.decoding import parsed_of
 
-    # Without references nobody is asked, and the registry may still be down.
+    # Only references need the registry. Without them, the format can be made while the registry is down.
     client = address.client() if schema.references else None
 
     def parse() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from felice.pipelines.connect.model.tasks import TaskId
 from felice.pipelines.connect.storage.configs import (
     ConfigState,
     Listener,
@@ -21,7 +22,6 @@ from felice.pipelines.connect.storage.configs import (
     target_state_record,
     task_records,
 )
-from felice.pipelines.connect.task.runner import TaskId
 
 
 class Log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.storage.statuses import (
     Status,
     StatusState,
@@ -13,7 +14,6 @@ from felice.pipelines.connect.storage.statuses import (
     task_record,
     topic_record,
 )
-from felice.pipelines.connect.task.runner import TaskId, TaskState
 
 RUNNING = Status(TaskState.RUNNING, "127.0.0.1:8083", 4, None, "1")
 FAILED = Status(TaskState.FAILED, "127.0.0.1:8083", 4, "boom\n\tat", None)

@@ -22,6 +22,7 @@ from felice.pipelines.connect.configuration.definitions import (
     invalid,
     java_regex,
     non_empty,
+    non_null,
     one_of,
     one_of_any_case,
 )
@@ -40,8 +41,7 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 def _name(name: str, value: Any) -> None:
     """A text that is not empty and has no control characters."""
-    if value is None:
-        raise invalid(name, None, "entry must be non null")
+    non_null(name, value)
     if not value:
         raise invalid(name, value, "String may not be empty")
     found = [ord(letter) for letter in value if ord(letter) < 32 or 127 <= ord(letter) < 160]
@@ -54,15 +54,11 @@ def _name(name: str, value: Any) -> None:
         )
 
 
-def _aliases(what: str) -> Validator:
-    def check(name: str, value: Any) -> None:
-        if value is None:
-            raise invalid(name, "null", "entry must be non null")
-        if len(set(value)) < len(value):
-            raise invalid(name, f"[{', '.join(value)}]", "Duplicate alias provided.")
-
-    check.__doc__ = f"A list of {what} without one twice."
-    return check
+def _aliases(name: str, value: Any) -> None:
+    """A list without an alias twice."""
+    non_null(name, value)
+    if len(set(value)) < len(value):
+        raise invalid(name, f"[{', '.join(value)}]", "Duplicate alias provided.")
 
 
 def _patterns(name: str, value: Any) -> None:
@@ -164,7 +160,7 @@ CONNECTOR = ConfigDefinitions(
             [],
             "The aliases of the transformations, in the order in which they change each record.",
             _LOW,
-            _aliases("transformations"),
+            _aliases,
             "Transforms",
             12,
             "LONG",
@@ -176,7 +172,7 @@ CONNECTOR = ConfigDefinitions(
             [],
             "The aliases of the predicates that transformations name.",
             _LOW,
-            _aliases("predicates"),
+            _aliases,
             "Predicates",
             13,
             "LONG",
@@ -261,7 +257,7 @@ SOURCE = CONNECTOR + ConfigDefinitions(
             [],
             "Groups of topics that are created in their own way, beside the group default.",
             _LOW,
-            _aliases("groups"),
+            _aliases,
             "Topic Creation",
             1,
             "LONG",

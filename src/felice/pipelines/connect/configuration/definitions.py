@@ -156,11 +156,10 @@ class ConfigDefinitions:
         parsed: dict[str, Any] = {}
         errors: dict[str, list[str]] = {}
         for name, one in self._by_name.items():
-            try:
-                parsed[name] = _value(one, given)
-            except ConfigError as error:
-                errors[name] = [str(error), *_second_error(one, given)]
-        return [self._shown(one, given, parsed, errors.get(one.name, [])) for one in self._by_name.values()]
+            parsed[name], errors[name] = _checked(one, given)
+            if errors[name]:
+                del parsed[name]
+        return [self._shown(one, given, parsed, errors[one.name]) for one in self._by_name.values()]
 
     def _shown(
         self, one: Definition, given: Mapping[str, str | None], parsed: Mapping[str, Any], errors: list[str]
@@ -176,37 +175,41 @@ class ConfigDefinitions:
         return ConfigValue(one.name, text, recommended, tuple(errors))
 
 
-def _second_error(one: Definition, given: Mapping[str, str | None]) -> list[str]:
-    """What Kafka says beside an error of a value's type: the validator refuses null, which the value is then."""
-    if one.validator is None or one.name not in given:
-        return []
-    try:
-        parse_value(one.name, given[one.name], one.type)
-        return []
-    except ConfigError:
-        try:
-            one.validator(one.name, None)
-        except ConfigError as error:
-            return [str(error)]
-        return []
-
-
 def _value(one: Definition, given: Mapping[str, str | None]) -> Any:
-    if one.name in given:
-        value = parse_value(one.name, given[one.name], one.type)
-    elif one.is_required:
-        raise ConfigError(f'Missing required configuration "{one.name}" which has no default value.')
-    else:
-        value = one.default
+    value = _given_value(one, given)
     if one.validator is not None:
         one.validator(one.name, value)
     return value
 
 
+def _checked(one: Definition, given: Mapping[str, str | None]) -> tuple[Any, list[str]]:
+    """The value with all that is wrong with it. As in Kafka, the validator sees null for a value of a wrong type."""
+    value, errors = None, []
+    try:
+        value = _given_value(one, given)
+    except ConfigError as error:
+        errors.append(str(error))
+    is_missing = one.name not in given and one.is_required
+    if one.validator is not None and not is_missing:
+        try:
+            one.validator(one.name, value)
+        except ConfigError as error:
+            errors.append(str(error))
+    return value, errors
+
+
+def _given_value(one: Definition, given: Mapping[str, str | None]) -> Any:
+    if one.name in given:
+        return parse_value(one.name, given[one.name], one.type)
+    if one.is_required:
+        raise ConfigError(f'Missing required configuration "{one.name}" which has no default value.')
+    return one.default
+
+
 _JAVA_SPACE = "".join(map(chr, range(33)))
 """What Java's `String.trim` takes away."""
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
-_RANGES = {Type.SHORT: (16, "Not a number of type SHORT"), Type.INT: (32, ""), Type.LONG: (64, "")}
+_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 
 
 def parse_value(name: str, text: str | None, kind: Type) -> Any:
@@ -229,7 +232,7 @@ def parse_value(name: str, text: str | None, kind: Type) -> Any:
             return float(trimmed)
         except ValueError:
             raise invalid(name, text, "Not a number of type DOUBLE") from None
-    bits = _RANGES[kind][0]
+    bits = _BITS[kind]
     if re.fullmatch(r"[+-]?[0-9]+", trimmed) is None or not -(1 << bits - 1) <= int(trimmed) < 1 << bits - 1:
         raise invalid(name, text, f"Not a number of type {kind.value}")
     return int(trimmed)

@@ -48,8 +48,12 @@ class Connector:
         """The class of the tasks. Import libraries that only tasks need in the task's methods."""
         raise NotImplementedError
 
+    config: dict[str, str]
+    """Set by `start`."""
+
     def start(self, config: Mapping[str, str]) -> None:
-        """Begins. Raises `ConnectError`: the connector is FAILED then."""
+        """Begins: keeps the configuration. Extend it. Raises `ConnectError`: the connector is FAILED then."""
+        self.config = dict(config)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """The configurations of the tasks, at most so many."""

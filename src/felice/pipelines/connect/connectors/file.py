@@ -82,13 +82,9 @@ class FileStreamSource(SourceConnector):
         """The task."""
         return FileStreamSourceTask
 
-    def start(self, config: Mapping[str, str]) -> None:
-        """Keeps the configuration."""
-        self._config = dict(config)
-
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """One task: a file has one order."""
-        return [self._config]
+        return [self.config]
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:
@@ -101,11 +97,8 @@ class FileStreamSource(SourceConnector):
         if not config.get("file"):
             raise ConnectError("Offsets cannot be modified if the 'file' configuration is unspecified.")
         for offset in offsets.values():
-            if offset is None:
-                continue
-            position = offset.get(POSITION)
-            if type(position) is not int or position < 0:
-                raise ConnectError(f"the offset of a file has a {POSITION} of 0 or more, not {position!r}")
+            if offset is not None:
+                _checked_position(offset)
         return True
 
 
@@ -250,7 +243,7 @@ class FileStreamSourceTask(SourceTask):
 def _checked_position(offset: Place) -> int:
     position = offset.get(POSITION)
     if type(position) is not int or position < 0:
-        raise ConnectError("Offset position is the incorrect type")
+        raise ConnectError(f"the offset of a file has a {POSITION} of 0 or more, not {position!r}")
     return position
 
 
@@ -276,13 +269,9 @@ class FileStreamSink(SinkConnector):
         """The task."""
         return FileStreamSinkTask
 
-    def start(self, config: Mapping[str, str]) -> None:
-        """Keeps the configuration."""
-        self._config = dict(config)
-
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """As many tasks as are allowed: each appends to the file."""
-        return [self._config] * max_tasks
+        return [self.config] * max_tasks
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

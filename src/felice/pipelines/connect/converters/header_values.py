@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import math
 import re
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from felice.pipelines.connect.java.patterns import DatePattern
-from felice.pipelines.connect.java.texts import milliseconds_of, moment_text, number_text
+from felice.pipelines.connect.java.texts import milliseconds_of, moment_text, number_text, single
 from felice.pipelines.connect.model.errors import DataError
 from felice.pipelines.connect.model.schema import (
     ARRAY,
@@ -49,8 +49,7 @@ _LITERALS: dict[str, Value | None] = {
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGERS = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
 _RANK = {kind: number for number, kind in enumerate((*_INTEGERS, FLOAT32, FLOAT64))}
-_SINGLE = struct.Struct(">f")
-_MAX_SINGLE = 3.4028235677973366e38
+_LONG_DIGITS = 19
 _MAX_DEPTH = 100
 _TIMES: tuple[tuple[int, DatePattern, str, Callable[[datetime.datetime], Any]], ...] = (
     (13, DatePattern("", "HH:mm:ss.SSS'Z'"), TIME, datetime.datetime.time),
@@ -203,15 +202,15 @@ def _number(token: str) -> Value:
     number = decimal.Decimal(token)
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
-    if abs(exponent) < 400 and number == number.to_integral_value():
+    if number.adjusted() < _LONG_DIGITS and number == number.to_integral_value():
         whole = int(number)
         for kind, bits in _INTEGERS.items():
             if -(1 << bits - 1) <= whole < 1 << bits - 1:
                 return Schema(kind), whole
     value = float(number)
-    if exponent and abs(value) < _MAX_SINGLE:
-        return Schema(FLOAT32), _SINGLE.unpack(_SINGLE.pack(value))[0]
-    if exponent and abs(value) != float("inf"):
+    if exponent and math.isfinite(single(value)):
+        return Schema(FLOAT32), single(value)
+    if exponent and math.isfinite(value):
         return Schema(FLOAT64), value
     return decimal_of(max(0, -exponent)), number
 

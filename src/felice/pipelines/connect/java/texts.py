@@ -50,10 +50,19 @@ def number_text(value: float, *, is_single: bool = False) -> str:
     return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
+def single(value: float) -> float:
+    """The number of 32 bits that is nearest, or an infinite one."""
+    try:
+        found: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return found
+
+
 def shortest_single(value: float) -> str:
     """The shortest text that is this number of 32 bits."""
     for digits in range(1, 10):
         text = f"{value:.{digits}g}"
-        if _FLOAT.unpack(_FLOAT.pack(float(text)))[0] == value:
+        if single(float(text)) == value:
             return text
     return repr(value)

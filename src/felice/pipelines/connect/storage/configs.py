@@ -9,7 +9,6 @@ Source:      keys, members and rules are those of Kafka Connect's `KafkaConfigBa
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -17,12 +16,8 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.model.errors import DataError
-from felice.pipelines.connect.storage.json_records import decoded, encoded, member, texts
-from felice.pipelines.connect.task.runner import TaskId
-
-_log = logging.getLogger("felice.connect.storage")
-
-Record = tuple[bytes, bytes | None]
+from felice.pipelines.connect.model.tasks import TaskId
+from felice.pipelines.connect.storage.json_records import Record, encoded, member, read_record, texts
 
 
 class TargetState(Enum):
@@ -98,7 +93,7 @@ def logger_record(name: str, level: str) -> Record:
 
 @dataclass(slots=True)
 class Listener:
-    """Who is told of changes. Each function gets the name of a connector, if not said otherwise."""
+    """The functions that `ConfigState` calls after a change. Those with a `str` get the name of the connector."""
 
     on_connector: Callable[[str], None] = lambda name: None
     on_removed: Callable[[str], None] = lambda name: None
@@ -149,12 +144,7 @@ class ConfigState:
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         """Reads a record."""
         self.offset = offset
-        try:
-            self._apply((key or b"").decode(), None if value is None else decoded(value))
-        except (DataError, UnicodeDecodeError) as error:
-            _log.error(
-                "record %d of the config topic, %r, is not understood and skipped: %s", offset, key, error
-            )
+        read_record("config", self._apply, key, value, offset)
 
     def _apply(self, key: str, value: dict[str, Any] | None) -> None:
         # Longer names first: none of them is the beginning of another one's.

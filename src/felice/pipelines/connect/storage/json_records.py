@@ -1,17 +1,28 @@
-"""Keys and values of the topics of workers: text, and JSON without a schema, as Kafka's workers write them."""
+"""Records of the topics of workers: keys are texts, values are JSON without a schema, as Kafka's workers write them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from felice.pipelines.connect.model.errors import DataError
 
+_log = logging.getLogger("felice.connect.storage")
+
+Record = tuple[bytes, bytes | None]
+"""A key and a value; None removes the key."""
+
+
+def json_text(value: object, *, sorts: bool = False) -> str:
+    """A value as JSON without spaces. `sorts` orders the members of objects by name."""
+    return json.dumps(value, sort_keys=sorts, ensure_ascii=False, separators=(",", ":"))
+
 
 def encoded(value: Mapping[str, Any]) -> bytes:
     """The bytes of a JSON object."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_text(value).encode()
 
 
 def decoded(data: bytes) -> dict[str, Any]:
@@ -40,3 +51,19 @@ def texts(value: Mapping[str, Any], name: str) -> dict[str, str]:
         if one is not None and not isinstance(one, str):
             raise DataError(f"{name} has a value that is no text: {key}")
     return {key: one for key, one in found.items() if one is not None}
+
+
+def read_record(
+    topic: str,
+    apply: Callable[[str, dict[str, Any] | None], None],
+    key: bytes | None,
+    value: bytes | None,
+    offset: int,
+) -> None:
+    """Gives a record to `apply`. One that is not understood is named in the log and skipped."""
+    try:
+        apply((key or b"").decode(), None if value is None else decoded(value))
+    except (DataError, UnicodeDecodeError) as error:
+        _log.error(
+            "record %d of the %s topic, %r, is not understood and skipped: %s", offset, topic, key, error
+        )

@@ -1,6 +1,6 @@
 """The records of the offsets topic: keys `["connector",{partition}]`, values `{offset}`, in JSON as Kafka writes it.
 
-Keeps true:  partitions with the same members are one key of the mapping, in whatever order their JSON has the members.
+Keeps true:  two partitions with the same members have the same key, also if their JSON orders the members differently.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from typing import Any
 
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError
-from felice.pipelines.connect.task.source_offsets import key_text
+from felice.pipelines.connect.storage.json_records import decoded, encoded, json_text
 
 OffsetKey = tuple[str, str]
 """The connector, and the partition's text (`key_text`)."""
+
+
+def key_text(partition: Place) -> str:
+    """A partition of a source as a text, the same for partitions with the same members."""
+    return json_text(partition, sorts=True)
 
 
 def key_of(connector: str, partition: Place) -> OffsetKey:
@@ -24,7 +29,7 @@ def key_of(connector: str, partition: Place) -> OffsetKey:
 def key_bytes(key: OffsetKey) -> bytes:
     """The bytes of a key."""
     connector, partition = key
-    return f"[{_json(connector)},{partition}]".encode()
+    return f"[{json_text(connector)},{partition}]".encode()
 
 
 def key_from_bytes(data: bytes) -> OffsetKey:
@@ -42,19 +47,9 @@ def key_from_bytes(data: bytes) -> OffsetKey:
 
 def value_bytes(offset: Place) -> bytes:
     """The bytes of an offset."""
-    return _json(offset).encode()
+    return encoded(offset)
 
 
 def value_from_bytes(data: bytes) -> dict[str, Any]:
-    """The offset of these bytes. Raises `ConnectError`."""
-    try:
-        offset = json.loads(data)
-    except (ValueError, RecursionError):
-        offset = None
-    if not isinstance(offset, dict):
-        raise ConnectError(f"a value of the offsets topic is no JSON object: {data[:80]!r}")
-    return offset
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """The offset of these bytes. Raises `DataError`."""
+    return decoded(data)

@@ -7,18 +7,14 @@ Source:      keys and members are those of Kafka Connect's `KafkaStatusBackingSt
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.model.errors import DataError
-from felice.pipelines.connect.storage.json_records import decoded, encoded, member
-from felice.pipelines.connect.task.runner import TaskId, TaskState
+from felice.pipelines.connect.model.tasks import TaskId, TaskState
+from felice.pipelines.connect.storage.json_records import Record, encoded, member, read_record
 
-_log = logging.getLogger("felice.connect.storage")
-
-Record = tuple[bytes, bytes | None]
 _CONNECTOR, _TOPIC = "status-connector-", "status-topic-"
 _TASK_KEY = re.compile(r"status-task-(.+)-([0-9]+)", re.DOTALL)
 _TOPIC_KEY = re.compile(r"status-topic-([^:]+):connector-(.+)", re.DOTALL)
@@ -107,12 +103,7 @@ class StatusState:
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         """Reads a record."""
-        try:
-            self._apply((key or b"").decode(), None if value is None else decoded(value))
-        except (DataError, UnicodeDecodeError) as error:
-            _log.error(
-                "record %d of the status topic, %r, is not understood and skipped: %s", offset, key, error
-            )
+        read_record("status", self._apply, key, value, offset)
 
     def _apply(self, key: str, value: dict[str, Any] | None) -> None:
         if key.startswith(_CONNECTOR):

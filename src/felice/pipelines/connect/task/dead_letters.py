@@ -10,9 +10,10 @@ from __future__ import annotations
 import traceback
 
 from felice.client.confluent.producer import Producer
-from felice.client.error import KafkaError, KafkaException
+from felice.client.error import KafkaError
 from felice.client.model import Message
 from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.task.sending import send
 from felice.pipelines.connect.task.tolerance import Failure
 
 _PREFIX = "__connect.errors."
@@ -38,22 +39,16 @@ class DeadLetters:
         headers = list(message.headers() or ())
         if self._adds_headers:
             headers += self._context(failure, message)
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    key=message.key(),
-                    value=message.value(),
-                    headers=headers,
-                    timestamp=max(0, message.timestamp()[1]),
-                    on_delivery=self._on_delivery,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                self._error = error.args[0]
-                break
+        send(
+            self._producer,
+            self._topic,
+            self._on_delivery,
+            self._raise_error,
+            key=message.key(),
+            value=message.value(),
+            headers=headers,
+            timestamp=max(0, message.timestamp()[1]),
+        )
         self._producer.poll(0)
         self._raise_error()
 
@@ -70,7 +65,7 @@ class DeadLetters:
         """Closes the producer."""
         self._producer.close(0)
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message | None) -> None:
         self._error = self._error or error
 
     def _raise_error(self) -> None:

@@ -11,8 +11,7 @@ Source:      Kafka Connect's `WorkerSinkTask`.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from felice.client.confluent.consumer import Consumer
 from felice.client.error import KafkaException
@@ -25,10 +24,8 @@ from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
 from felice.pipelines.connect.task.dead_letters import DeadLetters
-from felice.pipelines.connect.task.ending import run_all
-from felice.pipelines.connect.task.tolerance import Failure, Stage, Tolerance, Tolerated
-
-_log = logging.getLogger("felice.connect.task")
+from felice.pipelines.connect.task.loop import LastStep, TaskLoop, log
+from felice.pipelines.connect.task.tolerance import Stage, Tolerance, Tolerated
 
 _SLICE_S = 0.5
 """The longest wait for records, so that a pause or a stop is seen."""
@@ -48,8 +45,8 @@ class SinkSettings:
     batch_records: int = 500
 
 
-class SinkLoop:
-    """Runs one sink task. `run` returns when the task was stopped, and raises what makes it fail."""
+class SinkLoop(TaskLoop):
+    """The loop of a sink task."""
 
     def __init__(
         self,
@@ -60,11 +57,9 @@ class SinkLoop:
         control: Control,
         dead_letters: DeadLetters | None = None,
     ) -> None:
+        super().__init__(conversion, tolerance, control)
         self._task = task
         self._settings = settings
-        self._conversion = conversion
-        self._tolerance = tolerance
-        self._control = control
         self._dead_letters = dead_letters
         self._consumer: Consumer | None = None
         self._context = _Context(self, settings.task_config)
@@ -76,9 +71,7 @@ class SinkLoop:
         self._batch: list[SinkRecord] = []
         self._messages: dict[tuple[str, int, int], Message] = {}
         self._retry_at_s: float | None = None
-        self._commit_at_s = 0.0
         self._is_waiting = False
-        self._failure: BaseException | None = None
 
     @property
     def consumer(self) -> Consumer:
@@ -91,33 +84,24 @@ class SinkLoop:
         """The partitions that the task reads."""
         return frozenset(self._read)
 
-    def run(self) -> None:
-        """Runs the task until it is stopped."""
+    def _begin(self) -> None:
         self._task.context = self._context
-        try:
-            self._task.start(dict(self._settings.task_config))
-            self._consumer = Consumer({**self._settings.consumer_config, **_DECIDED})
-            self._commit_at_s = self._control.now_s() + self._settings.commit_interval_s
-            self.consumer.subscribe(
-                list(self._settings.topics),
-                on_assign=lambda consumer, given: self._on_assign(_pairs(given)),
-                on_revoke=lambda consumer, given: self._give_up(_pairs(given), commits=True),
-                on_lost=lambda consumer, given: self._give_up(_pairs(given), commits=False),
-            )
-            while not self._control.is_stopping:
-                self._turn()
-        except BaseException:
-            run_all(self._last_steps(), raises=False)
-            raise
-        run_all(self._last_steps(), raises=True)
+        self._task.start(dict(self._settings.task_config))
+        self._consumer = Consumer({**self._settings.consumer_config, **_DECIDED})
+        self._commit_after(self._settings.commit_interval_s)
+        self.consumer.subscribe(
+            list(self._settings.topics),
+            on_assign=lambda consumer, given: self._on_assign(_pairs(given)),
+            on_revoke=lambda consumer, given: self._give_up(_pairs(given), commits=True),
+            on_lost=lambda consumer, given: self._give_up(_pairs(given), commits=False),
+        )
 
     def _turn(self) -> None:
         self._follow_pause()
-        if self._context.wants_commit or self._control.now_s() >= self._commit_at_s:
+        if self._context.wants_commit or self._is_commit_due:
             self._commit_regularly()
         messages = self._poll()
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         self._convert(messages)
         if self._batch and (self._retry_at_s is None or self._control.now_s() >= self._retry_at_s):
             self._put()
@@ -137,7 +121,7 @@ class SinkLoop:
             if (error := message.error()) is not None:
                 if error.fatal() or not error.retriable():
                     raise KafkaException(error)
-                _log.warning("%s", error.str())
+                log.warning("%s", error.str())
             else:
                 found.append(message)
         return found
@@ -167,7 +151,7 @@ class SinkLoop:
         except RetriableError as error:
             wait_ms = self._context.take_timeout_ms()
             wait_s = _RETRY_S if wait_ms is None else wait_ms / 1000
-            _log.warning(
+            log.warning(
                 "the task could not take %d records, next try in %g s: %s", len(self._batch), wait_s, error
             )
             self._retry_at_s = self._control.now_s() + wait_s
@@ -194,20 +178,18 @@ class SinkLoop:
             if at in self._read:
                 self.consumer.seek(TopicPartition(*at, offset))
                 self._read[at] = self._taken[at] = self._safe[at] = offset
-                self._batch = [
-                    one for one in self._batch if (one.original_topic, one.original_partition) != at
-                ]
+                self._forget_records_of({at})
 
     # Offsets
 
     def _commit_regularly(self) -> None:
         self._context.wants_commit = False
-        self._commit_at_s = self._control.now_s() + self._settings.commit_interval_s
+        self._commit_after(self._settings.commit_interval_s)
         offsets = {at: offset for at, offset in self._taken.items() if offset >= 0}
         try:
             written = self._written(offsets)
         except Exception:
-            _log.exception("Commit of offsets failed, the task reads on at the last commit")
+            log.exception("Commit of offsets failed, the task reads on at the last commit")
             self._rewind()
             return
         self._commit(offsets, written)
@@ -221,7 +203,7 @@ class SinkLoop:
         allowed = {}
         for at, offset in written.items():
             if at not in offsets or offset > offsets[at]:
-                _log.warning(
+                log.warning(
                     "the task asked to commit offset %d of %s-%d, which it has not taken", offset, *at
                 )
             elif offset != self._safe.get(at):
@@ -233,7 +215,7 @@ class SinkLoop:
                 offsets=[TopicPartition(*at, offset) for at, offset in allowed.items()], asynchronous=False
             )
         except KafkaException as error:
-            _log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
+            log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
             return
         self._safe.update(allowed)
 
@@ -260,7 +242,7 @@ class SinkLoop:
             if self._is_waiting:
                 self.consumer.pause(_of(partitions))
         except Exception as error:
-            self._failure = error
+            self._fail(error)
 
     def _give_up(self, partitions: list[Partition], *, commits: bool) -> None:
         mine = [at for at in partitions if at in self._read]
@@ -269,7 +251,7 @@ class SinkLoop:
         try:
             self._close(mine, commits=commits)
         except Exception as error:
-            self._failure = error
+            self._fail(error)
 
     def _close(self, partitions: list[Partition], *, commits: bool) -> None:
         """Commits, lets the task give up the partitions, and forgets them."""
@@ -281,22 +263,24 @@ class SinkLoop:
                 try:
                     self._commit(offsets, self._written(offsets))
                 except Exception:
-                    _log.exception("Commit of offsets failed while partitions were given up")
+                    log.exception("Commit of offsets failed while partitions were given up")
             self._task.close(partitions)
         finally:
             for at in partitions:
                 for places in (self._read, self._taken, self._safe):
                     places.pop(at, None)
                 self._context.paused.discard(at)
-            gone = set(partitions)
-            self._batch = [
-                one for one in self._batch if (one.original_topic, one.original_partition) not in gone
-            ]
+            self._forget_records_of(set(partitions))
             if not self._batch:
                 self._retry_at_s = None
 
-    def _last_steps(self) -> list[Callable[[], object]]:
-        steps: list[Callable[[], object]] = [self._task.stop, self._conversion.close]
+    def _forget_records_of(self, partitions: set[Partition]) -> None:
+        self._batch = [
+            one for one in self._batch if (one.original_topic, one.original_partition) not in partitions
+        ]
+
+    def _last_steps(self, *, failed: bool) -> list[LastStep]:
+        steps: list[LastStep] = [self._task.stop, self._conversion.close]
         if self._consumer is not None:
             steps.insert(0, lambda: self._close(list(self._read), commits=True))
             steps.append(self._consumer.close)
@@ -307,8 +291,7 @@ class SinkLoop:
     def set_aside(self, record: SinkRecord, error: BaseException) -> None:
         """Reports a record that the target system refused. Raises `ConnectError` if no error is tolerated."""
         message = self._messages.get((record.original_topic, record.original_partition, record.offset))
-        name = f"{type(self._task).__module__}.{type(self._task).__qualname__}"
-        self._tolerance.set_aside(Failure(Stage.TASK_PUT, name, error, message=message))
+        self._tolerance.set_aside(Stage.TASK_PUT, self._task, error, message=message)
 
 
 _DECIDED: dict[str, object] = {
@@ -373,5 +356,5 @@ def _pairs(partitions: Sequence[TopicPartition]) -> list[Partition]:
     return [(one.topic, one.partition) for one in partitions]
 
 
-def _of(partitions: object) -> list[TopicPartition]:
-    return [TopicPartition(*at) for at in partitions]  # type: ignore[attr-defined]
+def _of(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(*at) for at in partitions]

@@ -9,8 +9,7 @@ Source:      Kafka Connect's `WorkerSourceTask` and `SubmittedRecords`. Other th
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -23,16 +22,19 @@ from felice.pipelines.connect.connector.contexts import Place, TransactionContex
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.task.control import Control
-from felice.pipelines.connect.task.conversion import Conversion, Produced
-from felice.pipelines.connect.task.ending import run_all
+from felice.pipelines.connect.task.conversion import Conversion
+from felice.pipelines.connect.task.loop import LastStep, TaskLoop, log
 from felice.pipelines.connect.task.new_topics import TopicCreation
-from felice.pipelines.connect.task.source_offsets import OffsetReader, OffsetStore, Submitted
-from felice.pipelines.connect.task.tolerance import Failure, Stage, Tolerance, Tolerated
-
-_log = logging.getLogger("felice.connect.task")
+from felice.pipelines.connect.task.sending import send
+from felice.pipelines.connect.task.source_offsets import OffsetStore, Submitted, check_place
+from felice.pipelines.connect.task.tolerance import Stage, Tolerance, Tolerated
 
 _IDLE_S = 0.1
 """The wait after a `poll` that returned nothing at once, so that an impatient task does not keep a core busy."""
+
+
+Done = Callable[[], object]
+"""To be called when a record is in its topic, or left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class SourceSettings:
     commit_timeout_s: float = 5.0
 
 
-class SourceLoop:
-    """Runs one source task. `run` returns when the task was stopped, and raises what makes it fail."""
+class SourceLoop(TaskLoop):
+    """The loop of a source task."""
 
     # As Kafka Connect's: no record is given up, and their order is kept.
     producer_defaults: ClassVar[Mapping[str, object]] = {
@@ -65,18 +67,14 @@ class SourceLoop:
         offsets: OffsetStore,
         topics: TopicCreation | None = None,
     ) -> None:
+        super().__init__(conversion, tolerance, control)
         self._task = task
         self._settings = settings
-        self._conversion = conversion
-        self._tolerance = tolerance
-        self._control = control
         self._offsets = offsets
         self._topics = topics
         self._submitted = Submitted()
         self._uncommitted: dict[str, tuple[Place, Place]] = {}
         self._producer: Producer | None = None
-        self._failure: BaseException | None = None
-        self._commit_at_s = 0.0
 
     @property
     def producer(self) -> Producer:
@@ -84,23 +82,15 @@ class SourceLoop:
         assert self._producer is not None
         return self._producer
 
-    def run(self) -> None:
-        """Runs the task until it is stopped."""
+    def _begin(self) -> None:
         self._task.context = _Context(self._settings.task_config, self._offsets)
         self._producer = Producer({**self.producer_defaults, **self._settings.producer_config})
-        try:
-            self._prepare()
-            self._control.call_at_stop(self._task.stop)
-            self._task.start(dict(self._settings.task_config))
-            while not self._control.is_stopping:
-                self._turn()
-        except BaseException:
-            run_all(self._last_steps(failed=True), raises=False)
-            raise
-        run_all(self._last_steps(failed=False), raises=True)
+        self._prepare()
+        self._control.call_at_stop(self._task.stop)
+        self._task.start(dict(self._settings.task_config))
 
     def _prepare(self) -> None:
-        self._commit_at_s = self._control.now_s() + self._settings.commit_interval_s
+        self._commit_after(self._settings.commit_interval_s)
 
     def _turn(self) -> None:
         if self._control.is_paused:
@@ -118,107 +108,103 @@ class SourceLoop:
             self._control.wait_s(_IDLE_S)
         self.producer.poll(0)
         self._raise_failure()
-        if self._control.now_s() >= self._commit_at_s:
+        if self._is_commit_due:
             self._commit()
 
     # Records
 
     def _send(self, records: Sequence[SourceRecord]) -> None:
         for record in records:
-            sent = self._submitted.submit(record)
-            try:
-                made = self._conversion.of_source(record)
-            except Tolerated:
-                made = None
-            if made is None:
-                self._submitted.acknowledged(sent)
-                self._task.commit_record(record, None, -1, -1)
-                continue
-            if self._topics is not None:
-                self._topics.ensure(made.topic)
-            self._produce(made, partial(self._on_delivery, record, sent))
+            self._send_one(record)
 
-    def _produce(self, made: Produced, on_delivery: partial[None]) -> None:
-        while True:
-            try:
-                self.producer.produce(
-                    made.topic,
-                    made.value,
-                    made.key,
-                    -1 if made.partition is None else made.partition,
-                    on_delivery=on_delivery,
-                    timestamp=made.timestamp or 0,
-                    headers=list(made.headers) or None,
-                )
-                return
-            except BufferError:
-                self.producer.poll(0.1)
-                self._raise_failure()
-            except KafkaException as error:
-                on_delivery(error.args[0], None)
-                self._raise_failure()
-                return
-
-    def _on_delivery(
-        self, record: SourceRecord, sent: object, error: KafkaError | None, message: Message | None
-    ) -> None:
-        if error is None:
-            assert message is not None
-            self._submitted.acknowledged(sent)  # type: ignore[arg-type]
-            self._task.commit_record(record, message.topic(), message.partition() or 0, message.offset() or 0)
+    def _send_one(self, record: SourceRecord) -> None:
+        check_place(record.source_partition, "partition")
+        check_place(record.source_offset, "offset")
+        done = self._submit(record)
+        try:
+            made = self._conversion.of_source(record)
+        except Tolerated:
+            made = None
+        if made is None:
+            self._leave_out(record, done)
             return
-        if error.fatal() or not self._tolerance.policy.tolerates_all:
-            cause = KafkaException(error)
-            if self._failure is None:
-                self._failure = ConnectError(
-                    f"Unrecoverable exception from producer send callback: {error.str()}"
-                )
-                self._failure.__cause__ = cause
-            return
-        self._tolerance.set_aside(
-            Failure(
-                Stage.KAFKA_PRODUCE, "felice.client.Producer", KafkaException(error), source_record=record
-            )
+        if self._topics is not None:
+            self._topics.ensure(made.topic)
+        send(
+            self.producer,
+            made.topic,
+            partial(self._on_delivery, record, done),
+            self._raise_failure,
+            value=made.value,
+            key=made.key,
+            partition=-1 if made.partition is None else made.partition,
+            timestamp=made.timestamp or 0,
+            headers=list(made.headers) or None,
         )
-        self._submitted.acknowledged(sent)  # type: ignore[arg-type]
+        self._raise_failure()
+
+    def _submit(self, record: SourceRecord) -> Done:
+        """Counts a record as on its way. Call the result when it is in its topic, or left out."""
+        return partial(self._submitted.acknowledged, self._submitted.submit(record))
+
+    def _leave_out(self, record: SourceRecord, done: Done) -> None:
+        done()
         self._task.commit_record(record, None, -1, -1)
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _on_delivery(
+        self, record: SourceRecord, done: Done, error: KafkaError | None, message: Message | None
+    ) -> None:
+        if error is not None:
+            self._on_refusal(record, done, error)
+            return
+        assert message is not None
+        done()
+        self._task.commit_record(record, message.topic(), message.partition() or 0, message.offset() or 0)
+
+    def _on_refusal(self, record: SourceRecord, done: Done, error: KafkaError) -> None:
+        cause = KafkaException(error)
+        if error.fatal() or not self._tolerance.policy.tolerates_all:
+            failure = ConnectError(f"Unrecoverable exception from producer send callback: {error.str()}")
+            failure.__cause__ = cause
+            self._fail(failure)
+            return
+        self._tolerance.set_aside(Stage.KAFKA_PRODUCE, Producer, cause, source_record=record)
+        self._leave_out(record, done)
 
     # Offsets
 
-    def _commit(self) -> bool:
-        """Commits what may be committed. Returns whether that succeeded; what failed is tried at the next call."""
-        self._commit_at_s = self._control.now_s() + self._settings.commit_interval_s
+    def _commit(self) -> None:
+        """Commits what may be committed. What fails is tried again at the next call."""
+        self._commit_after(self._settings.commit_interval_s)
         self.producer.poll(0)
         self._uncommitted.update(self._submitted.take())
         if self._uncommitted:
             try:
                 self._offsets.write(list(self._uncommitted.values()))
             except ConnectError as error:
-                _log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
-                return False
+                log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
+                return
             self._uncommitted = {}
         self._task.commit()
-        return True
 
-    def _last_steps(self, *, failed: bool) -> list[Callable[[], object]]:
-        return [
-            lambda: self._finish(failed=failed),
+    def _last_steps(self, *, failed: bool) -> list[LastStep]:
+        steps: list[LastStep] = [
             self._control.stop,  # calls the task's `stop`, if it was not called yet
             self._task.close,
             self._conversion.close,
-            lambda: self.producer.close(0),
-            *([] if self._topics is None else [self._topics.close]),
         ]
+        if self._producer is not None:
+            steps.insert(0, lambda: self._finish(failed=failed))
+            steps.append(lambda: self.producer.close(0))
+        if self._topics is not None:
+            steps.append(self._topics.close)
+        return steps
 
     def _finish(self, *, failed: bool) -> None:
         """Commits what is in topics, also when the task failed: its records need not be read again."""
         self.producer.flush(self._settings.commit_timeout_s)
         if left := self._submitted.count:
-            _log.warning("%d records were not acknowledged; they are read again at the next start", left)
+            log.warning("%d records were not acknowledged; they are read again at the next start", left)
         self._commit()
 
 
@@ -227,7 +213,11 @@ class _Context:
 
     def __init__(self, configs: Mapping[str, str], offsets: OffsetStore) -> None:
         self.configs = configs
-        reader = OffsetReader(offsets)
-        self.offset = reader.offset
-        self.offsets = reader.offsets
+        self._offsets = offsets
         self.transaction: TransactionContext | None = None
+
+    def offset(self, partition: Place) -> Place | None:
+        return self._offsets.read([partition])[0]
+
+    def offsets(self, partitions: Iterable[Place]) -> list[Place | None]:
+        return self._offsets.read(list(partitions))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, ClassVar
 
 from felice.client.error import KafkaError, KafkaException
@@ -19,10 +18,9 @@ from felice.client.model import Message
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
-from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, value_bytes
-from felice.pipelines.connect.task.source import SourceLoop
-from felice.pipelines.connect.task.source_offsets import check_place, key_text
-from felice.pipelines.connect.task.tolerance import Tolerated
+from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, key_text, value_bytes
+from felice.pipelines.connect.task.sending import send
+from felice.pipelines.connect.task.source import Done, SourceLoop
 
 _ABORTED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """The reports of records that were not sent yet when their transaction was aborted."""
@@ -64,7 +62,7 @@ class ExactlyOnceSourceLoop(SourceLoop):
 
     def _prepare(self) -> None:
         self.producer.init_transactions(_TIMEOUT_S)
-        self._commit_at_s = self._control.now_s() + self._interval_s
+        self._commit_after(self._interval_s)
         self._task.context.transaction = self._wishes  # type: ignore[misc]
 
     def _send(self, records: Sequence[SourceRecord]) -> None:
@@ -77,32 +75,17 @@ class ExactlyOnceSourceLoop(SourceLoop):
         elif self._boundary is Boundary.POLL:
             self._commit()
 
-    def _send_one(self, record: SourceRecord) -> None:
-        check_place(record.source_partition, "partition")
-        check_place(record.source_offset, "offset")
-        try:
-            made = self._conversion.of_source(record)
-        except Tolerated:
-            made = None
-        self._begin()
+    def _submit(self, record: SourceRecord) -> Done:
+        self._open()
         key = key_text(record.source_partition)
         self._pending[key] = (record.source_partition, record.source_offset)
-        if made is None:
-            self._task.commit_record(record, None, -1, -1)
-            return
-        if self._topics is not None:
-            self._topics.ensure(made.topic)
-        self._produce(made, partial(self._on_report, record))
+        return _nothing
 
-    def _on_report(self, record: SourceRecord, error: KafkaError | None, message: Message | None) -> None:
-        if error is None:
-            assert message is not None
-            self._task.commit_record(record, message.topic(), message.partition() or 0, message.offset() or 0)
-        elif error.code() not in _ABORTED and self._failure is None:
-            self._failure = ConnectError(
-                f"Unrecoverable exception from producer send callback: {error.str()}"
-            )
-            self._failure.__cause__ = KafkaException(error)
+    def _on_refusal(self, record: SourceRecord, done: Done, error: KafkaError) -> None:
+        if error.code() not in _ABORTED:
+            failure = ConnectError(f"Unrecoverable exception from producer send callback: {error.str()}")
+            failure.__cause__ = KafkaException(error)
+            self._fail(failure)
 
     def _end_if(self, commits: bool | None) -> None:
         if commits is None:
@@ -112,40 +95,36 @@ class ExactlyOnceSourceLoop(SourceLoop):
             self._is_open = False
         self._commit()
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         if not self._is_open:
             self.producer.begin_transaction()
             self._is_open = True
 
-    def _commit(self) -> bool:
-        self._commit_at_s = self._control.now_s() + self._interval_s
+    def _commit(self) -> None:
+        self._commit_after(self._interval_s)
         if not self._pending and not self._is_open:
-            return True
-        self._begin()
+            return
+        self._open()
         for partition, offset in self._pending.values():
-            self._produce_offset(partition, offset)
+            send(
+                self.producer,
+                self._offsets_topic,
+                self._on_offset,
+                self._raise_failure,
+                key=key_bytes(key_of(self._connector, partition)),
+                value=value_bytes(offset),
+            )
         self.producer.flush(-1)
         self._raise_failure()
         self.producer.commit_transaction(_TIMEOUT_S)
         self._is_open = False
         self._pending = {}
         self._task.commit()
-        return True
 
-    def _produce_offset(self, partition: Place, offset: Place) -> None:
-        key, value = key_bytes(key_of(self._connector, partition)), value_bytes(offset)
-        while True:
-            try:
-                self.producer.produce(self._offsets_topic, value, key, on_delivery=self._on_offset)
-                return
-            except BufferError:
-                self.producer.poll(0.1)
-
-    def _on_offset(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failure is None:
-            self._failure = ConnectError(
-                f"an offset was not written to the topic {self._offsets_topic}: {error.str()}"
-            )
+    def _on_offset(self, error: KafkaError | None, message: Message | None) -> None:
+        if error is not None:
+            text = f"an offset was not written to the topic {self._offsets_topic}: {error.str()}"
+            self._fail(ConnectError(text))
 
     def _finish(self, *, failed: bool) -> None:
         if not self._is_open:
@@ -156,6 +135,10 @@ class ExactlyOnceSourceLoop(SourceLoop):
             self._is_open = False
         else:
             self._commit()
+
+
+def _nothing() -> None:
+    """The transaction decides about the offset."""
 
 
 class _Wishes:

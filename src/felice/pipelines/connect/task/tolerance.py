@@ -133,15 +133,16 @@ class Tolerance:
         except Exception as error:
             if stage not in _OF_RECORDS and not isinstance(error, RetriableError):
                 raise
-            self.set_aside(Failure(stage, _name(executing), error, **about))
+            self.set_aside(stage, executing, error, **about)
             raise Tolerated from error
 
-    def set_aside(self, failure: Failure) -> None:
-        """Hands a record to the reporters. Raises `ConnectError` if no error is tolerated."""
+    def set_aside(self, stage: Stage, executing: object, error: BaseException, **about: Any) -> None:
+        """Hands a record to the reporters. `about` is as for `run`. Raises `ConnectError` if no error is tolerated."""
+        failure = Failure(stage, _name(executing), error, **about)
         for one in self._reporters:
             one.report(failure)
         if not self.policy.tolerates_all:
-            raise ConnectError("Tolerance exceeded in error handler") from failure.error
+            raise ConnectError("Tolerance exceeded in error handler") from error
         self.failures += 1
 
     def _tried_again(self, error: RetriableError, step: Callable[..., T], *arguments: Any) -> T:

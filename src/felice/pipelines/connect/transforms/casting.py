@@ -11,7 +11,6 @@ import datetime
 import decimal
 import math
 import re
-import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -22,7 +21,13 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     non_empty_list,
 )
-from felice.pipelines.connect.java.texts import milliseconds_of, moment_text, number_text, shortest_single
+from felice.pipelines.connect.java.texts import (
+    milliseconds_of,
+    moment_text,
+    number_text,
+    shortest_single,
+    single,
+)
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.schema import (
     ARRAY,
@@ -66,7 +71,6 @@ TARGETS = {
 
 _BITS = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
 _DAY_MS = 86_400_000
-_FLOAT = struct.Struct(">f")
 _JAVA_FLOAT = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)")
 
 
@@ -178,9 +182,9 @@ def cast(schema: Schema | None, value: Any, target: str) -> Any:
         return _whole(value, _BITS[target])
     if target == FLOAT64:
         return _floating(value)
-    single = _narrowed(_floating(value))
+    number = single(_floating(value))
     # Without a schema nothing says that the number has 32 bits, so it gets the digits that a reader of 32 bits sees.
-    return single if schema is not None or not math.isfinite(single) else float(shortest_single(single))
+    return number if schema is not None or not math.isfinite(number) else float(shortest_single(number))
 
 
 def _number_of(schema: Schema | None, value: Any) -> int:
@@ -216,14 +220,6 @@ def _floating(value: Any) -> float:
     if isinstance(value, int | float | decimal.Decimal):
         return float(value)
     raise DataError(f"Unexpected type in Cast transformation: {type(value).__name__}")
-
-
-def _narrowed(value: float) -> float:
-    try:
-        found: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    return found
 
 
 def _boolean(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from felice.client.schema_registry.model import AVRO, JSON, PROTOBUF, Schema
 from felice.dataclass import dataclass
-from felice.pipelines.exact_values import avro_check, check_json
+from felice.pipelines.exact_values import avro_check, check_json, checked
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.registry.mapping import Mapped
@@ -110,12 +110,7 @@ def _avro(target: Target) -> Coder:
 
     client, schema = target.address.client(), target.schema
     parsed = parsed_of(client, schema).schema
-    check, serialize = avro_check(parsed), AvroSerializer(client, schema, conf=_conf(target))
-
-    def write(value: Any) -> Any:
-        check(value)
-        return serialize(value)
-
+    write = checked(avro_check(parsed), AvroSerializer(client, schema, conf=_conf(target)))
     read = AvroDeserializer(client, schema, return_record_name=True)
     return _coder(target, avro_mapping(parsed), read, write)
 
@@ -133,12 +128,7 @@ def _json(target: Target) -> Coder:
         str(one.name): json.loads(client.get_version(one.subject, one.version, True).schema.schema_str)
         for one in schema.references or ()
     }
-    serialize = JSONSerializer(schema, client, conf=_conf(target))
-
-    def write(value: Any) -> Any:
-        check_json(value)
-        return serialize(value)
-
+    write = checked(check_json, JSONSerializer(schema, client, conf=_conf(target)))
     mapping = json_mapping(json.loads(schema.schema_str or ""), references)
     return _coder(target, mapping, Decoders(client), write)
 

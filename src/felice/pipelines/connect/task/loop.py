@@ -1,0 +1,81 @@
+"""What the loops of source and sink tasks share: their beginning, their turns, and an end that leaves no step out.
+
+Keeps true:  at the end every step runs, also after one that raised. The error that ended the task is the one that is
+             raised; errors of the last steps are then only logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from felice.pipelines.connect.task.control import Control
+from felice.pipelines.connect.task.conversion import Conversion
+from felice.pipelines.connect.task.tolerance import Tolerance
+
+log = logging.getLogger("felice.connect.task")
+
+LastStep = Callable[[], object]
+
+
+class TaskLoop:
+    """Runs one task. `run` returns when the task was stopped, and raises what makes it fail."""
+
+    def __init__(self, conversion: Conversion, tolerance: Tolerance, control: Control) -> None:
+        self._conversion = conversion
+        self._tolerance = tolerance
+        self._control = control
+        self._failure: BaseException | None = None
+        """What a callback of the client found: it is raised in the loop."""
+        self._commit_at_s = 0.0
+
+    def run(self) -> None:
+        """Runs the task until it is stopped."""
+        try:
+            self._begin()
+            while not self._control.is_stopping:
+                self._turn()
+        except BaseException:
+            _run_all(self._last_steps(failed=True), raises=False)
+            raise
+        _run_all(self._last_steps(failed=False), raises=True)
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _turn(self) -> None:
+        raise NotImplementedError
+
+    def _last_steps(self, *, failed: bool) -> list[LastStep]:
+        raise NotImplementedError
+
+    def _commit_after(self, interval_s: float) -> None:
+        self._commit_at_s = self._control.now_s() + interval_s
+
+    @property
+    def _is_commit_due(self) -> bool:
+        return self._control.now_s() >= self._commit_at_s
+
+    def _fail(self, error: BaseException) -> None:
+        """Keeps the first failure for the loop."""
+        if self._failure is None:
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _run_all(steps: list[LastStep], *, raises: bool) -> None:
+    """Runs all steps. With `raises` the first error is raised at the end; all others are logged."""
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            if raises and first is None:
+                first = error
+            else:
+                log.exception("the end of a task: %s", error)
+    if first is not None:
+        raise first
