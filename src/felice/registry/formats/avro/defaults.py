@@ -6,7 +6,7 @@ Keeps true:  each pair of a type and a value is looked at once, and at most `MAX
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import TypeGuard
 
 from felice.registry.formats.avro.model import (
@@ -56,10 +56,14 @@ class EnclosingRecord(Exception):
 
 
 class Defaults:
-    """The check of the defaults of one schema. `open_records` are the full names of the records around a field."""
+    """The check of the defaults of one schema.
 
-    def __init__(self, open_records: Container[str] = ()) -> None:
+    `open_records` are the full names of the records around a field, `defined` the types that are defined before it.
+    """
+
+    def __init__(self, open_records: Container[str], defined: Mapping[str, Schema]) -> None:
         self._open_records = open_records
+        self._defined = defined
         self._known: dict[tuple[int, int], bool] = {}
 
     def fits(self, schema: Schema, value: Json) -> bool:
@@ -96,6 +100,9 @@ class Defaults:
                 return isinstance(value, dict) and self._fields_fit(schema, value)
             case Unresolved() if schema.full in self._open_records and isinstance(value, dict):
                 raise EnclosingRecord
+            case Unresolved() if schema.full in self._defined:
+                # A record that contains itself, and is complete now.
+                return self.fits(self._defined[schema.full], value)
         # A type that is not defined yet: Java's parser takes it for a record without fields.
         return isinstance(value, dict)
 

@@ -60,7 +60,7 @@ class Parser:
         # The full names of the records around the place where the descent is.
         self._open: list[str] = []
         self._check_defaults = False
-        self._defaults = Defaults(self._open)
+        self._defaults = Defaults(self._open, self._known)
 
     def parse(self, text: str, *, check_defaults: bool = False) -> Schema:
         """The type that `text` defines. Raises `InvalidSchema`."""
@@ -81,7 +81,7 @@ class Parser:
         for union in self._unions:
             _require_distinct(union)
         # What was found out before may have been about types that were not defined yet.
-        self._defaults = Defaults(self._open)
+        self._defaults = Defaults(self._open, self._known)
         for field in self._fields:
             self._require_valid_default(field)
         self._mentions, self._unions, self._fields = [], [], []

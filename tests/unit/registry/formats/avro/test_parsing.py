@@ -60,6 +60,11 @@ INVALID: list[tuple[Json, str]] = [
     (record("R", field("f", record("S", field("g", "int")), default={})), "Invalid default for field f: {}"),
     (record("R", field("f", "R", default={})), 'Invalid default for field f: {} not a "R"'),
     (record("R", field("f", array("int"), default=[1, "2"])), 'Invalid default for field f: [1,"2"]'),
+    # A default that fits only the record around its field: the value of `h` lacks an `h`.
+    (
+        record("R", field("f", [record("A", field("h", "A")), "R"], default={"h": {}})),
+        "Invalid default for field f",
+    ),
 ]
 
 
