@@ -44,9 +44,29 @@ class JsonConverter(Converter):
                 True,
                 "Whether a schema is beside each value.",
                 Importance.HIGH,
+                group="Schemas",
+                width="MEDIUM",
+                display_name="Enable Schemas",
             ),
             Definition(
-                "schemas.cache.size", Type.INT, 1000, "The number of schemas that are kept.", Importance.HIGH
+                "schemas.cache.size",
+                Type.INT,
+                1000,
+                "The number of schemas that are kept.",
+                Importance.HIGH,
+                group="Schemas",
+                width="MEDIUM",
+                display_name="Schema Cache Size",
+            ),
+            Definition(
+                "schema.content",
+                Type.STRING,
+                None,
+                "With schemas.enable: the schema, as JSON, of all values that are read. They have no envelope then.",
+                Importance.HIGH,
+                group="Schemas",
+                width="MEDIUM",
+                display_name="Schema Content",
             ),
             Definition(
                 "decimal.format",
@@ -55,6 +75,9 @@ class JsonConverter(Converter):
                 "How decimals are written: BASE64 or NUMERIC.",
                 Importance.LOW,
                 one_of_any_case("BASE64", "NUMERIC"),
+                "Serialization",
+                width="MEDIUM",
+                display_name="Decimal Format",
             ),
             Definition(
                 "replace.null.with.default",
@@ -62,6 +85,9 @@ class JsonConverter(Converter):
                 True,
                 "Whether a null has its field's default in its place.",
                 Importance.LOW,
+                group="Serialization",
+                width="MEDIUM",
+                display_name="Replace null with default",
             ),
         ]
     )
@@ -75,6 +101,7 @@ class JsonConverter(Converter):
         self._capacity: int = config["schemas.cache.size"]
         self._written: dict[Schema, Any] = {}
         self._read: dict[str, Schema] = {}
+        self._given = self._given_schema(config["schema.content"])
 
     def to_bytes(
         self, topic: str, schema: Schema | None, value: Any, headers: Sequence[Header] = ()
@@ -105,6 +132,8 @@ class JsonConverter(Converter):
             ) from None
         if not self._has_schemas:
             return None, read
+        if self._given is not None:
+            return self._given, from_json(self._given, read, self._style)
         if not isinstance(read, dict) or read.keys() != {"schema", "payload"}:
             raise DataError(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain '
@@ -117,6 +146,16 @@ class JsonConverter(Converter):
         return schema, from_json(schema, read["payload"], self._style)
 
     # Schemas
+
+    def _given_schema(self, text: str | None) -> Schema | None:
+        """The schema of the option `schema.content` (KIP-1054). Raises `DataError`."""
+        if not text or not self._has_schemas:
+            return None
+        try:
+            described = json.loads(text)
+            return None if described is None else self._schema_of(described)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"schema.content is no schema in JSON: {error}") from None
 
     def _schema_json(self, schema: Schema) -> Any:
         known = self._written.get(schema)

@@ -28,7 +28,17 @@ class StringConverter(Converter):
     """Text. Any other value is written as Java prints it: dicts and structs with braces."""
 
     definitions: ClassVar = ConfigDefinitions(
-        [Definition("converter.encoding", Type.STRING, "UTF-8", "The encoding.", Importance.HIGH)]
+        [
+            Definition(
+                "converter.encoding",
+                Type.STRING,
+                "UTF-8",
+                "The encoding.",
+                Importance.HIGH,
+                width="MEDIUM",
+                display_name="Encoding",
+            )
+        ]
     )
 
     def __init__(self, config: Mapping[str, Any], *, is_key: bool) -> None:
