@@ -8,7 +8,9 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.common.record.TimestampType;
@@ -19,6 +21,8 @@ import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.runtime.isolation.Plugins;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
@@ -29,6 +33,7 @@ import org.apache.kafka.connect.transforms.Transformation;
  *
  * With `header` (a text): the `schema` type and name that `Values` finds, and the `printed` value.
  * With `definitions` (`source` or `sink`) and `config`: the options, and what is wrong with each value.
+ * With `plugins`: all converters, header converters, transformations and predicates.
  * With `converter` (a class), `config`, `isKey` and `data` (base64 or null): `data` is what the converter makes of what it
  * has read. With `transformation` (a class), `config`, `schemas` (whether the JSON has envelopes), `topic`, `partition`,
  * `offset`, `timestamp`, `key` and `value` (base64 or null): the same members of the changed record, and `headers`, or
@@ -50,6 +55,9 @@ public class ConnectOracle {
         try {
             if (question.has("header")) {
                 return header(question.get("header").textValue());
+            }
+            if (question.has("plugins")) {
+                return listed();
             }
             if (question.has("definitions")) {
                 return defined(question);
@@ -98,6 +106,19 @@ public class ConnectOracle {
         ObjectNode errors = answer.putObject("errors");
         for (ConfigValue value : definitions.validate(config(question))) {
             value.errorMessages().forEach(errors.withArray(value.name())::add);
+        }
+        return answer;
+    }
+
+    private static ObjectNode listed() {
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode found = answer.putArray("plugins");
+        Plugins all = new Plugins(Map.of("plugin.discovery", "service_load"));
+        for (Set<? extends PluginDesc<?>> one : List.of(all.converters(), all.headerConverters(), all.transformations(),
+            all.predicates())) {
+            for (PluginDesc<?> plugin : one) {
+                found.addObject().put("class", plugin.className()).put("type", plugin.typeName());
+            }
         }
         return answer;
     }

@@ -460,14 +460,14 @@ def check_topics(given: Mapping[str, str]) -> dict[str, list[str]]:
         add(f"Must configure one of {TOPICS} or {TOPICS_REGEX}", TOPICS, TOPICS_REGEX)
     if letters and letters in topics:
         add(
-            f"The DLQ topic '{letters}' may not be included in the list of topics ({TOPICS}={topics}) consumed by the "
-            "connector",
+            f"The DLQ topic '{letters}' may not be included in the list of topics "
+            f"('{TOPICS}=[{', '.join(topics)}]') consumed by the connector",
             TOPICS,
         )
     if letters and pattern and re.fullmatch(pattern, letters):
         add(
-            f"The DLQ topic '{letters}' may not be matched by the regex pattern '{pattern}' of the topics consumed by "
-            "the connector",
+            f"The DLQ topic '{letters}' may not be matched by the regex for the topics ('{TOPICS_REGEX}={pattern}') "
+            "consumed by the connector",
             TOPICS_REGEX,
         )
     return errors

@@ -90,6 +90,8 @@ class Definition:
     display_name: str = ""
     dependents: tuple[str, ...] = ()
     recommender: Recommender | None = None
+    resolver: Callable[[str, str], str] | None = None
+    """For a class: its full name, of the option's name and the text that was given. Raises `ConfigError`."""
 
     @property
     def is_required(self) -> bool:
@@ -99,7 +101,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """An option's value with what is wrong with it. `value` is a text, as it was given or by default."""
+    """An option's value and what is wrong with it. `value` is its text: None if it is missing or of a wrong type."""
 
     name: str
     value: str | None
@@ -142,6 +144,7 @@ class ConfigDefinitions:
                 one,
                 name=prefix + one.name,
                 group=group or one.group,
+                display_name=one.display_name or one.name,
                 dependents=tuple(prefix + name for name in one.dependents),
             )
             for one in self._by_name.values()
@@ -153,26 +156,15 @@ class ConfigDefinitions:
 
     def validate(self, given: Mapping[str, str | None]) -> list[ConfigValue]:
         """Every option's value with all that is wrong with it."""
-        parsed: dict[str, Any] = {}
-        errors: dict[str, list[str]] = {}
-        for name, one in self._by_name.items():
-            parsed[name], errors[name] = _checked(one, given)
-            if errors[name]:
-                del parsed[name]
-        return [self._shown(one, given, parsed, errors[one.name]) for one in self._by_name.values()]
+        checked = {name: _checked(one, given) for name, one in self._by_name.items()}
+        good = {name: value for name, (value, errors) in checked.items() if not errors}
+        return [self._shown(one, *checked[one.name], good) for one in self._by_name.values()]
 
-    def _shown(
-        self, one: Definition, given: Mapping[str, str | None], parsed: Mapping[str, Any], errors: list[str]
-    ) -> ConfigValue:
+    def _shown(self, one: Definition, value: Any, errors: list[str], good: Mapping[str, Any]) -> ConfigValue:
         recommended: tuple[str, ...] = ()
         if one.recommender is not None:
-            recommended = tuple(text_of(one.type, value) or "" for value in one.recommender(one.name, parsed))
-        text = given.get(one.name) if one.name in given else None
-        if one.name not in given and not one.is_required:
-            text = text_of(one.type, one.default)
-        if one.type is Type.PASSWORD and text is not None:
-            text = HIDDEN
-        return ConfigValue(one.name, text, recommended, tuple(errors))
+            recommended = tuple(text_of(one.type, value) or "" for value in one.recommender(one.name, good))
+        return ConfigValue(one.name, text_of(one.type, value), recommended, tuple(errors))
 
 
 def _value(one: Definition, given: Mapping[str, str | None]) -> Any:
@@ -200,7 +192,8 @@ def _checked(one: Definition, given: Mapping[str, str | None]) -> tuple[Any, lis
 
 def _given_value(one: Definition, given: Mapping[str, str | None]) -> Any:
     if one.name in given:
-        return parse_value(one.name, given[one.name], one.type)
+        value = parse_value(one.name, given[one.name], one.type)
+        return value if one.resolver is None or value is None else one.resolver(one.name, value)
     if one.is_required:
         raise ConfigError(f'Missing required configuration "{one.name}" which has no default value.')
     return one.default
