@@ -12,8 +12,8 @@ import click
 import pytest
 
 from conformance.command_line import run_command
-from felice.cli.java_keys import is_known
 from felice.cli.kafka_tools.left_out import LEFT_OUT
+from felice.client.java_keys import is_known
 from felice.client.options import KEYS
 from felice.client.tuning import TUNING
 from peers import java

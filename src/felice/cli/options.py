@@ -72,9 +72,20 @@ def client_properties(command_config: Path | None, extra: Iterable[str] = ()) ->
     keys converted."""
     properties = read_properties(command_config) if command_config else {}
     properties |= key_values(extra)
-    from felice.cli.java_keys import convert_java_keys
+    return _for_our_client(_resolved(properties))
 
-    return convert_java_keys(_resolved(properties))
+
+def _for_our_client(properties: dict[str, str]) -> dict[str, str]:
+    from felice.client.error import KafkaException
+    from felice.client.java_keys import convert_java_keys
+
+    try:
+        found, without_effect = convert_java_keys(properties)
+    except KafkaException as error:
+        raise Fault(error.error.str()) from None
+    for name in without_effect:
+        click.echo(f"warning: configuration property {name!r} is accepted, but has no effect here", err=True)
+    return found
 
 
 def _resolved(properties: dict[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""The keys of Java's clients in property files and on the command line of tools, converted for Felice's client.
+"""The keys of Java's clients in properties of tools and of Connect, converted for this client.
 
 Keeps true: a key that Kafka documents for producers, consumers and admin clients has its effect, or it only tunes
-            Java's clients and is accepted with one warning, or it is refused with the reason. A key that decides which
+            Java's clients and is accepted and named, or it is refused with the reason. A key that decides which
             records are read, where they go, or who may read them is never accepted without effect. A test compares the
             table with the keys of Kafka's own jars.
 """
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import click
-
-from felice.cli.faults import Fault
+from felice.client.error import KafkaError, KafkaException, failure
 
 # They tune the threads, buffers, classes, metrics and logins of Java's clients.
 WITHOUT_EFFECT = frozenset(
@@ -92,24 +90,29 @@ _LEVEL = "compression.{}.level"
 _LEVELS = {_LEVEL.format(codec): codec for codec in ("gzip", "lz4", "zstd")}
 
 
-def convert_java_keys(given: Mapping[str, str]) -> dict[str, str]:
-    """The properties for Felice's client. Prints a warning for each key without effect, and raises `Fault` for keys
-    that cannot be followed."""
+def convert_java_keys(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The properties for Felice's client, and the keys that have no effect here: tell the user about them.
+
+    Raises `KafkaException` (_INVALID_ARG) for keys that cannot be followed.
+    """
     found: dict[str, str] = {}
+    without_effect: list[str] = []
     for name, value in given.items():
         if name in _CONVERTED:
             found.update(_CONVERTED[name](name, value.strip(), given))
         elif name in _REFUSED:
             reason, harmless = _REFUSED[name]
             if value.strip().lower() not in ("", harmless):
-                raise Fault(f"configuration property {name!r}: {reason}")
+                raise _refusal(name, reason)
         elif name in WITHOUT_EFFECT or (name.startswith(_OAUTH) and not _uses_oauth(given, name)):
-            click.echo(
-                f"warning: configuration property {name!r} is accepted, but has no effect here", err=True
-            )
+            without_effect.append(name)
         else:
             found[name] = value
-    return found
+    return found, without_effect
+
+
+def _refusal(name: str, reason: str) -> KafkaException:
+    return failure(KafkaError._INVALID_ARG, f"configuration property {name!r}: {reason}")
 
 
 def _uses_oauth(given: Mapping[str, str], name: str) -> bool:
@@ -120,14 +123,14 @@ def _uses_oauth(given: Mapping[str, str], name: str) -> bool:
 def _partitioner(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
     if value not in _PARTITIONERS:
         known = ", ".join(sorted(filter(lambda text: "." in text, _PARTITIONERS)))
-        raise Fault(f"configuration property {name!r}: there is no partitioner {value!r}; there are {known}")
+        raise _refusal(name, f"there is no partitioner {value!r}; there are {known}")
     # Without a class, another key may have chosen.
     return {"partitioner": _PARTITIONERS[value]} if "." in value else {}
 
 
 def _ignore_keys(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
     if value.lower() not in ("true", "false"):
-        raise Fault(f"configuration property {name!r}: expected true or false, got {value!r}")
+        raise _refusal(name, f"expected true or false, got {value!r}")
     # A partitioner's class takes its own decision, in Java too.
     chosen = "partitioner" in given or "." in given.get("partitioner.class", "")
     return {"partitioner": "sticky"} if value.lower() == "true" and not chosen else {}
@@ -156,9 +159,10 @@ def _idle(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
 
 def _reset(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
     if value.lower().startswith("by_duration:"):
-        raise Fault(
-            f"configuration property {name!r}: Felice's consumer cannot begin at a duration ago; set the offsets of "
-            "the group with kafka-consumer-groups --reset-offsets --by-duration"
+        raise _refusal(
+            name,
+            "Felice's consumer cannot begin at a duration ago; set the offsets of the group with "
+            "kafka-consumer-groups --reset-offsets --by-duration",
         )
     return {name: value}
 
