@@ -42,11 +42,12 @@ class Parts:
         self._plugins = plugins
         self._worker = worker
         self._config = config
-        self._values = Configurations(plugins, worker).definitions(config).parse(config)
+        self.values = Configurations(plugins, worker).definitions(config).parse(config)
+        """The connector's options by their names, without those of its plugins."""
 
-    def tolerance(self, control: Control, *reporters: Reporter) -> Tolerance:
+    def tolerance(self, control: Control) -> Tolerance:
         """What happens to records that fail. With `errors.log.enable` they are in the log, too."""
-        values = self._values
+        values = self.values
         policy = ErrorPolicy(
             tolerates_all=values["errors.tolerance"] == "all",
             retry_timeout_ms=values["errors.retry.timeout"],
@@ -54,10 +55,10 @@ class Parts:
             log_enabled=values["errors.log.enable"],
             log_includes_messages=values["errors.log.include.messages"],
         )
-        told = list(reporters)
+        reporters: list[Reporter] = []
         if policy.log_enabled:
-            told.insert(0, LogReporter(log, includes_messages=policy.log_includes_messages))
-        return Tolerance(policy, told, control)
+            reporters.append(LogReporter(log, includes_messages=policy.log_includes_messages))
+        return Tolerance(policy, reporters, control)
 
     def conversion(self, tolerance: Tolerance) -> Conversion:
         """The converters and transformations. Raises `ConfigError` and `DataError` for options that they refuse."""
@@ -71,12 +72,12 @@ class Parts:
 
     def topic_groups(self) -> list[TopicGroup]:
         """The groups of topics that a source creates, the default last. Empty: the source creates no topics."""
-        if f"topic.creation.{DEFAULT_GROUP}.partitions" not in self._values:
+        if f"topic.creation.{DEFAULT_GROUP}.partitions" not in self.values:
             return []
-        return [self._topic_group(name) for name in (*self._values[TOPIC_GROUPS], DEFAULT_GROUP)]
+        return [self._topic_group(name) for name in (*self.values[TOPIC_GROUPS], DEFAULT_GROUP)]
 
     def _topic_group(self, name: str) -> TopicGroup:
-        prefix, values = f"topic.creation.{name}.", self._values
+        prefix, values = f"topic.creation.{name}.", self.values
         own = topic_group(name)
         return TopicGroup(
             name,
@@ -94,14 +95,14 @@ class Parts:
     # Converters
 
     def _converter(self, option: str, *, is_key: bool, kind: Kind = Kind.CONVERTER) -> Converter:
-        name: str | None = self._values[option]
+        name: str | None = self.values[option]
         if name is None:
             raise ConfigError(f"{option} is set neither for the connector nor for the worker")
         found: type[Converter] = self._plugins.get(name, kind).load()
         return found(self._own(found.definitions, self._given(option), option + "."), is_key=is_key)
 
     def _header_converter(self) -> HeaderConverter:
-        found = self._plugins.get(self._values[HEADER_CONVERTER], Kind.HEADER_CONVERTER).load()
+        found = self._plugins.get(self.values[HEADER_CONVERTER], Kind.HEADER_CONVERTER).load()
         if issubclass(found, HeaderConverter):
             simple: HeaderConverter = found()
             return simple
@@ -120,12 +121,12 @@ class Parts:
     # Transformations
 
     def _steps(self) -> list[Step]:
-        predicates = {alias: self._predicate(alias) for alias in self._values[PREDICATES]}
-        return [self._step(alias, predicates) for alias in self._values[TRANSFORMS]]
+        predicates = {alias: self._predicate(alias) for alias in self.values[PREDICATES]}
+        return [self._step(alias, predicates) for alias in self.values[TRANSFORMS]]
 
     def _step(self, alias: str, predicates: Mapping[str, Predicate]) -> Step:
         prefix = f"{TRANSFORMS}.{alias}."
-        plugin = self._plugins.get(self._values[prefix + "type"], Kind.TRANSFORMATION)
+        plugin = self._plugins.get(self.values[prefix + "type"], Kind.TRANSFORMATION)
         found = plugin.load()
         own = self._own(found.definitions, self._config, prefix)
         transformation = found(own) if plugin.part is None else found(own, plugin.part)
@@ -141,5 +142,5 @@ class Parts:
 
     def _predicate(self, alias: str) -> Predicate:
         prefix = f"{PREDICATES}.{alias}."
-        found: type[Predicate] = self._plugins.get(self._values[prefix + "type"], Kind.PREDICATE).load()
+        found: type[Predicate] = self._plugins.get(self.values[prefix + "type"], Kind.PREDICATE).load()
         return found(self._own(found.definitions, self._config, prefix))

@@ -115,6 +115,10 @@ class Tolerance:
         self.failures = 0
         """The records that were set aside."""
 
+    def report_to(self, reporter: Reporter) -> None:
+        """Tells another reporter of failed records, too."""
+        self._reporters.append(reporter)
+
     def run(
         self, stage: Stage, executing: object, step: Callable[..., T], *arguments: Any, **about: Any
     ) -> T:
