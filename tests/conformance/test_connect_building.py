@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from connect_tasks import MemoryOffsets, Running, stopped_at_end
-from felice.client import KafkaException
+from felice.client import KafkaException, murmur2
 from felice.client.admin import AdminClient
 from felice.pipelines.connect.connectors.file import FileStreamSinkTask, FileStreamSourceTask
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError
@@ -88,14 +88,12 @@ def test_exactly_once_writes_offsets_in_the_transactions(broker: Broker, tmp_pat
         "group.id": "workers",
         "offset.storage.topic": "offsets",
     }
-    broker.create_topic("offsets", partitions=1)
+    broker.create_topic("offsets", partitions=50)
+    key = f'["in",{{"filename":"{given}"}}]'.encode()
+    # Kafka's workers write a key to the same partition.
+    expected = [(murmur2(key, 50), key)]
     with stopped_at_end(source(worker(broker) | options, source_config(given))):
-        wait_until(
-            lambda: (
-                [one.key for one in broker.records("offsets")]
-                == [f'["in",{{"filename":"{given}"}}]'.encode()]
-            )
-        )
+        wait_until(lambda: [(one.partition, one.key) for one in broker.records("offsets")] == expected)
         with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
             found = admin.list_transactions().result()
             assert [one.transactional_id for each in found.values() for one in each] == [

@@ -64,6 +64,9 @@ def read_record(
     try:
         apply((key or b"").decode(), None if value is None else decoded(value))
     except (DataError, UnicodeDecodeError) as error:
-        _log.error(
-            "record %d of the %s topic, %r, is not understood and skipped: %s", offset, topic, key, error
-        )
+        skipped(topic, key, offset, error)
+
+
+def skipped(topic: str, key: bytes | None, offset: int, error: Exception) -> None:
+    """Names a record in the log that is not understood."""
+    _log.error("record %d of the %s topic, %r, is not understood and skipped: %s", offset, topic, key, error)

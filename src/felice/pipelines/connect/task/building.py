@@ -26,6 +26,7 @@ from felice.pipelines.connect.connector.base import SinkTask, SourceTask
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.model.tasks import TaskId
 from felice.pipelines.connect.plugins import Plugins
+from felice.pipelines.connect.storage.offset_topic import PARTITIONER
 from felice.pipelines.connect.task.assembly import Parts
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.dead_letters import DeadLetters
@@ -36,7 +37,11 @@ from felice.pipelines.connect.task.source_offsets import OffsetStore
 from felice.pipelines.connect.task.source_transactions import Boundary, ExactlyOnceSourceLoop
 
 _ASSIGNORS = "partition.assignment.strategy"
-_DEAD_LETTER_PRODUCER: Mapping[str, object] = {"acks": "all", "enable.idempotence": True}
+_DEAD_LETTER_PRODUCER: Mapping[str, object] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "partitioner": PARTITIONER,
+}
 
 
 class TaskBuilder:

@@ -21,6 +21,7 @@ from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TransactionContext
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.storage.offset_topic import PARTITIONER
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
 from felice.pipelines.connect.task.loop import LastStep, TaskLoop, log
@@ -50,11 +51,12 @@ class SourceSettings:
 class SourceLoop(TaskLoop):
     """The loop of a source task."""
 
-    # As Kafka Connect's: no record is given up, and their order is kept.
+    # As Kafka Connect's: no record is given up, their order is kept, and keys go where Java's producers write them.
     producer_defaults: ClassVar[Mapping[str, object]] = {
         "acks": "all",
         "enable.idempotence": True,
         "delivery.timeout.ms": 2_147_483_647,
+        "partitioner": PARTITIONER,
     }
 
     def __init__(

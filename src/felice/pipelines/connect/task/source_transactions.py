@@ -19,6 +19,7 @@ from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, key_text, value_bytes
+from felice.pipelines.connect.storage.offset_topic import PARTITIONER
 from felice.pipelines.connect.task.sending import send
 from felice.pipelines.connect.task.source import Done, SourceLoop
 
@@ -40,7 +41,7 @@ class ExactlyOnceSourceLoop(SourceLoop):
     """`SourceLoop` with transactions. The producer's configuration has a transactional id."""
 
     # A record has the time of its transaction.
-    producer_defaults: ClassVar = {"acks": "all", "enable.idempotence": True}
+    producer_defaults: ClassVar = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
 
     def __init__(
         self,
