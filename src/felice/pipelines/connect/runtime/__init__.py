@@ -1,0 +1,1 @@
+"""How the worker and its tasks, which run in other processes, talk."""
