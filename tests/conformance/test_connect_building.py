@@ -103,9 +103,9 @@ def test_exactly_once_writes_offsets_in_the_transactions(broker: Broker, tmp_pat
 
 def test_exactly_once_needs_the_names_of_a_group_and_a_topic(broker: Broker, tmp_path: Path) -> None:
     enabled = worker(broker) | {"exactly.once.source.support": "enabled"}
-    with pytest.raises(ConfigError, match=r"needs the worker's option group\.id"):
+    with pytest.raises(ConfigError, match=r"option group\.id is not set"):
         source(enabled, source_config(tmp_path / "x"))
-    with pytest.raises(ConfigError, match=r"needs the worker's option offset\.storage\.topic"):
+    with pytest.raises(ConfigError, match=r"option offset\.storage\.topic is not set"):
         source(enabled | {"group.id": "workers"}, source_config(tmp_path / "x"))
 
 

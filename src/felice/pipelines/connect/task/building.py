@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from felice.client.admin import AdminClient
 from felice.client.confluent.producer import Producer
 from felice.pipelines.connect.configuration.connector import DEAD_LETTER_TOPIC, TOPICS, TOPICS_REGEX
+from felice.pipelines.connect.configuration.validation import Configurations
 from felice.pipelines.connect.configuration.worker import (
     BOOTSTRAP,
     EXACTLY_ONCE,
@@ -49,11 +50,18 @@ class TaskBuilder:
 
     def __init__(self, plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str]) -> None:
         """`worker` and `config` are the options of worker and connector. Raises `ConfigError`."""
+        _, self.connector = Configurations(plugins, worker).connector(config)
         self._options = TASK_OPTIONS.parse(worker)
         self._worker = {**worker, BOOTSTRAP: self._options[BOOTSTRAP]}
         self._config = config
         self._parts = Parts(plugins, worker, config)
         self._values = self._parts.values
+
+    @property
+    def offsets_topic(self) -> str:
+        """The topic of the connector's offsets: its own, or the worker's. Raises `ConfigError` if there is none."""
+        own: str | None = self._values["offsets.storage.topic"]
+        return own or self._needed(OFFSETS_TOPIC)
 
     def sink(self, task_id: TaskId, task: SinkTask, options: Mapping[str, str], control: Control) -> SinkLoop:
         """The loop of a sink task. `options` are the task's own, which its connector made."""
@@ -109,7 +117,7 @@ class TaskBuilder:
             offsets,
             topics,
             connector=task_id.connector,
-            offsets_topic=self._values["offsets.storage.topic"] or self._needed(OFFSETS_TOPIC),
+            offsets_topic=self.offsets_topic,
             boundary=Boundary(self._values["transaction.boundary"].lower()),
             interval_s=interval_ms / 1000,
         )
@@ -120,7 +128,7 @@ class TaskBuilder:
     def _needed(self, option: str) -> str:
         found: str | None = self._options[option]
         if not found:
-            raise ConfigError(f"{EXACTLY_ONCE}=enabled needs the worker's option {option}")
+            raise ConfigError(f"the worker's option {option} is not set; its tasks need it")
         return found
 
     def _subscription(self) -> tuple[str, ...]:

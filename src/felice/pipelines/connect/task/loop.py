@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from felice.pipelines.connect.model.tasks import TaskState
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
 from felice.pipelines.connect.task.tolerance import Tolerance
@@ -28,17 +29,27 @@ class TaskLoop:
         self._failure: BaseException | None = None
         """What a callback of the client found: it is raised in the loop."""
         self._commit_at_s = 0.0
+        self._state: TaskState | None = None
+        self.on_state: Callable[[TaskState], None] = lambda state: None
+        """Called in the loop when the task begins, pauses and goes on."""
 
     def run(self) -> None:
         """Runs the task until it is stopped."""
         try:
             self._begin()
             while not self._control.is_stopping:
+                self._tell_state()
                 self._turn()
         except BaseException:
             _run_all(self._last_steps(failed=True), raises=False)
             raise
         _run_all(self._last_steps(failed=False), raises=True)
+
+    def _tell_state(self) -> None:
+        state = TaskState.PAUSED if self._control.is_paused else TaskState.RUNNING
+        if state is not self._state:
+            self._state = state
+            self.on_state(state)
 
     def _begin(self) -> None:
         raise NotImplementedError
