@@ -77,3 +77,23 @@ class Errors:
             headers=error.headers,
             media_type=self.media_type_for(scope),
         )
+
+
+class PlainErrors(Errors):
+    """Errors as servers of Confluent and Kafka tell them: `{"error_code": 404, "message": "HTTP 404 Not Found"}`."""
+
+    def of_status(
+        self,
+        status: int,
+        message: str | None = None,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpError:
+        """The error for a status that the web stack decided."""
+        if message is None:
+            message = f"HTTP {status} {HTTPStatus(status).phrase}"
+        return HttpError(status, status, message, None, headers)
+
+    def document(self, error: HttpError) -> Mapping[str, object]:
+        """The members of the JSON object."""
+        return {"error_code": error.error_code, "message": error.message}

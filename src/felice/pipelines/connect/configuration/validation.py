@@ -28,6 +28,7 @@ from felice.pipelines.connect.configuration.connector import (
     topic_group,
 )
 from felice.pipelines.connect.configuration.definitions import (
+    HIDDEN,
     ConfigDefinitions,
     ConfigValue,
     Definition,
@@ -61,6 +62,17 @@ class Validation:
     def error_count(self) -> int:
         """The number of errors."""
         return sum(len(value.errors) for _, value in self.configs)
+
+    def with_values(self, shown: Mapping[str, str], hidden: Mapping[str, str]) -> Validation:
+        """The same with other values of some options, also in the texts of their errors."""
+        configs = []
+        for definition, value in self.configs:
+            if (name := value.name) in shown:
+                text = None if value.value is None or value.value == HIDDEN else shown[name]
+                errors = tuple(error.replace(hidden[name], shown[name]) for error in value.errors)
+                value = replace(value, value=value.value if text is None else text, errors=errors)
+            configs.append((definition, value))
+        return Validation(self.groups, tuple(configs))
 
 
 class Configurations:

@@ -12,6 +12,7 @@ Differs:     Kafka counts characters and then seeks bytes, and does not notice r
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -93,11 +94,13 @@ class FileStreamSource(SourceConnector):
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[Any, Place | None]) -> bool:
-        """Accepts positions of 0 and more."""
+        """Accepts positions of 0 and more; a reset of anything."""
         if not config.get("file"):
             raise ConnectError("Offsets cannot be modified if the 'file' configuration is unspecified.")
-        for offset in offsets.values():
+        for partition, offset in offsets.items():
             if offset is not None:
+                if FILENAME not in json.loads(partition):
+                    raise ConnectError(f"Partition objects should contain the key '{FILENAME}'")
                 _checked_position(offset)
         return True
 
@@ -242,8 +245,12 @@ class FileStreamSourceTask(SourceTask):
 
 def _checked_position(offset: Place) -> int:
     position = offset.get(POSITION)
-    if type(position) is not int or position < 0:
-        raise ConnectError(f"the offset of a file has a {POSITION} of 0 or more, not {position!r}")
+    if POSITION not in offset:
+        raise ConnectError(f"Offset objects should either be null or contain the key '{POSITION}'")
+    if type(position) is not int:
+        raise ConnectError(f"The value for the '{POSITION}' key in the offset is expected to be a Long value")
+    if position < 0:
+        raise ConnectError(f"The value for the '{POSITION}' key in the offset should be a non-negative value")
     return position
 
 

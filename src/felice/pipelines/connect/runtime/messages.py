@@ -26,7 +26,7 @@ Message = dict[str, Any]
 # What the worker tells a task.
 PAUSE, RESUME, STOP = "pause", "resume", "stop"
 # What a task tells the worker, or asks it.
-STATE, READ, WRITE, END = "state", "read", "write", "end"
+STATE, TOPIC, READ, WRITE, END = "state", "topic", "read", "write", "end"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from felice.pipelines.connect.runtime.messages import (
     RESUME,
     STATE,
     STOP,
+    TOPIC,
     WRITE,
     Message,
     Ticket,
@@ -63,6 +64,10 @@ class TaskLink:
     def tell_state(self, state: TaskState) -> None:
         """Tells the worker what the task is doing."""
         self._send({STATE: state.value})
+
+    def tell_topic(self, topic: str) -> None:
+        """Tells the worker that the task uses a topic."""
+        self._send({TOPIC: topic})
 
     def end(self, trace: str | None) -> None:
         """Tells the worker that the task has ended, with the trace of its error, and closes the link."""

@@ -53,6 +53,7 @@ def run_task(spec: TaskSpec, plugins: Plugins | None = None) -> None:
         with ExitStack() as stack:
             loop = _loop(spec, plugins or Plugins(), control, link, stack)
             loop.on_state = link.tell_state
+            loop.on_topic = link.tell_topic
             loop.run()
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))

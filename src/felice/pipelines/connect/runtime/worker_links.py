@@ -23,6 +23,7 @@ from felice.pipelines.connect.runtime.messages import (
     MAX_PROOF_BYTES,
     READ,
     STATE,
+    TOPIC,
     WRITE,
     Message,
     Ticket,
@@ -39,11 +40,15 @@ PROOF_S = 10.0
 
 
 class WorkerLink:
-    """The link to one running task. `on_state` is called on the event loop for each state that the task tells."""
+    """The link to one running task. `on_state` is called on the event loop for each state that the task tells.
+
+    `on_topic` may be set: it is called with each topic that the task uses.
+    """
 
     def __init__(
         self, task: TaskId, ticket: Ticket, on_state: Callable[[TaskState], None], offsets: OffsetStore | None
     ) -> None:
+        self.on_topic: Callable[[str], None] = lambda topic: None
         self.task = task
         self.ticket = ticket
         self.ended = asyncio.Event()
@@ -84,6 +89,8 @@ class WorkerLink:
     async def _handle(self, message: Message, writer: asyncio.StreamWriter) -> None:
         if STATE in message:
             self._on_state(TaskState(message[STATE]))
+        elif TOPIC in message:
+            self.on_topic(member(message, TOPIC, str))
         elif END in message:
             self.trace = message[END]
             self.said_goodbye = True

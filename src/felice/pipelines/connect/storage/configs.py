@@ -118,6 +118,7 @@ class ConfigState:
         """Connectors whose tasks changed since the last round of fencing."""
         self.session_key: dict[str, Any] | None = None
         self._tasks: dict[TaskId, dict[str, str]] = {}
+        self._applied: dict[str, dict[str, str]] = {}
         self._deferred: dict[str, dict[TaskId, dict[str, str]]] = {}
         self._target_states: dict[str, TargetState] = {}
 
@@ -132,6 +133,14 @@ class ConfigState:
     def task_config(self, task: TaskId) -> dict[str, str] | None:
         """The configuration of a task."""
         return self._tasks.get(task)
+
+    def applied_config(self, connector: str) -> dict[str, str] | None:
+        """The configuration of a connector from which its tasks were made; its newest one if that is not known.
+
+        None if there is no such connector.
+        """
+        newest = self.connectors.get(connector)
+        return None if newest is None else self._applied.get(connector, newest)
 
     def target_state(self, connector: str) -> TargetState | None:
         """What a connector shall do; None if there is no such connector."""
@@ -177,6 +186,7 @@ class ConfigState:
         for one in [task for task in self._tasks if task.connector == name]:
             del self._tasks[one]
         self.task_counts.pop(name, None)
+        self._applied.pop(name, None)
         self._deferred.pop(name, None)
         self.inconsistent.discard(name)
         self.needs_fencing.discard(name)
@@ -205,6 +215,9 @@ class ConfigState:
         for one in [task for task in self._tasks if task.connector == name]:
             del self._tasks[one]
         self._tasks.update(given)
+        # Compaction can leave the commit before the connector's record, which then counts when it is read.
+        if (config := self.connectors.get(name)) is not None:
+            self._applied[name] = config
         self.needs_fencing.add(name)
         self._listener.on_tasks(name)
 

@@ -19,6 +19,7 @@ from felice.pipelines.connect.storage.offset_records import (
     key_bytes,
     key_from_bytes,
     key_of,
+    partition_of,
     value_bytes,
     value_from_bytes,
 )
@@ -44,6 +45,10 @@ class OffsetFile:
     def get(self, key: OffsetKey) -> dict[str, object] | None:
         """One offset, or None."""
         return self._offsets.get(key)
+
+    def all(self, connector: str) -> list[tuple[Place, Place]]:
+        """Every partition of a connector's source with its offset."""
+        return [(partition_of(key), found) for key, found in self._offsets.items() if key[0] == connector]
 
     def update(self, offsets: Sequence[tuple[OffsetKey, Place | None]]) -> None:
         """Replaces offsets, removes those that are None, and writes the file. Raises `ConnectError`."""
@@ -105,6 +110,10 @@ class FileOffsets:
     def read(self, partitions: Sequence[Place]) -> list[Place | None]:
         """The offsets, or None."""
         return [self._file.get(key_of(self._connector, one)) for one in partitions]
+
+    def all(self) -> list[tuple[Place, Place]]:
+        """Every partition with its offset."""
+        return self._file.all(self._connector)
 
     def write(self, offsets: Sequence[tuple[Place, Place | None]]) -> None:
         """Writes them to the disk. Raises `ConnectError`."""

@@ -21,6 +21,12 @@ def key_text(partition: Place) -> str:
     return json_text(partition, sorts=True)
 
 
+def partition_of(key: OffsetKey) -> dict[str, Any]:
+    """The partition of a key."""
+    found: dict[str, Any] = json.loads(key[1])
+    return found
+
+
 def key_of(connector: str, partition: Place) -> OffsetKey:
     """The key of a partition of a connector's source."""
     return connector, key_text(partition)

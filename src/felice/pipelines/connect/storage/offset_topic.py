@@ -26,6 +26,7 @@ from felice.pipelines.connect.storage.offset_records import (
     key_bytes,
     key_from_bytes,
     key_of,
+    partition_of,
     value_bytes,
     value_from_bytes,
 )
@@ -75,11 +76,14 @@ class TopicOffsets:
     def read(self, partitions: Sequence[Place]) -> list[Place | None]:
         """The committed offsets, or None. Raises `ConnectError` if brokers do not answer in time."""
         with self._lock:
-            try:
-                self._read_to_end()
-            except KafkaException as error:
-                raise self._failed("read", error.error) from error
+            self._refresh()
             return [self._offsets.get(key_of(self._connector, one)) for one in partitions]
+
+    def all(self) -> list[tuple[Place, Place]]:
+        """Every partition of the source with its offset. Raises `ConnectError`."""
+        with self._lock:
+            self._refresh()
+            return [(partition_of(key), found) for key, found in self._offsets.items()]
 
     def write(self, offsets: Sequence[tuple[Place, Place | None]]) -> None:
         """Writes offsets to the topic. Raises `ConnectError` if one of them may not be there."""
@@ -114,6 +118,12 @@ class TopicOffsets:
                 self._producer.close(0)
 
     # Reading
+
+    def _refresh(self) -> None:
+        try:
+            self._read_to_end()
+        except KafkaException as error:
+            raise self._failed("read", error.error) from error
 
     def _read_to_end(self) -> None:
         give_up_at = time.monotonic() + self._timeout_s

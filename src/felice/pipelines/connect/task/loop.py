@@ -32,6 +32,9 @@ class TaskLoop:
         self._state: TaskState | None = None
         self.on_state: Callable[[TaskState], None] = lambda state: None
         """Called in the loop when the task begins, pauses and goes on."""
+        self.on_topic: Callable[[str], None] = lambda topic: None
+        """Called in the loop with each topic that the task uses for the first time (KIP-558)."""
+        self._topics_used: set[str] = set()
 
     def run(self) -> None:
         """Runs the task until it is stopped."""
@@ -50,6 +53,11 @@ class TaskLoop:
         if state is not self._state:
             self._state = state
             self.on_state(state)
+
+    def _tell_topic(self, topic: str) -> None:
+        if topic not in self._topics_used:
+            self._topics_used.add(topic)
+            self.on_topic(topic)
 
     def _begin(self) -> None:
         raise NotImplementedError

@@ -133,6 +133,7 @@ class SinkLoop(TaskLoop):
             if at not in self._read:
                 continue  # taken away since it was read
             self._safe.setdefault(at, offset)
+            self._tell_topic(at[0])
             try:
                 record = self._conversion.of_message(message)
             except Tolerated:

@@ -161,6 +161,7 @@ class SourceLoop(TaskLoop):
             return
         assert message is not None
         done()
+        self._tell_topic(message.topic() or "")
         self._task.commit_record(record, message.topic(), message.partition() or 0, message.offset() or 0)
 
     def _on_refusal(self, record: SourceRecord, done: Done, error: KafkaError) -> None:

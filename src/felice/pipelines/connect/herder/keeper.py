@@ -1,0 +1,283 @@
+"""Keeps what runs on this worker equal to what shall run here: compares, and does what is missing.
+
+Keeps true:  the work of one connector is done by one task of the event loop; that of different connectors side by side.
+             A task runs with the configuration of its connector from which its own was made, and starts only after its
+             predecessor on this worker has ended.
+             What has failed is not started again before its configuration changes or somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+
+from felice.dataclass import dataclass
+from felice.pipelines.connect.herder.group import Group
+from felice.pipelines.connect.herder.states import States
+from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.tasks import TaskId, TaskState
+from felice.pipelines.connect.runtime.connectors import RunningConnector
+from felice.pipelines.connect.runtime.tasks import Tasks
+from felice.pipelines.connect.storage.configs import ConfigState, TargetState
+
+_log = logging.getLogger("felice.connect.herder")
+
+Config = Mapping[str, str]
+
+
+class Starter:
+    """How connectors and tasks are made of their configurations. The methods raise `ConnectError`."""
+
+    async def connector(self, name: str, config: Config) -> RunningConnector:
+        """A connector that is not started yet."""
+        raise NotImplementedError
+
+    async def divide(self, name: str, config: Config, connector: RunningConnector) -> None:
+        """Asks a connector for its tasks, and makes all workers know them if they changed."""
+        raise NotImplementedError
+
+    async def leave(self, name: str) -> None:
+        """Makes all workers know that a connector has no tasks any more."""
+        raise NotImplementedError
+
+    async def task(self, task: TaskId, connector: Config, config: Config, *, paused: bool) -> None:
+        """Starts a task."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is known of one connector."""
+
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    worker: asyncio.Task[None] | None = None
+    connector: RunningConnector | None = None
+    config: Config | None = None
+    """That of the connector, if it is this worker's."""
+    state: TargetState | None = None
+    tasks: dict[int, tuple[Config, Config]] = field(default_factory=dict)
+    """The configurations of connector and task with which each task was started."""
+    paused: set[int] = field(default_factory=set)
+    restarts_connector: bool = False
+    divides: bool = False
+    restarts_tasks: set[int] = field(default_factory=set)
+
+
+class Keeper:
+    """See the module. `look` whenever something about a connector may have changed."""
+
+    def __init__(
+        self, configs: ConfigState, group: Group, states: States, tasks: Tasks, starter: Starter
+    ) -> None:
+        self._configs = configs
+        self._group = group
+        self._states = states
+        self._tasks = tasks
+        self._starter = starter
+        self._kept: dict[str, _Kept] = {}
+        self._is_closing = False
+
+    # Asking
+
+    def look(self, name: str) -> None:
+        """Compares what runs of a connector with what shall run."""
+        if self._is_closing:
+            return
+        kept = self._kept.setdefault(name, _Kept())
+        kept.idle.clear()
+        kept.wake.set()
+        if kept.worker is None:
+            kept.worker = asyncio.get_running_loop().create_task(self._keep(name, kept))
+
+    def look_at_all(self) -> None:
+        """Compares everything."""
+        for name in {*self._configs.connectors, *self._kept}:
+            self.look(name)
+
+    def restart(self, name: str, *, connector: bool = False, tasks: set[int] | None = None) -> None:
+        """Starts a connector or some of its tasks again, if they are this worker's."""
+        kept = self._kept.setdefault(name, _Kept())
+        if connector and self._group.has_connector(name):
+            kept.restarts_connector = True
+        kept.restarts_tasks |= {one for one in tasks or () if self._group.has_task(TaskId(name, one))}
+        self.look(name)
+
+    def divide(self, name: str) -> None:
+        """The connector wants to divide its work again."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            kept.divides = True
+            self.look(name)
+
+    async def settled(self, name: str) -> None:
+        """Returns when nothing is left to do for a connector."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            await kept.idle.wait()
+
+    def runs(self) -> dict[str, set[int]]:
+        """The connectors of which something runs here, with the numbers of the running tasks."""
+        return {
+            name: {number for number in kept.tasks if TaskId(name, number) in self._tasks}
+            for name, kept in self._kept.items()
+        }
+
+    async def close(self) -> None:
+        """Stops everything, and tells it."""
+        self._is_closing = True
+        await asyncio.gather(*(self._close(name, kept) for name, kept in self._kept.items()))
+
+    async def _close(self, name: str, kept: _Kept) -> None:
+        if kept.worker is not None:
+            kept.worker.cancel()
+            await asyncio.gather(kept.worker, return_exceptions=True)
+        await self._stop_tasks(name, kept, set(kept.tasks))
+        if kept.connector is not None:
+            await kept.connector.end()
+            self._states.connector(name, TaskState.UNASSIGNED)
+
+    # Doing
+
+    async def _keep(self, name: str, kept: _Kept) -> None:
+        while True:
+            kept.wake.clear()
+            try:
+                await self._bring(name, kept)
+            except Exception:
+                _log.exception("the work for connector %s failed", name)
+            if kept.wake.is_set():
+                continue
+            kept.idle.set()
+            if kept.config is None and not kept.tasks and name not in self._configs.connectors:
+                del self._kept[name]
+                return
+            await kept.wake.wait()
+
+    async def _bring(self, name: str, kept: _Kept) -> None:
+        await self._bring_connector(name, kept)
+        await self._bring_tasks(name, kept)
+
+    # The connector
+
+    async def _bring_connector(self, name: str, kept: _Kept) -> None:
+        config = self._configs.connectors.get(name) if self._group.has_connector(name) else None
+        state = self._configs.target_state(name)
+        if kept.config is not None and (config != kept.config or kept.restarts_connector):
+            await self._end_connector(name, kept)
+        kept.restarts_connector = False
+        if config is None or state is None:
+            return
+        is_new = kept.config is None
+        if is_new:
+            kept.config = config
+            kept.connector = await self._made(name, config)
+        connector = kept.connector
+        if connector is None:
+            return
+        follows = not connector.has_failed
+        if is_new or state is not kept.state:
+            kept.state = state
+            follows = await connector.follow(state)
+            kept.divides = state is TargetState.STARTED
+        if state is TargetState.STOPPED and (
+            self._configs.task_counts.get(name) or name in self._configs.inconsistent
+        ):
+            await self._try(name, lambda: self._starter.leave(name))
+        elif kept.divides and state is TargetState.STARTED and follows:
+            kept.divides = False
+            await self._try(name, lambda: self._starter.divide(name, config, connector))
+        self._forget_old_tasks(name)
+
+    async def _made(self, name: str, config: Config) -> RunningConnector | None:
+        try:
+            return await self._starter.connector(name, config)
+        except ConnectError as error:
+            self._states.connector(name, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+            return None
+
+    async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except ConnectError as error:
+            self._states.connector(name, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+
+    async def _end_connector(self, name: str, kept: _Kept) -> None:
+        connector, kept.connector = kept.connector, None
+        kept.config = kept.state = None
+        if connector is not None:
+            await connector.end()
+        if name not in self._configs.connectors:
+            self._states.forget(name)
+        elif not self._group.has_connector(name):
+            self._states.connector(name, TaskState.UNASSIGNED)
+
+    def _forget_old_tasks(self, name: str) -> None:
+        """Forgets the states of tasks that a connector has no more, also of those that ran elsewhere."""
+        count = self._configs.task_counts.get(name)
+        if count is not None and name not in self._configs.inconsistent:
+            for number in self._states.state.tasks(name):
+                if number >= count and TaskId(name, number) not in self._tasks:
+                    self._states.task(TaskId(name, number), TaskState.DESTROYED)
+
+    # Its tasks
+
+    async def _bring_tasks(self, name: str, kept: _Kept) -> None:
+        wanted = self._wanted_tasks(name)
+        restarts, kept.restarts_tasks = kept.restarts_tasks, set()
+        await self._stop_tasks(
+            name,
+            kept,
+            {
+                number
+                for number, found in kept.tasks.items()
+                if wanted.get(number) != found or number in restarts
+            },
+        )
+        paused = self._configs.target_state(name) is TargetState.PAUSED
+        for number, (connector, config) in wanted.items():
+            task = TaskId(name, number)
+            if number in kept.tasks:
+                self._pause(kept, task, paused=paused)
+                continue
+            kept.tasks[number] = connector, config
+            kept.paused = kept.paused | {number} if paused else kept.paused - {number}
+            try:
+                await self._starter.task(task, connector, config, paused=paused)
+            except ConnectError as error:
+                self._states.task(task, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+
+    def _wanted_tasks(self, name: str) -> dict[int, tuple[Config, Config]]:
+        """The tasks that shall run here, with the configurations of connector and task."""
+        connector = self._configs.applied_config(name)
+        state = self._configs.target_state(name)
+        if connector is None or state is None or state is TargetState.STOPPED:
+            return {}
+        found: dict[int, tuple[Config, Config]] = {}
+        for task in self._configs.tasks(name):
+            config = self._configs.task_config(task)
+            if config is not None and self._group.has_task(task):
+                found[task.number] = connector, config
+        return found
+
+    async def _stop_tasks(self, name: str, kept: _Kept, numbers: set[int]) -> None:
+        await asyncio.gather(*(self._tasks.stop(TaskId(name, number)) for number in numbers))
+        for number in numbers:
+            del kept.tasks[number]
+            task = TaskId(name, number)
+            if name not in self._configs.connectors or number >= self._configs.task_counts.get(name, 0):
+                self._states.task(task, TaskState.DESTROYED)
+            elif self._is_closing or not self._group.has_task(task):
+                self._states.task(task, TaskState.UNASSIGNED)
+
+    def _pause(self, kept: _Kept, task: TaskId, *, paused: bool) -> None:
+        if paused is (task.number in kept.paused):
+            return
+        if paused:
+            kept.paused.add(task.number)
+            self._tasks.pause(task)
+        else:
+            kept.paused.discard(task.number)
+            self._tasks.resume(task)

@@ -1,0 +1,1 @@
+"""The REST API of workers, with the paths, answers and errors of Kafka Connect's."""

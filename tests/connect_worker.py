@@ -1,0 +1,186 @@
+"""Runs a worker of Connect in the test's process, with tasks as processes: like jobs of Spark, and started faster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from felice.pipelines.connect.configuration.worker_options import worker_config
+from felice.pipelines.connect.herder.server import worker_server
+from felice.pipelines.connect.herder.worker import Address, Worker
+from felice.pipelines.connect.plugins import Plugins
+from felice.pipelines.connect.runtime.task_process import TaskSpec
+from felice.web.serving import WebServer
+
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+TIMEOUT_S = 120.0
+PROGRAM = """
+import pickle, sys
+from felice.pipelines.connect.runtime.task_process import run_task
+run_task(pickle.load(sys.stdin.buffer))
+"""
+
+
+class ProcessJobs:
+    """Tasks in processes of their own (`Jobs`)."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def start(self, spec: TaskSpec, on_end: Callable[[BaseException | None], None]) -> str:
+        name = f"{spec.task}-{spec.ticket.number}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(pickle.dumps(spec))
+        self.processes[name] = process
+
+        def wait() -> None:
+            code = process.wait()
+            on_end(None if code == 0 else RuntimeError(f"the process ended with {code}"))
+
+        threading.Thread(target=wait, daemon=True).start()
+        return name
+
+    def cancel(self, name: str) -> None:
+        self.processes[name].kill()
+
+    async def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def kill(self, task: str) -> None:
+        """Kills the running process of a task, such as `source-0`."""
+        for name, process in self.processes.items():
+            if name.rpartition("-")[0] == task and process.poll() is None:
+                process.kill()
+
+
+class RestClient:
+    """Asks a worker."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """The status and the JSON of an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                text = response.read()
+                return response.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def states(self, name: str) -> list[str]:
+        """The states of a connector and its tasks."""
+        status, found = self.ask("GET", f"/connectors/{name}/status")
+        if status != 200:
+            return []
+        return [found["connector"]["state"], *(task["state"] for task in found["tasks"])]
+
+    def wait_states(self, name: str, *states: str) -> None:
+        """Waits until a connector and its tasks have these states."""
+        wait_until(
+            lambda: self.states(name) == list(states),
+            lambda: str(self.ask("GET", f"/connectors/{name}/status")),
+        )
+
+
+def wait_until(condition: Callable[[], Any], describe: Callable[[], str] = str) -> Any:
+    """Waits until the condition holds, and returns its value."""
+    give_up_at = time.monotonic() + TIMEOUT_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up_at, describe()
+        time.sleep(0.05)
+    return found
+
+
+class ServedWorker(RestClient):
+    """A worker that runs on a thread."""
+
+    def __init__(
+        self, options: Mapping[str, str], *, distributed: bool = False, plugins: Plugins | None = None
+    ) -> None:
+        self.jobs = ProcessJobs()
+        self._options = options
+        self._distributed = distributed
+        self._plugins = plugins
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._started.wait(TIMEOUT_S), "the worker did not start"
+        if self._error is not None:
+            raise self._error
+        super().__init__(self._server.url)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            self._server = self._made()
+            await self._server.start()
+        except BaseException as error:
+            self._error = error
+            self._started.set()
+            return
+        self._started.set()
+        await self._stop.wait()
+        await self._server.stop()
+
+    def _made(self) -> WebServer:
+        config = worker_config(self._options, distributed=self._distributed)
+        address = Address(config)
+        self.worker = Worker(config, self.jobs, address, self._plugins)
+        return worker_server(self.worker, address)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "the worker did not stop"
+
+
+def standalone_options(bootstrap: str, directory: Path) -> dict[str, str]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "key.converter": STRINGS,
+        "value.converter": STRINGS,
+        "offset.storage.file.filename": str(directory / "offsets"),
+        "offset.flush.interval.ms": "500",
+        "listeners": "http://127.0.0.1:0",
+    }
+
+
+@contextmanager
+def running_worker(
+    bootstrap: str, directory: Path, *, plugins: Plugins | None = None, **more: str
+) -> Iterator[ServedWorker]:
+    """A standalone worker. `more` are options, with underscores for dots."""
+    options = standalone_options(bootstrap, directory)
+    options.update((name.replace("_", "."), value) for name, value in more.items())
+    worker = ServedWorker(options, plugins=plugins)
+    try:
+        yield worker
+    finally:
+        worker.close()
