@@ -12,15 +12,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from felice.pipelines.connect.configuration.worker_options import worker_config
-from felice.pipelines.connect.herder.server import worker_server
+from felice.pipelines.connect.herder.distributed import DistributedWorker
+from felice.pipelines.connect.herder.server import distributed_server, worker_server
 from felice.pipelines.connect.herder.worker import Address, Worker
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.task_process import TaskSpec
+from felice.web.forwarding import Forwarder
 from felice.web.serving import WebServer
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
@@ -152,6 +154,9 @@ class ServedWorker(RestClient):
     def _made(self) -> WebServer:
         config = worker_config(self._options, distributed=self._distributed)
         address = Address(config)
+        if self._distributed:
+            self.worker: Worker = DistributedWorker(config, self.jobs, address, Forwarder(), self._plugins)
+            return distributed_server(self.worker, address)
         self.worker = Worker(config, self.jobs, address, self._plugins)
         return worker_server(self.worker, address)
 
@@ -159,6 +164,42 @@ class ServedWorker(RestClient):
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the worker did not stop"
+
+
+def distributed_options(bootstrap: str, **more: str) -> dict[str, str]:
+    """The options of a distributed worker. `more` are options, with underscores for dots."""
+    options = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "workers",
+        "key.converter": STRINGS,
+        "value.converter": STRINGS,
+        "config.storage.topic": "workers-config",
+        "offset.storage.topic": "workers-offsets",
+        "status.storage.topic": "workers-status",
+        "offset.storage.partitions": "3",
+        "config.storage.replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "status.storage.replication.factor": "1",
+        "offset.flush.interval.ms": "500",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "500",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "listeners": "http://127.0.0.1:0",
+    }
+    options.update((name.replace("_", "."), value) for name, value in more.items())
+    return options
+
+
+@contextmanager
+def running_group(bootstrap: str, count: int, **more: str) -> Iterator[list[ServedWorker]]:
+    """Distributed workers of one group."""
+    with ExitStack() as stack:
+        workers = []
+        for _ in range(count):
+            worker = ServedWorker(distributed_options(bootstrap, **more), distributed=True)
+            stack.callback(worker.close)
+            workers.append(worker)
+        yield workers
 
 
 def standalone_options(bootstrap: str, directory: Path) -> dict[str, str]:

@@ -10,7 +10,6 @@ import httpx2
 
 from felice.client.compacted.records import CompactedRecord
 from felice.client.error import KafkaException
-from felice.registry.forwarding import Forwarder
 from felice.registry.journal import Journal
 from felice.registry.leader import Identity
 from felice.registry.leadership import Leadership
@@ -21,6 +20,7 @@ from felice.registry.rights import Rights
 from felice.registry.service import Registry
 from felice.registry.state import State
 from felice.web.application import application
+from felice.web.forwarding import Forwarder
 from felice.web.login import Login, WrongLogin
 from registry_world import toy_parser
 

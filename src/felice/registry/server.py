@@ -13,7 +13,6 @@ from felice.client.admin.core import Admin
 from felice.client.options import parse_settings
 from felice.dataclass import dataclass
 from felice.env.listening import ServerTls
-from felice.registry.forwarding import Forwarder
 from felice.registry.journal import DEFAULT_TOPIC, Journal, topic_maker
 from felice.registry.leader import DEFAULT_GROUP, Identity
 from felice.registry.leadership import SESSION_TIMEOUT_S, GroupMembership, Leadership
@@ -24,6 +23,7 @@ from felice.registry.rights import Rights
 from felice.registry.service import Registry
 from felice.registry.state import DEFAULT_LEVEL, State
 from felice.web.application import application
+from felice.web.forwarding import Forwarder
 from felice.web.limits import Limits
 from felice.web.login import Login
 from felice.web.openapi import openapi_route

@@ -63,7 +63,8 @@ class Roles:
 class Election:
     """`election = Election(config, "group", "type", "protocol", metadata, roles); await election.start()`.
 
-    `metadata` is sent with each join; after a change call `rejoin`. A member that does not answer for
+    `metadata` is sent with each join; after a change call `rejoin`. A function is called before each join.
+    A member that does not answer for
     `session_timeout_s` is removed from the group; brokers accept 6 s to 30 min by default.
     """
 
@@ -73,7 +74,7 @@ class Election:
         group_id: str,
         protocol_type: str,
         protocol_name: str,
-        metadata: bytes,
+        metadata: bytes | Callable[[], bytes],
         roles: Roles,
         *,
         session_timeout_s: float = 10.0,
@@ -218,7 +219,9 @@ class _Candidacy(Membership[Member]):
     # Rebalances
 
     async def _join_request(self) -> JoinGroupRequest:
-        return self.member.join([(self._protocol_name, self._election.metadata)], self._why)
+        metadata = self._election.metadata
+        data = metadata if isinstance(metadata, bytes) else metadata()
+        return self.member.join([(self._protocol_name, data)], self._why)
 
     async def _assign(self, response: JoinGroupResponse) -> Mapping[str, bytes]:
         members = {row.member_id: row.metadata for row in response.members}

@@ -15,13 +15,13 @@ from starlette.routing import Route
 
 from felice.dataclass import dataclass
 from felice.registry.errors import RegistryError, forwarding_failed, unknown_leader
-from felice.registry.forwarding import FORWARD_HEADER, Forwarder, LeaderAway
 from felice.registry.leadership import NotLeader
 from felice.registry.rest import others, schemas, settings, subjects
 from felice.registry.rest.call import Call
 from felice.registry.rights import Operation, Rights
 from felice.registry.service import Registry
 from felice.web.errors import HttpError
+from felice.web.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, passed_on
 
 Handler = Callable[[Call], Awaitable[Response]]
 CONTEXT = "/contexts/{context}"
@@ -147,23 +147,13 @@ async def _once(call: Call, handler: Handler, forwarder: Forwarder) -> Response:
         raise unknown_leader("This registry is not the leader")
     if url is None:
         raise _NoLeader
-    return await _forward(call.request, forwarder, url)
+    try:
+        return await passed_on(call.request, forwarder, url)
+    except ForwardingFailed as error:
+        raise forwarding_failed(str(error)) from error
 
 
 def _subject(call: Call, resource: Resource) -> str | None:
     if resource.path.startswith(("/config", "/mode")):
         return settings.scope_of(call)
     return call.subject()
-
-
-async def _forward(request: Request, forwarder: Forwarder, url: str) -> Response:
-    path = request.scope["raw_path"].decode("latin-1")
-    query = request.scope["query_string"].decode("latin-1")
-    answer = await forwarder.forward(
-        url,
-        request.method,
-        f"{path}?{query}" if query else path,
-        await request.body(),
-        request.headers,
-    )
-    return Response(answer.body, answer.status, headers=answer.headers)

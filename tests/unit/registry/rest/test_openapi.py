@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.routing import Route
 
-from felice.registry.forwarding import Forwarder
 from felice.registry.records import LEVELS
 from felice.registry.rest.openapi import openapi_document
 from felice.registry.rest.routes import CONTEXT, RESOURCES, routes
+from felice.web.forwarding import Forwarder
 from felice.web.openapi import differences
 from registry_rest import Rest
 

@@ -174,7 +174,7 @@ DISTRIBUTED = ConfigDefinitions(
         Definition(STATUS_TOPIC, Type.STRING, documentation="The topic of states.", importance=_HIGH),
         *_of_topic("config", None),
         *_of_topic("offset", 25),
-        *_of_topic("status", None),
+        *_of_topic("status", 5),
         _option(
             SESSION_MS,
             Type.INT,
@@ -203,7 +203,6 @@ WITHOUT_EFFECT = frozenset(
         "worker.unsync.backoff.ms",
         "connect.protocol",
         "rebalance.timeout.ms",
-        "status.storage.partitions",
         "inter.worker.key.generation.algorithm",
         "inter.worker.key.size",
         "inter.worker.key.ttl.ms",

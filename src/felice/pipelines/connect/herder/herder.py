@@ -9,14 +9,19 @@ Source:      statuses and texts are those of Kafka Connect 4.3's distributed wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import base64
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from felice.client.admin import AdminClient
+from felice.client.error import KafkaException
 from felice.dataclass import dataclass
 from felice.pipelines.connect.configuration.connector import NAME
 from felice.pipelines.connect.configuration.secrets import Secrets
 from felice.pipelines.connect.configuration.validation import Configurations, Validation
-from felice.pipelines.connect.configuration.worker import Client, client_config
+from felice.pipelines.connect.configuration.worker import GROUP, Client, client_config
 from felice.pipelines.connect.configuration.worker_options import TOPIC_RESET, TOPIC_TRACKING, WorkerConfig
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.herder.errors import bad_request, conflict, forbidden, not_found
@@ -25,7 +30,7 @@ from felice.pipelines.connect.herder.keeper import Keeper
 from felice.pipelines.connect.herder.offset_stores import OffsetStores
 from felice.pipelines.connect.herder.offsets import OffsetsOf
 from felice.pipelines.connect.herder.states import States
-from felice.pipelines.connect.model.errors import ConfigError
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.storage.configs import (
@@ -33,8 +38,10 @@ from felice.pipelines.connect.storage.configs import (
     RestartRequest,
     TargetState,
     connector_record,
+    fencing_record,
     logger_record,
     restart_record,
+    session_key_record,
     target_state_record,
     task_records,
 )
@@ -43,6 +50,8 @@ from felice.pipelines.connect.storage.json_records import Record
 from felice.pipelines.connect.storage.statuses import Status
 
 Config = Mapping[str, str]
+
+_FENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +182,9 @@ class Herder:
 
     async def create(self, name: str, config: Config, state: TargetState | None = None) -> Info:
         """Creates a connector, which begins in a state. Raises `RequestError` (400, 409), `NotHere`."""
-        self._group.check_leads()
-        if name in self._configs.connectors:
-            raise conflict(f"Connector {name} already exists")
-        async with self._writing:
+        async with self._changing():
+            if name in self._configs.connectors:
+                raise conflict(f"Connector {name} already exists")
             await self._check(name, config)
             if name in self._configs.connectors:
                 raise conflict(f"Connector {name} already exists")
@@ -187,8 +195,7 @@ class Herder:
 
     async def put_config(self, name: str, config: Config) -> tuple[Info, bool]:
         """Creates a connector, or replaces its configuration. Returns whether it is new. Raises as `create`."""
-        self._group.check_leads()
-        async with self._writing:
+        async with self._changing():
             await self._check(name, config)
             is_new = name not in self._configs.connectors
             await self._write([connector_record(name, config)])
@@ -197,8 +204,7 @@ class Herder:
 
     async def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Info:
         """Changes options of a connector, and removes those that are None. Raises as `create`, and 404."""
-        self._group.check_leads()
-        async with self._writing:
+        async with self._changing():
             merged: dict[str, str | None] = {**self.config(name), **changes}
             config = {option: text for option, text in merged.items() if text is not None}
             await self._check(name, config)
@@ -208,8 +214,7 @@ class Herder:
 
     async def delete(self, name: str) -> None:
         """Deletes a connector. Its offsets stay. Raises `RequestError` (404), `NotHere`."""
-        self._group.check_leads()
-        async with self._writing:
+        async with self._changing():
             self.config(name)
             await self._write([connector_record(name, None), target_state_record(name, None)])
         await self._settled(name)
@@ -217,8 +222,7 @@ class Herder:
     async def set_target_state(self, name: str, state: TargetState) -> None:
         """Pauses, resumes or stops a connector. Raises `RequestError` (404), `NotHere`."""
         self._check_known(name, "Unknown connector {}")
-        self._group.check_leads()
-        async with self._writing:
+        async with self._changing():
             self._check_known(name, "Unknown connector {}")
             await self._write([target_state_record(name, state)])
         await self._settled(name)
@@ -247,9 +251,8 @@ class Herder:
         Raises `RequestError` (404), `NotHere`.
         """
         self._check_known(request.connector, "Unknown connector: {}")
-        self._group.check_leads()
-        found = self._restarting(request)
-        async with self._writing:
+        async with self._changing():
+            found = self._restarting(request)
             await self._write([restart_record(request)])
         return found
 
@@ -283,19 +286,10 @@ class Herder:
         )
         return ConnectorStatus(found.name, of(found.connector), tasks, found.type)
 
-    async def publish(self, name: str, tasks: Sequence[Config]) -> None:
-        """Replaces the configurations of a connector's tasks, for the worker that has the connector.
-
-        Raises `RequestError` (404), `NotHere`.
-        """
-        self._group.check_leads()
-        async with self._writing:
-            self.config(name)
-            await self._write(task_records(name, list(tasks)))
-
     async def set_level_everywhere(self, logger: str, level: str) -> None:
-        """Sets the level of a logger on all workers."""
-        await self._write([logger_record(logger, level)])
+        """Sets the level of a logger on all workers. Raises `NotHere`."""
+        async with self._changing():
+            await self._write([logger_record(logger, level)])
 
     # Offsets
 
@@ -308,8 +302,7 @@ class Herder:
 
         Raises `RequestError` (404, and 400 unless the connector is stopped), `NotHere`, `ConnectError`.
         """
-        self._group.check_leads()
-        async with self._writing:
+        async with self._changing():
             await self._journal.catch_up()
             found = self._offsets_of(name)
             if self._configs.target_state(name) is not TargetState.STOPPED or self._configs.tasks(name):
@@ -334,7 +327,69 @@ class Herder:
             str(consumer.get("group.id") or f"connect-{name}"),
         )
 
+    # What workers ask of their leader
+
+    async def publish(self, name: str, tasks: Sequence[Config]) -> None:
+        """Replaces the configurations of a connector's tasks. Raises `RequestError` (404), `NotHere`."""
+        async with self._changing():
+            self.config(name)
+            await self._write(task_records(name, list(tasks)))
+
+    async def fence(self, name: str) -> None:
+        """Fences the tasks of older generations of a source (KIP-618). Raises `RequestError`, `NotHere`.
+
+        Tasks of the same number share a transactional id, so that each fences its predecessor: only ids that no task
+        has any more, or whose task is not started yet, need it.
+        """
+        async with self._changing():
+            self.config(name)
+            if name not in self._configs.needs_fencing and name in self._configs.fenced_counts:
+                return
+            before, now = self._configs.fenced_counts.get(name, 0), len(self._configs.tasks(name))
+            if (before, now) != (1, 1) and before:
+                ids = [self.transactional_id(TaskId(name, number)) for number in range(before)]
+                await asyncio.to_thread(self._fence, name, ids)
+            await self._write([fencing_record(name, now)])
+
+    async def lead(self) -> None:
+        """Begins to lead: from now on no other worker writes, and workers know the key of their requests."""
+        async with self._changing():
+            if self._configs.session_key is None:
+                await self._write([session_key_record(secrets.token_bytes(32), time.time())])
+
+    @property
+    def session_key(self) -> bytes | None:
+        """The key with which workers sign what they ask of each other."""
+        found = self._configs.session_key
+        return None if found is None else base64.b64decode(str(found.get("key", "")))
+
+    def transactional_id(self, task: TaskId) -> str:
+        """The transactional id of a source's task."""
+        return f"connect-{self.worker.values[GROUP]}-{task}"
+
+    def _fence(self, name: str, ids: Sequence[str]) -> None:
+        config = self._secrets.resolved(self.config(name))
+        admin = AdminClient(client_config(self.worker.given, config, Client.ADMIN, TaskId(name, 0)))
+        try:
+            for future in admin.fence_producers(ids, request_timeout=_FENCE_S).values():
+                future.result()
+        except KafkaException as error:
+            raise ConnectError(
+                f"the tasks of connector {name} cannot be fenced: {error.error.str()}"
+            ) from error
+        finally:
+            admin.close()
+
     # Helpers
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """The right to change configurations, for one request at a time. Raises `NotHere`, `ConnectError`."""
+        self._group.check_leads()
+        async with self._writing:
+            await self._journal.prepare()
+            self._group.check_leads()
+            yield
 
     async def _check(self, name: str, config: Config) -> None:
         """Raises `RequestError` (400) with all that is wrong with a configuration."""

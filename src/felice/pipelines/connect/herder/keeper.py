@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from felice.dataclass import dataclass
+from felice.pipelines.connect.herder.division import Work
 from felice.pipelines.connect.herder.group import Group
 from felice.pipelines.connect.herder.states import States
 from felice.pipelines.connect.model.errors import ConnectError
@@ -118,12 +119,12 @@ class Keeper:
         if kept is not None:
             await kept.idle.wait()
 
-    def runs(self) -> dict[str, set[int]]:
-        """The connectors of which something runs here, with the numbers of the running tasks."""
-        return {
-            name: {number for number in kept.tasks if TaskId(name, number) in self._tasks}
-            for name, kept in self._kept.items()
-        }
+    def runs(self) -> Work:
+        """The connectors and tasks that run here, or did not end yet."""
+        return Work(
+            frozenset(name for name, kept in self._kept.items() if kept.config is not None),
+            frozenset(TaskId(name, number) for name, kept in self._kept.items() for number in kept.tasks),
+        )
 
     async def close(self) -> None:
         """Stops everything, and tells it."""
@@ -135,8 +136,9 @@ class Keeper:
             kept.worker.cancel()
             await asyncio.gather(kept.worker, return_exceptions=True)
         await self._stop_tasks(name, kept, set(kept.tasks))
-        if kept.connector is not None:
-            await kept.connector.end()
+        connector, kept.connector = kept.connector, None
+        if connector is not None:
+            await connector.end()
             self._states.connector(name, TaskState.UNASSIGNED)
 
     # Doing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +17,25 @@ from starlette.routing import Route
 from felice.pipelines.connect.herder.errors import NotHere, RequestError
 from felice.pipelines.connect.herder.herder import Herder
 from felice.pipelines.connect.model.errors import ConnectError
-from felice.pipelines.connect.rest import connectors, loggers, others
+from felice.pipelines.connect.rest import connectors, internal, loggers, plugins
 from felice.pipelines.connect.rest.call import Call
 from felice.web.errors import HttpError
+from felice.web.forwarding import FORWARD_HEADER, ForwardingFailed, LeaderAway
 
 Handler = Callable[[Call], Awaitable[Response]]
-Forward = Callable[[Request, NotHere], Awaitable[Response]]
-"""Gives a request to another worker."""
 
+
+class Others(Protocol):
+    """The other workers of the group."""
+
+    async def wait(self, url: str | None) -> None:
+        """Waits a short time until another worker than that at `url` leads."""
+
+    async def pass_on(self, request: Request, url: str) -> Response:
+        """The answer of the worker at an address. Raises `LeaderAway`, `ForwardingFailed`."""
+
+
+_CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 REQUEST_S = 90.0
 _ONE, _TASK, _PLUGIN, _LOGGER = (
     "/connectors/{connector}",
@@ -33,8 +45,8 @@ _ONE, _TASK, _PLUGIN, _LOGGER = (
 )
 
 RESOURCES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/", others.get_root),
-    ("GET", "/health", others.get_health),
+    ("GET", "/", plugins.get_root),
+    ("GET", "/health", plugins.get_health),
     ("GET", "/connectors", connectors.list_connectors),
     ("POST", "/connectors", connectors.create),
     ("GET", _ONE, connectors.get),
@@ -48,6 +60,8 @@ RESOURCES: tuple[tuple[str, str, Handler], ...] = (
     ("PUT", f"{_ONE}/resume", connectors.resume),
     ("PUT", f"{_ONE}/stop", connectors.stop),
     ("GET", f"{_ONE}/tasks", connectors.get_tasks),
+    ("POST", f"{_ONE}/tasks", internal.put_tasks),
+    ("PUT", f"{_ONE}/fence", internal.fence),
     ("GET", f"{_TASK}/status", connectors.get_task_status),
     ("POST", f"{_TASK}/restart", connectors.restart_task),
     ("GET", f"{_ONE}/topics", connectors.get_topics),
@@ -55,37 +69,69 @@ RESOURCES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{_ONE}/offsets", connectors.get_offsets),
     ("PATCH", f"{_ONE}/offsets", connectors.alter_offsets),
     ("DELETE", f"{_ONE}/offsets", connectors.reset_offsets),
-    ("GET", "/connector-plugins", others.list_plugins),
-    ("GET", f"{_PLUGIN}/config", others.get_plugin_config),
-    ("PUT", f"{_PLUGIN}/config/validate", others.validate),
+    ("GET", "/connector-plugins", plugins.list_plugins),
+    ("GET", f"{_PLUGIN}/config", plugins.get_plugin_config),
+    ("PUT", f"{_PLUGIN}/config/validate", plugins.validate),
     ("GET", "/admin/loggers", loggers.list_loggers),
     ("GET", _LOGGER, loggers.get_logger),
     ("PUT", _LOGGER, loggers.set_level),
 )
 
 
-def routes(herder: Herder, forward: Forward) -> list[Route]:
+def routes(herder: Herder, others: Others | None) -> list[Route]:
     """The routes for an application of `felice.web`."""
     return [
-        Route(path, _endpoint(handler, herder, forward), methods=[method])
+        Route(path, _endpoint(handler, herder, others), methods=[method])
         for method, path, handler in RESOURCES
     ]
 
 
-def _endpoint(handler: Handler, herder: Herder, forward: Forward) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    handler: Handler, herder: Herder, others: Others | None
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            # The work goes on when the client's patience ends: half a change would be worse.
-            work = asyncio.ensure_future(handler(Call(request, herder)))
-            async with asyncio.timeout(REQUEST_S):
-                return await asyncio.shield(work)
-        except NotHere as error:
-            return await forward(request, error)
-        except TimeoutError:
-            raise HttpError(500, 500, "Request timed out") from None
-        except RequestError as error:
-            raise HttpError(error.status, error.status, str(error)) from error
-        except ConnectError as error:
-            raise HttpError(500, 500, str(error)) from error
+            return await _once(handler, herder, others, request)
+        except _NoOwner as error:
+            if others is not None:
+                await others.wait(error.url)
+        try:
+            return await _once(handler, herder, others, request)
+        except _NoOwner:
+            raise HttpError(409, 409, _CONFLICT) from None
 
     return endpoint
+
+
+class _NoOwner(Exception):
+    """The worker that must carry out the request is not known, or nothing listens at its address."""
+
+    def __init__(self, url: str | None) -> None:
+        super().__init__(url)
+        self.url = url
+
+
+async def _once(handler: Handler, herder: Herder, others: Others | None, request: Request) -> Response:
+    try:
+        # The work goes on when the client's patience ends: half a change would be worse.
+        work = asyncio.ensure_future(handler(Call(request, herder)))
+        async with asyncio.timeout(REQUEST_S):
+            return await asyncio.shield(work)
+    except NotHere as error:
+        url = error.url
+    except TimeoutError:
+        raise HttpError(500, 500, "Request timed out") from None
+    except RequestError as error:
+        raise HttpError(error.status, error.status, str(error)) from error
+    except ConnectError as error:
+        raise HttpError(500, 500, str(error)) from error
+    if url is None or others is None:
+        raise _NoOwner(None)
+    if FORWARD_HEADER in request.headers:
+        raise HttpError(409, 409, _CONFLICT)
+    try:
+        return await others.pass_on(request, url)
+    except LeaderAway:
+        raise _NoOwner(url) from None
+    except ForwardingFailed as error:
+        raise HttpError(500, 500, str(error)) from error

@@ -9,6 +9,7 @@ Source:      keys, members and rules are those of Kafka Connect's `KafkaConfigBa
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -84,6 +85,16 @@ def restart_record(request: RestartRequest) -> Record:
     """A wish to restart."""
     value = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
     return _RESTART.encode() + request.connector.encode(), encoded(value)
+
+
+def session_key_record(key: bytes, created_s: float) -> Record:
+    """The key with which workers sign what they ask of each other. `created_s` is in seconds since 1970."""
+    value = {
+        "key": base64.b64encode(key).decode(),
+        "algorithm": "HmacSHA256",
+        "creation-timestamp": int(created_s * 1000),
+    }
+    return SESSION_KEY.encode(), encoded(value)
 
 
 def logger_record(name: str, level: str) -> Record:

@@ -25,6 +25,9 @@ class Journal(Protocol):
     async def start(self, timeout_s: float) -> None:
         """Applies all records that are there. Raises `ConnectError`."""
 
+    async def prepare(self) -> None:
+        """Makes sure that no other worker writes, and that all that others wrote is applied. Raises `ConnectError`."""
+
     async def write(self, records: Sequence[Record]) -> None:
         """Writes records and applies them. Raises `ConnectError`: then it may not be known whether they are written."""
 
@@ -45,6 +48,9 @@ class MemoryJournal:
     async def start(self, timeout_s: float) -> None:
         """As `Journal.start`."""
 
+    async def prepare(self) -> None:
+        """As `Journal.prepare`."""
+
     async def write(self, records: Sequence[Record]) -> None:
         """As `Journal.write`."""
         for key, value in records:
@@ -59,18 +65,23 @@ class MemoryJournal:
 
 
 class TopicJournal:
-    """A compacted topic with one partition."""
+    """A compacted topic with one partition, which one worker at a time writes: the last that took it over."""
 
     def __init__(
         self,
         client: Mapping[str, object],
         topic: str,
+        fence: str,
         replication_factor: int,
         apply: Apply,
         timeout_s: float = 60.0,
         topic_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """`client` has the settings of clients. The topic is created if it is missing. `timeout_s` limits each call."""
+        """`client` has the settings of clients. The topic is created if it is missing. `timeout_s` limits each call.
+
+        `fence` is the transactional id that all writers of the topic share.
+        """
+        self._is_ours = False
 
         def on_record(record: CompactedRecord) -> None:
             apply(record.key, record.value, record.offset)
@@ -80,6 +91,7 @@ class TopicJournal:
             client,
             topic,
             on_record=on_record,
+            fence=fence,
             keep=False,
             replication_factor=replication_factor,
             topic_configs=topic_configs,
@@ -93,11 +105,23 @@ class TopicJournal:
         except KafkaException as error:
             raise self._failed("read", error) from error
 
+    async def prepare(self) -> None:
+        """As `Journal.prepare`: takes the topic over, and reads what its writer before wrote."""
+        if self._is_ours:
+            return
+        try:
+            await self._topic.take_over(self._timeout_s)
+            await self._topic.wait_end(self._timeout_s)
+        except KafkaException as error:
+            raise self._failed("taken over", error) from error
+        self._is_ours = True
+
     async def write(self, records: Sequence[Record]) -> None:
-        """As `Journal.write`."""
+        """As `Journal.write`. The topic must be prepared; after an error it must be so again."""
         try:
             offset = await self._topic.write(records)
         except KafkaException as error:
+            self._is_ours = False
             raise self._failed("written", error) from error
         try:
             await self._topic.wait_read(offset, self._timeout_s)

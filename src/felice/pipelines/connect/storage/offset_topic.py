@@ -35,7 +35,7 @@ _BATCH = 500
 _SLICE_S = 0.5
 PARTITIONER = "murmur2_random"
 """The partitioner of Java's producer."""
-_READING: Mapping[str, object] = {
+READING: Mapping[str, object] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -43,7 +43,7 @@ _READING: Mapping[str, object] = {
     "auto.offset.reset": "earliest",
     "group.id": "felice-connect-offsets",  # a name that the client demands; no group is joined
 }
-_WRITING: Mapping[str, object] = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
+WRITING: Mapping[str, object] = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
 
 
 class TopicOffsets:
@@ -63,11 +63,11 @@ class TopicOffsets:
         self._timeout_s = timeout_s
         self._producer_config = {
             **producer,
-            **_WRITING,
+            **WRITING,
             "message.timeout.ms": max(1, int(timeout_s * 1000)),
         }
         self._producer: Producer | None = None
-        self._consumer = Consumer({**consumer, **_READING})
+        self._consumer = Consumer({**consumer, **READING})
         self._lock = threading.Lock()
         self._next: dict[int, int] = {}
         """Of each partition, the offset after what was read."""

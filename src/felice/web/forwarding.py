@@ -1,7 +1,7 @@
-"""Forwards a write to the leader, and returns the leader's answer as it is.
+"""Forwards a request to another server of the same kind, mostly the leader, and returns its answer as it is.
 
-Keeps true:  a request is forwarded once: the leader gets the header `X-Forward`, and a registry that is not the leader
-             refuses such a request instead of forwarding it again.
+Keeps true:  a request is forwarded once: the other server gets the header `X-Forward`, and one that cannot answer it
+             itself refuses such a request instead of forwarding it again.
              Every forwarded request ends within its time limits.
 """
 
@@ -11,9 +11,10 @@ import ssl
 from collections.abc import Mapping
 
 import httpx2
+from starlette.requests import Request
+from starlette.responses import Response
 
 from felice.dataclass import dataclass
-from felice.registry.errors import forwarding_failed
 
 FORWARD_HEADER = "x-forward"
 CONNECT_TIMEOUT_S = 5.0
@@ -24,6 +25,10 @@ _PASSED_ON = ("content-type", "accept", "authorization")
 
 class LeaderAway(Exception):
     """Nothing listens at the leader's address: it got nothing of the request."""
+
+
+class ForwardingFailed(Exception):
+    """The leader may have got the request, and its answer did not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +54,24 @@ class Forwarder:
             await self._client.aclose()
 
     async def forward(
-        self, url: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
+        self,
+        url: str,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        more: Mapping[str, str] | None = None,
     ) -> ForwardedAnswer:
         """Sends a request to the leader at `url`. `path` is the raw path with its query.
 
-        Raises `LeaderAway`, or `RegistryError` (50003) if the leader may have got the request.
+        Of the client's `headers` a few are passed on; `more` are this server's own.
+
+        Raises `LeaderAway`, or `ForwardingFailed` if the leader may have got the request.
         """
         passed = {name: headers[name] for name in _PASSED_ON if name in headers}
         client = self._opened()
         request = client.build_request(
-            method, url + path, content=body, headers={**passed, FORWARD_HEADER: "false"}
+            method, url + path, content=body, headers={**passed, **(more or {}), FORWARD_HEADER: "false"}
         )
         try:
             answer = await client.send(request, stream=True)
@@ -70,7 +83,7 @@ class Forwarder:
             raise LeaderAway(str(error) or type(error).__name__) from error
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            raise forwarding_failed(
+            raise ForwardingFailed(
                 f"Error while forwarding the request to the leader {url}: {reason}"
             ) from error
         kept = {
@@ -94,3 +107,17 @@ async def _limited(answer: httpx2.Response) -> bytes:
         if len(data) > MAX_ANSWER_BYTES:
             raise httpx2.HTTPError(f"the answer has over {MAX_ANSWER_BYTES:,} bytes")
     return bytes(data)
+
+
+async def passed_on(request: Request, forwarder: Forwarder, url: str) -> Response:
+    """The answer of another server to a request of a client. Raises as `Forwarder.forward`."""
+    path = request.scope["raw_path"].decode("latin-1")
+    query = request.scope["query_string"].decode("latin-1")
+    answer = await forwarder.forward(
+        url,
+        request.method,
+        f"{path}?{query}" if query else path,
+        await request.body(),
+        request.headers,
+    )
+    return Response(answer.body, answer.status, headers=answer.headers)

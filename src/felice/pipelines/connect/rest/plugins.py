@@ -1,4 +1,4 @@
-"""The root, /health, /connector-plugins and /admin/loggers."""
+"""The root, /health and /connector-plugins."""
 
 from __future__ import annotations
 
