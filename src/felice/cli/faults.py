@@ -13,6 +13,7 @@ _EXPLAINED = frozenset(
         "KafkaException",
         "KafkaError",
         "ConfigError",
+        "ConnectError",
         "StartupError",
         "ApiError",
         "EnsembleError",

@@ -27,6 +27,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "registry",
         "Start a schema registry, with the REST API of Confluent's.",
     ),
+    "connect": (
+        "felice.cli.connect",
+        "connect",
+        "Start workers of Connect, and create, watch and change connectors.",
+    ),
     "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
     "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
     "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),

@@ -53,6 +53,15 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     return spark
 
 
+def bare_context(name: str, master: str, config: Mapping[str, str]) -> SparkContext:
+    """Spark without SQL, for jobs of plain Python: it starts sooner, and needs two Python processes less."""
+    prepare_environment()
+    conf = SparkConf().setAppName(name).setMaster(master).setAll(list(config.items()))
+    context = SparkContext.getOrCreate(conf)
+    _let_workers_report_early(context)
+    return context
+
+
 def connect_address(master: str) -> str:
     """The address for Spark Connect. `sc://local[2]` becomes `local[2]`: Spark then starts a server on this machine."""
     rest = master.removeprefix(CONNECT)
@@ -80,14 +89,14 @@ def register(spark: SparkSession) -> None:
 
 def register_source(spark: SparkSession, source: type[FeliceDataSource]) -> None:
     """Register a data source, and tell it the session's cores and whether the session allows filters."""
-    _let_workers_report_early(spark)
+    _let_workers_report_early(getattr(spark, "_sc", None))
     takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
     known = {"cores": _cores(spark), "takes_filters": takes_filters}
     spark.dataSource.register(type(source.__name__, (source,), known))
 
 
-def stop(spark: SparkSession) -> None:
-    """Stop a classic session and wait until its Java has ended, with its temporary files."""
+def stop(spark: SparkSession | SparkContext) -> None:
+    """Stop a classic session or a context, and wait until its Java has ended, with its temporary files."""
     spark.stop()
     gateway = SparkContext._gateway
     if gateway is None:
@@ -120,10 +129,9 @@ def _early_workers_of_server(master: str) -> Iterator[None]:
         os.environ[PYTHON] = chosen
 
 
-def _let_workers_report_early(spark: SparkSession) -> None:
-    """For what is passed to Spark from now on. A Connect client does not say which Python runs that."""
-    context = getattr(spark, "_sc", None)
-    if context is not None and context.master.startswith("local"):
+def _let_workers_report_early(context: SparkContext | None) -> None:
+    """For what is passed to Spark from now on. A Connect client has no context: it does not say which Python runs."""
+    if context is not None and (context.master or "").startswith("local"):
         context.pythonExec = early_python(context.pythonExec)
 
 

@@ -180,8 +180,13 @@ class Herder:
 
     # Changes
 
-    async def create(self, name: str, config: Config, state: TargetState | None = None) -> Info:
-        """Creates a connector, which begins in a state. Raises `RequestError` (400, 409), `NotHere`."""
+    async def create(
+        self, name: str, config: Config, state: TargetState | None = None, *, waits: bool = True
+    ) -> Info:
+        """Creates a connector, which begins in a state. Raises `RequestError` (400, 409), `NotHere`.
+
+        Without `waits` it returns when the configuration is written.
+        """
         async with self._changing():
             if name in self._configs.connectors:
                 raise conflict(f"Connector {name} already exists")
@@ -190,7 +195,8 @@ class Herder:
                 raise conflict(f"Connector {name} already exists")
             records = [] if state is None else [target_state_record(name, state)]
             await self._write([*records, connector_record(name, config)])
-        await self._settled(name)
+        if waits:
+            await self._settled(name)
         return self.info(name)
 
     async def put_config(self, name: str, config: Config) -> tuple[Info, bool]:

@@ -28,6 +28,7 @@ CONFIG = {
     "spark.dynamicAllocation.enabled": "false",
     # A worker runs for months; Spark would keep a record of every job.
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "100",

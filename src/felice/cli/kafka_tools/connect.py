@@ -1,0 +1,57 @@
+"""`connect-standalone` and `connect-distributed`: workers of Connect, as `felice connect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from felice.cli.connect_worker import (
+    connector_files,
+    run_distributed,
+    run_standalone,
+    worker_file,
+    worker_options,
+)
+from felice.cli.kafka_tools import kafka_tool, run_tool
+
+
+@kafka_tool("connect-standalone")
+@worker_file
+@connector_files
+@worker_options
+def connect_standalone(
+    worker_file: Path,
+    connector_files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Start a worker that is alone, with the connectors of these files.
+
+    \b
+    connect-standalone connect-standalone.properties connect-file-source.properties
+    """
+    run_standalone(worker_file, connector_files, overrides, log_format, log_level)
+
+
+@kafka_tool("connect-distributed")
+@worker_file
+@worker_options
+def connect_distributed(
+    worker_file: Path, overrides: tuple[str, ...], log_format: str, log_level: str
+) -> None:
+    """Start a worker that shares its work with the other workers of its group.
+
+    \b
+    connect-distributed connect-distributed.properties
+    """
+    run_distributed(worker_file, overrides, log_format, log_level)
+
+
+def standalone_main() -> None:
+    """The entry point of `connect-standalone`."""
+    run_tool(connect_standalone)
+
+
+def distributed_main() -> None:
+    """The entry point of `connect-distributed`."""
+    run_tool(connect_distributed)
