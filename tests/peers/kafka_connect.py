@@ -1,4 +1,4 @@
-"""A standalone worker of Kafka Connect, beside which ours is tested."""
+"""Workers of Kafka Connect, beside which ours are tested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,22 +40,28 @@ class KafkaConnect:
 
 
 @contextmanager
-def running_kafka_connect(bootstrap: str, directory: Path) -> Iterator[KafkaConnect]:
+def running_kafka_connect(
+    bootstrap: str, directory: Path, group: Mapping[str, str] | None = None
+) -> Iterator[KafkaConnect]:
+    """A standalone worker, or with the options of a `group` a distributed one."""
     require_applications()
     port = free_port()
+    strings = "org.apache.kafka.connect.storage.StringConverter"
+    options = {
+        "bootstrap.servers": bootstrap,
+        "key.converter": strings,
+        "value.converter": strings,
+        **({"offset.storage.file.filename": str(directory / "offsets")} if group is None else group),
+        "listeners": f"http://127.0.0.1:{port}",
+        "plugin.discovery": "service_load",
+    }
     properties = directory / "worker.properties"
-    properties.write_text(
-        f"bootstrap.servers={bootstrap}\n"
-        "key.converter=org.apache.kafka.connect.storage.StringConverter\n"
-        "value.converter=org.apache.kafka.connect.storage.StringConverter\n"
-        f"offset.storage.file.filename={directory / 'offsets'}\n"
-        f"listeners=http://127.0.0.1:{port}\n"
-        "plugin.discovery=service_load\n"
-    )
+    properties.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
     log = directory / "worker.log"
+    kind = "ConnectStandalone" if group is None else "ConnectDistributed"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            application_command("org.apache.kafka.connect.cli.ConnectStandalone", str(properties)),
+            application_command(f"org.apache.kafka.connect.cli.{kind}", str(properties)),
             stdout=out,
             stderr=subprocess.STDOUT,
         )
@@ -63,6 +69,8 @@ def running_kafka_connect(bootstrap: str, directory: Path) -> Iterator[KafkaConn
             worker = KafkaConnect(f"http://127.0.0.1:{port}")
             _wait_ready(worker, process, log)
             yield worker
+            process.terminate()  # it commits offsets
+            process.wait(START_S)
         finally:
             process.kill()
             process.wait()
@@ -72,9 +80,10 @@ def _wait_ready(worker: KafkaConnect, process: subprocess.Popen[bytes], log: Pat
     give_up_at = time.monotonic() + START_S
     while True:
         try:
-            worker.ask("GET", "/connectors")
+            status, _ = worker.ask("GET", "/connectors")
+            if status == 200:
+                return
         except (OSError, ValueError):  # it does not listen, or answers with a page of its own
-            assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
-            time.sleep(0.1)
-        else:
-            return
+            pass
+        assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
+        time.sleep(0.1)

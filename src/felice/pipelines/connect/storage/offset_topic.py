@@ -46,6 +46,12 @@ READING: Mapping[str, object] = {
 WRITING: Mapping[str, object] = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
 
 
+def read_some(consumer: Consumer) -> list[Message]:
+    """The messages that are there; waits a short time for the first of them."""
+    first = consumer.poll(_SLICE_S)
+    return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
+
+
 class TopicOffsets:
     """The offsets of one connector (`OffsetStore`). Safe to use from several threads. `close` it at the end."""
 
@@ -135,7 +141,7 @@ class TopicOffsets:
                 raise ConnectError(
                     f"cannot read the offsets topic {self._topic}: its end was not reached in {self._timeout_s:g} s"
                 )
-            for message in self._consumer.consume(_BATCH, _SLICE_S):
+            for message in read_some(self._consumer):
                 error, partition = message.error(), message.partition()
                 assert partition is not None
                 if error is None:

@@ -19,12 +19,10 @@ from felice.client.model import OFFSET_BEGINNING, Message, TopicPartition
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.storage.journals import Apply
 from felice.pipelines.connect.storage.json_records import Record
-from felice.pipelines.connect.storage.offset_topic import READING, WRITING
+from felice.pipelines.connect.storage.offset_topic import READING, WRITING, read_some
 
 _log = logging.getLogger("felice.connect.storage")
 
-_BATCH = 500
-_SLICE_S = 0.5
 _LIST_S = 30.0
 
 
@@ -136,8 +134,7 @@ class SharedTopic:
                 [TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in found.partitions]
             )
             while not self._stopping.is_set():
-                messages = consumer.consume(_BATCH, _SLICE_S)
-                if messages:
+                if messages := read_some(consumer):
                     self._tell(self._on_messages, messages)
         except KafkaException as error:
             self._tell(self._on_failure, error)
