@@ -7,35 +7,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from conformance.spark_cluster import START_S, cluster, wait_for
 from conformance.spark_kills import send_to_all, tree_of
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
 from felice.client.blocking import LATEST, BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
-from felice.env.java import find_java
-from peers.apache_kafka import free_port
 from peers.cache import PROGRAMS
 from waiting import wait_until
 
-pyspark = pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
+pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
 ROWS = 200
-START_S = 300
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -132,50 +127,3 @@ def test_a_cluster_whose_second_machine_dies_loses_and_repeats_nothing(
         assert workers[1].wait(120) == -signal.SIGKILL
         wait_for(log, r"Removing worker", 1)
         assert workers[0].poll() is None
-
-
-@contextmanager
-def cluster(place: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """The address of a master, and its two workers."""
-    port, log = free_port(), place / "master.log"
-    master = f"spark://127.0.0.1:{port}"
-    arguments = ["--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", str(place), master]
-    with daemon("master.Master", log, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"):
-        wait_for(log, r"I have been elected leader", 1)
-        with (
-            daemon("worker.Worker", place / "one.log", *arguments) as one,
-            daemon("worker.Worker", place / "two.log", *arguments) as two,
-        ):
-            wait_for(log, r"Registering worker", 2)
-            yield master, [one, two]
-
-
-@contextmanager
-def daemon(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    home = Path(pyspark.__file__).parent
-    java = find_java().home / "bin" / "java"
-    command = [str(java), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*"]
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, f"org.apache.spark.deploy.{name}", *arguments],
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(120)
-
-
-def wait_for(log: Path, said: str, times: int) -> None:
-    deadline = time.monotonic() + START_S
-    while len(re.findall(said, log.read_text(errors="replace"))) < times:
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
-        time.sleep(0.1)

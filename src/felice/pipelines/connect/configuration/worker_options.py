@@ -3,7 +3,7 @@
 Keeps true:  names and defaults are those of Kafka Connect 4.3. An option that cannot be followed is refused when
              leaving it out would make the worker less safe, and is named in a warning otherwise (`WITHOUT_EFFECT`).
 Differs:     options that begin with `spark.` are those of Spark's session, `spark.master` among them; `task.slots` is
-             the most tasks that a worker runs.
+             the most tasks that a worker runs, and `task.restart.max.attempts` how often one is restarted by itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SESSION_MS, HEARTBEAT_MS, REBALANCE_DELAY_MS = (
     "heartbeat.interval.ms",
     "scheduled.rebalance.max.delay.ms",
 )
-SLOTS = "task.slots"
+SLOTS, RESTARTS = "task.slots", "task.restart.max.attempts"
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 SPARK = "spark."
 """The beginning of options of Spark's session."""
@@ -120,6 +120,13 @@ _COMMON = [
         [],
         "With the policy Allowlist, the options of clients that a connector may override.",
         _MEDIUM,
+    ),
+    _option(
+        RESTARTS,
+        Type.INT,
+        0,
+        "How many times in a row a task that failed is started again by itself, after waits of 1 s to 60 s.",
+        validator=at_least(0),
     ),
     _option(
         SLOTS,

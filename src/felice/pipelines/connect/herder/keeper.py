@@ -16,6 +16,7 @@ from dataclasses import field
 from felice.dataclass import dataclass
 from felice.pipelines.connect.herder.division import Work
 from felice.pipelines.connect.herder.group import Group
+from felice.pipelines.connect.herder.restarts import Restarts
 from felice.pipelines.connect.herder.states import States
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
@@ -71,13 +72,22 @@ class Keeper:
     """See the module. `look` whenever something about a connector may have changed."""
 
     def __init__(
-        self, configs: ConfigState, group: Group, states: States, tasks: Tasks, starter: Starter
+        self,
+        configs: ConfigState,
+        group: Group,
+        states: States,
+        tasks: Tasks,
+        starter: Starter,
+        most_restarts: int = 0,
     ) -> None:
+        """`most_restarts` is how many times in a row a task that failed is started again by itself."""
+        tasks.on_end = lambda task, lost: self._restarts.ended(task, lost=lost)
         self._configs = configs
         self._group = group
         self._states = states
         self._tasks = tasks
         self._starter = starter
+        self._restarts = Restarts(most_restarts, self._restart_by_itself)
         self._kept: dict[str, _Kept] = {}
         self._is_closing = False
 
@@ -129,6 +139,7 @@ class Keeper:
     async def close(self) -> None:
         """Stops everything, and tells it."""
         self._is_closing = True
+        self._restarts.stop()
         await asyncio.gather(*(self._close(name, kept) for name, kept in self._kept.items()))
 
     async def _close(self, name: str, kept: _Kept) -> None:
@@ -140,6 +151,13 @@ class Keeper:
         if connector is not None:
             await connector.end()
             self._states.connector(name, TaskState.UNASSIGNED)
+
+    def _restart_by_itself(self, task: TaskId) -> None:
+        kept = self._kept.get(task.connector)
+        if kept is not None and task.number in kept.tasks:
+            self._states.task(task, TaskState.RESTARTING)
+            kept.restarts_tasks.add(task.number)
+            self.look(task.connector)
 
     # Doing
 
@@ -246,6 +264,8 @@ class Keeper:
                 continue
             kept.tasks[number] = connector, config
             kept.paused = kept.paused | {number} if paused else kept.paused - {number}
+            if number not in restarts:
+                self._states.task(task, TaskState.UNASSIGNED)  # until it reports that it runs
             try:
                 await self._starter.task(task, connector, config, paused=paused)
             except ConnectError as error:
@@ -269,6 +289,8 @@ class Keeper:
         for number in numbers:
             del kept.tasks[number]
             task = TaskId(name, number)
+            if self._configs.target_state(name) is None or not self._group.has_task(task):
+                self._restarts.forget(task)
             if name not in self._configs.connectors or number >= self._configs.task_counts.get(name, 0):
                 self._states.task(task, TaskState.DESTROYED)
             elif self._is_closing or not self._group.has_task(task):

@@ -23,6 +23,7 @@ from felice.pipelines.connect.configuration.worker_options import (
     GRACE_MS,
     LISTENERS,
     OFFSETS_FILE,
+    RESTARTS,
     TOPIC_TRACKING,
     WorkerConfig,
 )
@@ -129,7 +130,9 @@ class Worker:
             self.offsets,
             self.publisher,
         )
-        self.keeper = Keeper(self.configs, self.group, self.states, self.tasks, starter)
+        self.keeper = Keeper(
+            self.configs, self.group, self.states, self.tasks, starter, config.values[RESTARTS]
+        )
         starter.on_reconfiguration = self.keeper.divide
         self.herder = Herder(
             self.worker_config,

@@ -76,6 +76,8 @@ class Tasks:
         self._grace_s = grace_s
         self._tell = tell
         self._on_topic = on_topic
+        self.on_end: Callable[[TaskId, bool], object] = lambda task, lost: None
+        """Called with a task that ended without being asked, and whether its process was lost."""
         self._running: dict[TaskId, RunningTask] = {}
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -160,6 +162,7 @@ class Tasks:
         self._end(task, running)
         if not running.is_stopping:
             self._tell(task, TaskState.FAILED, _trace(running))
+            self.on_end(task, running.link.trace is None)
 
     async def _first_sign(self, task: TaskId, running: RunningTask) -> None:
         """Returns when the job or the link has ended."""
