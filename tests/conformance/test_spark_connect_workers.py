@@ -103,7 +103,8 @@ def test_a_standalone_worker_copies_lines_from_file_to_file(broker: Broker, tmp_
             {"name": "out", "config": {"connector.class": "file-sink", "file": str(after), "topics": "lines"}}
         )
     )
-    options = standalone_options(broker.bootstrap, tmp_path)
+    # The group of a sink notices after this time that a killed member is gone.
+    options = {**standalone_options(broker.bootstrap, tmp_path), "consumer.session.timeout.ms": "6000"}
     append(before, "one", "two")
     with Command(tmp_path, ["standalone"], options, source) as worker:
         cli(worker, "create", str(sink))

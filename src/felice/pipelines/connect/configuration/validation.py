@@ -37,6 +37,7 @@ from felice.pipelines.connect.configuration.definitions import (
     Validator,
     parse_value,
 )
+from felice.pipelines.connect.configuration.overrides import refused_overrides
 from felice.pipelines.connect.connector.base import Connector
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.plugins import Kind, Plugin, Plugins
@@ -114,6 +115,7 @@ class Configurations:
             if not values[name].errors:
                 values[name] = replace(values[name], errors=(error,))
         values.update((one.name, one) for one in connector.validate(config))
+        values.update((one.name, one) for one in refused_overrides(self._worker, config))
         every = {one.name: one for part in (*parts, connector.definitions) for one in part}
         groups = dict.fromkeys(group for part in (*parts, connector.definitions) for group in part.groups)
         configs = tuple((every.get(name), value) for name, value in values.items())

@@ -24,6 +24,11 @@ from felice.pipelines.connect.configuration.definitions import (
     invalid,
     one_of,
 )
+from felice.pipelines.connect.configuration.overrides import (
+    ALLOWED_OVERRIDES,
+    OVERRIDE_POLICY,
+    POLICIES,
+)
 from felice.pipelines.connect.configuration.worker import (
     BOOTSTRAP,
     EXACTLY_ONCE,
@@ -38,10 +43,6 @@ CONFIG_TOPIC, STATUS_TOPIC = "config.storage.topic", "status.storage.topic"
 LISTENERS, GRACE_MS = "listeners", "task.shutdown.graceful.timeout.ms"
 ADVERTISED_HOST, ADVERTISED_PORT = "rest.advertised.host.name", "rest.advertised.port"
 TOPIC_TRACKING, TOPIC_RESET = "topic.tracking.enable", "topic.tracking.allow.reset"
-OVERRIDE_POLICY, ALLOWED_OVERRIDES = (
-    "connector.client.config.override.policy",
-    "connector.client.config.override.allowlist",
-)
 SESSION_MS, HEARTBEAT_MS, REBALANCE_DELAY_MS = (
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -110,9 +111,9 @@ _COMMON = [
         OVERRIDE_POLICY,
         Type.STRING,
         "All",
-        "Which options of clients a connector may override: All, None, Principal or Allowlist.",
+        f"Which options of clients a connector may override: {', '.join(POLICIES)}.",
         _MEDIUM,
-        one_of("All", "None", "Principal", "Allowlist"),
+        one_of(*POLICIES),
     ),
     _option(
         ALLOWED_OVERRIDES,

@@ -189,7 +189,11 @@ def _trace(running: RunningTask) -> str:
     if running.link.trace is not None:
         return running.link.trace
     if running.job_failure is not None:
-        return f"ConnectError: the process of the task ended: {running.job_failure}\n"
+        text = str(running.job_failure)
+        # Spark's text is a trace of Java, whose causes follow; the last of them says what happened.
+        reasons = [line for line in text.splitlines() if line.startswith("Caused by: ")] or text.splitlines()
+        why = reasons[-1].removeprefix("Caused by: ") if reasons else type(running.job_failure).__name__
+        return f"{text}\nConnectError: the process of the task was lost: {why}\n"
     return "ConnectError: the task ended without being asked; its worker's log may say why\n"
 
 
