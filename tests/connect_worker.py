@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from connect_plugins import PLUGINS
 from felice.pipelines.connect.configuration.worker_options import worker_config
 from felice.pipelines.connect.herder.distributed import DistributedWorker
 from felice.pipelines.connect.herder.server import distributed_server, worker_server
@@ -26,11 +27,14 @@ from felice.web.forwarding import Forwarder
 from felice.web.serving import WebServer
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
-TIMEOUT_S = 120.0
-PROGRAM = """
+TIMEOUT_S = 100.0
+PROGRAM = f"""
 import pickle, sys
+sys.path.append({str(Path(__file__).parent)!r})
+from connect_plugins import PLUGINS
+from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.task_process import run_task
-run_task(pickle.load(sys.stdin.buffer))
+run_task(pickle.load(sys.stdin.buffer), Plugins(PLUGINS))
 """
 
 
@@ -125,7 +129,7 @@ class ServedWorker(RestClient):
         self.jobs = ProcessJobs()
         self._options = options
         self._distributed = distributed
-        self._plugins = plugins
+        self._plugins = plugins or Plugins(PLUGINS)
         self._started = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import field
+from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.herder.division import Work
@@ -27,6 +28,7 @@ from felice.pipelines.connect.storage.configs import ConfigState, TargetState
 _log = logging.getLogger("felice.connect.herder")
 
 Config = Mapping[str, str]
+T = TypeVar("T")
 
 
 class Starter:
@@ -47,6 +49,10 @@ class Starter:
     async def task(self, task: TaskId, connector: Config, config: Config, *, paused: bool) -> None:
         """Starts a task."""
         raise NotImplementedError
+
+
+class _Outdated(Exception):
+    """What was wanted of a connector is not wanted any more."""
 
 
 @dataclass(slots=True)
@@ -166,6 +172,8 @@ class Keeper:
             kept.wake.clear()
             try:
                 await self._bring(name, kept)
+            except _Outdated:
+                continue
             except Exception:
                 _log.exception("the work for connector %s failed", name)
             if kept.wake.is_set():
@@ -200,7 +208,7 @@ class Keeper:
         follows = not connector.has_failed
         if is_new or state is not kept.state:
             kept.state = state
-            follows = await connector.follow(state)
+            follows = await self._while_wanted(name, kept, connector.follow(state))
             kept.divides = state is TargetState.STARTED
         if state is TargetState.STOPPED and (
             self._configs.task_counts.get(name) or name in self._configs.inconsistent
@@ -208,8 +216,34 @@ class Keeper:
             await self._try(name, lambda: self._starter.leave(name))
         elif kept.divides and state is TargetState.STARTED and follows:
             kept.divides = False
-            await self._try(name, lambda: self._starter.divide(name, config, connector))
+            dividing = self._starter.divide(name, config, connector)
+            await self._try(name, lambda: self._while_wanted(name, kept, dividing))
         self._forget_old_tasks(name)
+
+    async def _while_wanted(self, name: str, kept: _Kept, call: Coroutine[Any, Any, T]) -> T:
+        """The result of a call of a connector, which may take long.
+
+        Raises `_Outdated` when its configuration has changed before: the call is left, and the connector ended.
+        """
+        work = asyncio.ensure_future(call)
+        was_woken = False
+        try:
+            while not work.done():
+                waking = asyncio.ensure_future(kept.wake.wait())
+                await asyncio.wait({work, waking}, return_when=asyncio.FIRST_COMPLETED)
+                waking.cancel()
+                if work.done():
+                    break
+                was_woken = True
+                kept.wake.clear()
+                config = self._configs.connectors.get(name) if self._group.has_connector(name) else None
+                if config != kept.config or kept.restarts_connector:
+                    raise _Outdated
+        finally:
+            work.cancel()
+            if was_woken:
+                kept.wake.set()
+        return await work
 
     async def _made(self, name: str, config: Config) -> RunningConnector | None:
         try:

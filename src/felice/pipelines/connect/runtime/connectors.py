@@ -7,6 +7,7 @@ Keeps true:  the calls of a connector come one after another, on a thread of its
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable, Mapping
 
@@ -21,6 +22,10 @@ from felice.pipelines.connect.task.source_offsets import OffsetStore
 Tell = Callable[[TaskState, str | None], None]
 """Called on the event loop with a state, and the trace of a failure."""
 
+_log = logging.getLogger("felice.connect.runtime")
+
+END_S = 5.0
+"""The longest wait for the end of a connector."""
 _STATES = {
     TargetState.STARTED: TaskState.RUNNING,
     TargetState.PAUSED: TaskState.PAUSED,
@@ -41,6 +46,7 @@ class RunningConnector:
         offsets: Callable[[], OffsetStore],
     ) -> None:
         """`config` has its references replaced. `on_reconfiguration`: the connector wants other tasks."""
+        self._name = name
         self._loop = asyncio.get_running_loop()
         self._kind = kind
         self._config = config
@@ -73,11 +79,15 @@ class RunningConnector:
             return None
 
     async def end(self) -> None:
-        """Stops the connector for good. What it raises is told nowhere: it has no state any more."""
+        """Stops the connector for good. One that does not follow in time is left: its thread ends with the process."""
         try:
-            await self._thread.run(self._stop)
-        except Exception:
-            traceback.print_exc()
+            async with asyncio.timeout(END_S):
+                await self._thread.run(self._stop)
+        except TimeoutError:
+            _log.warning("connector %s did not stop in %g s; it is left", self._name, END_S)
+        except Exception as error:
+            # It has no state any more in which this could be told.
+            _log.warning("connector %s did not stop well: %s: %s", self._name, type(error).__name__, error)
         finally:
             self._thread.end()
 
