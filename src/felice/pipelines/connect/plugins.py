@@ -123,6 +123,12 @@ def _bundled() -> Iterator[Plugin]:
         None,
         "file-source",
     )
+    databases = _OURS + "connectors.jdbc."
+    confluent = "io.confluent.connect.jdbc."
+    yield Plugin(Kind.SINK, confluent + "JdbcSinkConnector", databases + "sink:JdbcSink", None, "jdbc-sink")
+    yield Plugin(
+        Kind.SOURCE, confluent + "JdbcSourceConnector", databases + "source:JdbcSource", None, "jdbc-source"
+    )
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
         for name, module in _CONVERTERS.items():
             yield Plugin(kind, _KAFKA + name, f"{_OURS}{module}:{name.rpartition('.')[2]}")

@@ -1,0 +1,111 @@
+"""The options of the sink, and the rules between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from felice.pipelines.connect.configuration.definitions import (
+    ConfigDefinitions,
+    Definition,
+    Importance,
+    Type,
+    one_of,
+)
+from felice.pipelines.connect.connectors.jdbc.options import CONNECTION, at_least_zero, time_zone
+
+INSERT, UPSERT, UPDATE = "insert", "upsert", "update"
+NONE, KAFKA, RECORD_KEY, RECORD_VALUE = "none", "kafka", "record_key", "record_value"
+KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
+"""The primary key of `pk.mode=kafka`."""
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+def _option(
+    name: str, kind: Type, default: Any, text: str, importance: Importance = _MEDIUM, check: Any = None
+) -> Definition:
+    return Definition(name, kind, default, text, importance, check)
+
+
+OPTIONS = CONNECTION + ConfigDefinitions(
+    [
+        _option(
+            "insert.mode",
+            Type.STRING,
+            INSERT,
+            "insert; upsert: insert, or update the row with this primary key; update.",
+            _HIGH,
+            one_of(INSERT, UPSERT, UPDATE),
+        ),
+        _option("batch.size", Type.INT, 3000, "The most rows of one statement.", _MEDIUM, at_least_zero),
+        _option(
+            "delete.enabled",
+            Type.BOOLEAN,
+            False,
+            "Whether a record without a value deletes the row of its key. Needs pk.mode=record_key.",
+        ),
+        _option("table.name.format", Type.STRING, "${topic}", "The table; ${topic} is the record's topic."),
+        _option(
+            "pk.mode",
+            Type.STRING,
+            NONE,
+            "The primary key: none, kafka (topic, partition, offset), record_key or record_value.",
+            _HIGH,
+            one_of(NONE, KAFKA, RECORD_KEY, RECORD_VALUE),
+        ),
+        _option(
+            "pk.fields", Type.LIST, [], "The columns of the primary key; if empty, all members of the struct."
+        ),
+        _option("fields.whitelist", Type.LIST, [], "The members of values that are written; if empty, all."),
+        _option("auto.create", Type.BOOLEAN, False, "Whether a table that is missing is created."),
+        _option("auto.evolve", Type.BOOLEAN, False, "Whether columns that a table lacks are added."),
+        _option(
+            "max.retries", Type.INT, 10, "How often a failed write is tried again.", _MEDIUM, at_least_zero
+        ),
+        _option("retry.backoff.ms", Type.INT, 3000, "The wait before that.", _MEDIUM, at_least_zero),
+        _option("db.timezone", Type.STRING, "UTC", "The time zone of times without one.", _MEDIUM, time_zone),
+        _option(
+            "quote.sql.identifiers",
+            Type.STRING,
+            "always",
+            "Names are always quoted.",
+            _MEDIUM,
+            one_of("always"),
+        ),
+        _option(
+            "offsets.table",
+            Type.STRING,
+            "",
+            "A table that keeps the offsets, in the transaction of the rows: each record is written once. Felice's own "
+            "option.",
+            _LOW,
+        ),
+    ]
+)
+LACKING = (
+    "date.timezone",
+    "dialect.name",
+    "mssql.use.merge.holdlock",
+    "replace.null.with.default",
+    "table.types",
+    "timestamp.fields.list",
+    "timestamp.precision.mode",
+    "trim.sensitive.log",
+)
+"""Options of Confluent's connector that this one does not have."""
+
+
+def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    mode, keys = config.get("insert.mode", INSERT), config.get("pk.mode", NONE)
+    if config.get("delete.enabled", "").lower() == "true" and keys != RECORD_KEY:
+        found.append(("delete.enabled", "Delete mode must use 'record_key' as primary key mode (pk.mode)"))
+    if mode in (UPSERT, UPDATE) and keys == NONE:
+        found.append(("pk.mode", f"the mode {mode} needs a primary key: set pk.mode"))
+    fields = [one for one in config.get("pk.fields", "").split(",") if one.strip()]
+    if keys == KAFKA and len(fields) not in (0, 3):
+        found.append(
+            ("pk.fields", "pk.mode=kafka has no pk.fields, or three names for topic, partition and offset")
+        )
+    return found
