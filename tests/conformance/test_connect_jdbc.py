@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
+from conformance.registry_process import RegistryProcess
 from connect_worker import running_worker, wait_until
 from felice.pipelines.connect.connector.contexts import Place, TopicPartition
 from felice.pipelines.connect.connectors.jdbc.sink import JdbcSink
@@ -40,6 +44,7 @@ from felice.pipelines.connect.storage.offset_records import key_text
 from felice.testing import felice_broker
 from peers.databases import KINDS, Database, missing, running_database
 
+AVRO = "io.confluent.connect.avro.AvroConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 TIMEOUT_S = 120
 pytestmark = pytest.mark.timeout(TIMEOUT_S)
@@ -592,3 +597,41 @@ def test_a_table_is_copied_through_a_topic_over_killed_tasks(database: Database,
 
         wait_until(copied, lambda: str(worker.ask("GET", "/connectors?expand=status")))
     assert database.rows("SELECT id, name FROM copy ORDER BY id") == [(one, f"n{one}") for one in range(100)]
+
+
+def test_avro_of_a_table_is_read_by_confluents_client(tmp_path: Path) -> None:
+    with (
+        running_database("sqlite", tmp_path) as database,
+        felice_broker() as broker,
+        RegistryProcess(broker.bootstrap, tmp_path / "registry.log") as registry,
+    ):
+        broker.create_topic("t-o", partitions=1)
+        database.run("CREATE TABLE o (id INTEGER NOT NULL, name TEXT, price DECIMAL(10, 2))")
+        database.run("INSERT INTO o VALUES (1, 'a', 1.5), (2, NULL, NULL)")
+        source = {"connector.class": "jdbc-source", **database.options, "mode": "bulk", "topic.prefix": "t-"}
+        sink = {
+            "connector.class": "jdbc-sink",
+            **database.options,
+            "topics": "t-o",
+            "table.name.format": "copy",
+            "auto.create": "true",
+        }
+        source["poll.interval.ms"] = "1000000"
+        more = {"value_converter": AVRO, "value_converter_schema_registry_url": registry.url}
+        with running_worker(broker.bootstrap, tmp_path, **more) as worker:
+            for name, config in (("source", source), ("sink", sink)):
+                status, answer = worker.ask("POST", "/connectors", {"name": name, "config": config})
+                assert status == 201, answer
+            wait_until(
+                lambda: len(broker.records("t-o")) == 2,
+                lambda: str(worker.ask("GET", "/connectors?expand=status")),
+            )
+            wait_until(lambda: ("copy",) in database.rows("SELECT name FROM sqlite_master"))
+            wait_until(lambda: len(database.rows("SELECT id FROM copy")) == 2)
+        with SchemaRegistryClient({"url": registry.url}) as client:
+            read, context = AvroDeserializer(client), SerializationContext("t-o", MessageField.VALUE)
+            assert [read(record.value, context) for record in broker.records("t-o")] == [
+                {"id": 1, "name": "a", "price": decimal.Decimal("1.50")},
+                {"id": 2, "name": None, "price": None},
+            ]
+        assert database.rows("SELECT id, name FROM copy ORDER BY id") == [(1, "a"), (2, None)]

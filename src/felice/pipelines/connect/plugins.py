@@ -132,6 +132,8 @@ def _bundled() -> Iterator[Plugin]:
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
         for name, module in _CONVERTERS.items():
             yield Plugin(kind, _KAFKA + name, f"{_OURS}{module}:{name.rpartition('.')[2]}")
+    avro = "io.confluent.connect.avro.AvroConverter"
+    yield Plugin(Kind.CONVERTER, avro, _OURS + "converters.avro:AvroConverter")
     simple = "SimpleHeaderConverter"
     yield Plugin(Kind.HEADER_CONVERTER, f"{_KAFKA}storage.{simple}", f"{_OURS}converters.headers:{simple}")
     for module, names in _TRANSFORMATIONS.items():
