@@ -170,7 +170,8 @@ def answered(found: Validation) -> dict[str, dict[str, Any]]:
         value.name: {
             "value": value.value,
             "errors": [words(error) for error in value.errors],
-            "recommended": list(value.recommended_values),
+            # Without the converters that Kafka does not have.
+            "recommended": [text for text in value.recommended_values if "io.confluent." not in text],
             "definition": None if definition is None else shown(definition),
         }
         for definition, value in found.configs
