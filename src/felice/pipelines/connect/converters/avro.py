@@ -143,15 +143,16 @@ def _without_logical_types(avro: Avro) -> Any:
     """The schema, parsed so that fastavro takes the plain values below logical types."""
     from fastavro import parse_schema
 
-    return parse_schema(_stripped(avro))
+    return parse_schema(stripped(avro))
 
 
-def _stripped(avro: Avro) -> Avro:
+def stripped(avro: Avro) -> Avro:
+    """The schema without logical types."""
     if isinstance(avro, list):
-        return [_stripped(one) for one in avro]
+        return [stripped(one) for one in avro]
     if isinstance(avro, dict):
         return {
-            name: _stripped(one) if name in ("type", "items", "values", "fields") else one
+            name: stripped(one) if name in ("type", "items", "values", "fields") else one
             for name, one in avro.items()
             if name != "logicalType" and not name.startswith("__fastavro")
         }

@@ -1,0 +1,252 @@
+"""The options of the sink, and the rules between them. No library of stores or formats is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from felice.pipelines.connect.configuration.definitions import (
+    ConfigDefinitions,
+    Definition,
+    Importance,
+    Type,
+    at_least,
+    between,
+    invalid,
+    non_empty,
+    one_of,
+)
+
+_PARTITIONERS, _FORMATS = "io.confluent.connect.storage.partitioner.", "io.confluent.connect.s3.format."
+DEFAULT, FIELD, TIME, DAILY, HOURLY = (
+    f"{_PARTITIONERS}{name}Partitioner" for name in ("Default", "Field", "TimeBased", "Daily", "Hourly")
+)
+JSON, AVRO, PARQUET, BYTES = (
+    _FORMATS + name
+    for name in ("json.JsonFormat", "avro.AvroFormat", "parquet.ParquetFormat", "bytearray.ByteArrayFormat")
+)
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+def _option(
+    name: str, kind: Type, default: Any, text: str, importance: Importance = _LOW, check: Any = None
+) -> Definition:
+    return Definition(name, kind, default, text, importance, check)
+
+
+def _zone(name: str, value: Any) -> None:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise invalid(name, value, "Invalid time zone identifier") from None
+
+
+OPTIONS = ConfigDefinitions(
+    [
+        Definition(
+            "s3.bucket.name", Type.STRING, documentation="The bucket.", importance=_HIGH, validator=non_empty
+        ),
+        _option("s3.region", Type.STRING, "us-west-2", "The bucket's region.", _MEDIUM),
+        _option(
+            "store.url", Type.STRING, None, "The address of a store other than Amazon's, as http://host:9000."
+        ),
+        _option(
+            "aws.access.key.id", Type.STRING, None, "The key's id; without it, as Amazon's clients find it."
+        ),
+        _option("aws.secret.access.key", Type.PASSWORD, None, "The secret key."),
+        _option(
+            "s3.part.size",
+            Type.INT,
+            26_214_400,
+            "The bytes of one part of a large object.",
+            _HIGH,
+            at_least(5_242_880),
+        ),
+        _option("s3.part.retries", Type.INT, 3, "How often a request is tried again.", _MEDIUM, at_least(0)),
+        _option("retry.backoff.ms", Type.LONG, 5000, "The wait after a failed write.", _LOW, at_least(0)),
+        _option("topics.dir", Type.STRING, "topics", "The first folder of all names.", _HIGH),
+        Definition(
+            "flush.size",
+            Type.INT,
+            documentation="The records after which the files of a partition are written.",
+            importance=_HIGH,
+            validator=at_least(1),
+        ),
+        _option(
+            "rotate.interval.ms",
+            Type.LONG,
+            -1,
+            "The span of the records' times in a file; with a partitioner by time.",
+            _HIGH,
+        ),
+        _option(
+            "rotate.schedule.interval.ms",
+            Type.LONG,
+            -1,
+            "The time after which files are written by the clock: then records may be there twice after a crash.",
+            _MEDIUM,
+        ),
+        _option(
+            "format.class",
+            Type.CLASS,
+            JSON,
+            "How files are written.",
+            _HIGH,
+            one_of(JSON, AVRO, PARQUET, BYTES),
+        ),
+        _option(
+            "partitioner.class",
+            Type.CLASS,
+            DEFAULT,
+            "How records are divided among folders.",
+            _HIGH,
+            one_of(DEFAULT, FIELD, TIME, DAILY, HOURLY),
+        ),
+        _option("partition.field.name", Type.LIST, [], "The members of values that name folders.", _MEDIUM),
+        _option("path.format", Type.STRING, "", "The folders of a time, as a pattern of Java.", _MEDIUM),
+        _option("partition.duration.ms", Type.LONG, -1, "The time of one folder.", _MEDIUM),
+        _option(
+            "locale",
+            Type.STRING,
+            "en",
+            "Names of months and days are English.",
+            _MEDIUM,
+            one_of("", "en", "en-US", "en_US"),
+        ),
+        _option("timezone", Type.STRING, "UTC", "The time zone of folders.", _MEDIUM, _zone),
+        _option(
+            "timestamp.extractor",
+            Type.STRING,
+            "Wallclock",
+            "Where a record's time comes from: Wallclock, Record or RecordField.",
+            _MEDIUM,
+            one_of("Wallclock", "Record", "RecordField"),
+        ),
+        _option(
+            "timestamp.field", Type.STRING, "timestamp", "With RecordField: the member of values.", _MEDIUM
+        ),
+        _option(
+            "schema.compatibility",
+            Type.STRING,
+            "NONE",
+            "A record with another schema begins a new file.",
+            _HIGH,
+            one_of("NONE"),
+        ),
+        _option(
+            "behavior.on.null.values", Type.STRING, "fail", "fail or ignore.", _LOW, one_of("fail", "ignore")
+        ),
+        _option(
+            "filename.offset.zero.pad.width",
+            Type.INT,
+            10,
+            "The digits of offsets in names.",
+            _LOW,
+            at_least(0),
+        ),
+        _option("file.delim", Type.STRING, "+", "What stands between the parts of names."),
+        _option("directory.delim", Type.STRING, "/", "What stands between folders."),
+        _option(
+            "s3.compression.type",
+            Type.STRING,
+            "none",
+            "none or gzip, for JSON and bytes.",
+            _LOW,
+            one_of("none", "gzip"),
+        ),
+        _option("s3.compression.level", Type.INT, -1, "The level of gzip.", _LOW, between(-1, 9)),
+        _option(
+            "avro.codec",
+            Type.STRING,
+            "null",
+            "null, deflate, snappy, bzip2 or zstandard.",
+            _LOW,
+            one_of("null", "deflate", "snappy", "bzip2", "zstandard"),
+        ),
+        _option(
+            "parquet.codec",
+            Type.STRING,
+            "snappy",
+            "none, snappy, gzip, zstd, lz4 or brotli.",
+            _LOW,
+            one_of("none", "snappy", "gzip", "zstd", "lz4", "brotli"),
+        ),
+        _option(
+            "json.decimal.format",
+            Type.STRING,
+            "BASE64",
+            "BASE64 or NUMERIC.",
+            _LOW,
+            one_of("BASE64", "NUMERIC"),
+        ),
+        _option(
+            "format.bytearray.extension", Type.STRING, ".bin", "The end of names of files of bytes.", _LOW
+        ),
+        _option(
+            "format.bytearray.separator",
+            Type.STRING,
+            "\n",
+            "What stands between records in files of bytes.",
+            _LOW,
+        ),
+        _option(
+            "storage.class",
+            Type.CLASS,
+            "io.confluent.connect.s3.storage.S3Storage",
+            "S3.",
+            _HIGH,
+            one_of("io.confluent.connect.s3.storage.S3Storage"),
+        ),
+    ]
+)
+LACKING = (
+    "enable.conditional.writes",
+    "max.files.scan.limit",
+    "store.kafka.keys",
+    "store.kafka.headers",
+    "keys.format.class",
+    "headers.format.class",
+    "s3.ssea.name",
+    "s3.sse.kms.key.id",
+    "s3.sse.customer.key",
+    "s3.acl.canned",
+    "s3.object.tagging",
+    "s3.path.style.access.enabled",
+    "s3.proxy.url",
+    "s3.credentials.provider.class",
+    "s3.wan.mode",
+    "s3.elastic.buffer.enable",
+    "partitioner.max.open.files",
+    "tombstone.encoded.partition",
+)
+"""Options of Confluent's sink that this one does not have."""
+
+
+def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    partitioner = config.get("partitioner.class", DEFAULT)
+    if partitioner == FIELD and not config.get("partition.field.name"):
+        found.append(("partition.field.name", "the FieldPartitioner needs partition.field.name"))
+    if partitioner == TIME:
+        for name in ("path.format", "partition.duration.ms"):
+            if not config.get(name):
+                found.append((name, f"the TimeBasedPartitioner needs {name}"))
+    if partitioner in (DEFAULT, FIELD) and int(_number(config.get("rotate.interval.ms"))) > 0:
+        found.append(("rotate.interval.ms", "rotate.interval.ms needs a partitioner by time"))
+    if (
+        config.get("timestamp.extractor") == "Wallclock"
+        and int(_number(config.get("rotate.interval.ms"))) > 0
+    ):
+        found.append(
+            (
+                "rotate.interval.ms",
+                "rotate.interval.ms needs the times of records; use rotate.schedule.interval.ms",
+            )
+        )
+    return found
+
+
+def _number(text: str | None) -> str:
+    return text if text is not None and text.lstrip("-").isdigit() else "-1"
