@@ -129,6 +129,8 @@ def _bundled() -> Iterator[Plugin]:
     yield Plugin(
         Kind.SOURCE, confluent + "JdbcSourceConnector", databases + "source:JdbcSource", None, "jdbc-source"
     )
+    http = _OURS + "connectors.http:HttpSink"
+    yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
     objects = _OURS + "connectors.objects.sink:S3Sink"
     yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
