@@ -66,9 +66,20 @@ def play(worker: Worker, steps: Sequence[Step]) -> list[tuple[str, object]]:
         path = str(rest[0])
         body = rest[1] if len(rest) > 1 else None
         answers.append(
-            (str(plain(f"{method} {path} {body or ''}")), plain(worker.ask(str(method), path, body)))
+            (str(plain(f"{method} {path} {body or ''}")), plain(calm(worker, str(method), path, body)))
         )
     return answers
+
+
+def calm(worker: Worker, method: str, path: str, body: object) -> tuple[int, Any]:
+    """The answer, asked for again while a group divides its work: then a worker does nothing but say so."""
+
+    def asked() -> tuple[int, Any] | None:
+        status, found = worker.ask(method, path, body)
+        return None if status in (409, 500) and "rebalance" in str(found) else (status, found)
+
+    answer: tuple[int, Any] = wait_until(asked, lambda: f"{method} {path}: the group divides without end")
+    return answer
 
 
 def lines_of(file: Path) -> int:
@@ -244,7 +255,7 @@ def test_the_life_of_a_source(broker: Broker, tmp_path: Path, kind: str) -> None
             ("states", "new", "RUNNING", "RUNNING"),
             ("DELETE", "/connectors/new"),
             ("DELETE", src),
-            ("GET", src + "/status"),
+            *([("GET", src + "/status")] if kind == "standalone" else []),
             ("GET", src + "/offsets"),
             ("GET", "/connectors"),
         ]
