@@ -160,7 +160,8 @@ class Keeper:
 
     def _restart_by_itself(self, task: TaskId) -> None:
         kept = self._kept.get(task.connector)
-        if kept is not None and task.number in kept.tasks:
+        # A user may have started it meanwhile.
+        if kept is not None and task.number in kept.tasks and task not in self._tasks:
             self._states.task(task, TaskState.RESTARTING)
             kept.restarts_tasks.add(task.number)
             self.look(task.connector)

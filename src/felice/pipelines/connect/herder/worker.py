@@ -232,7 +232,9 @@ class Worker:
             resolved[one.name] for one in definitions if one.type is Type.PASSWORD and one.name in resolved
         }
         # What clients need to log in stands in options that no connector defines.
-        found |= {text for name, text in resolved.items() if re.search(r"password|jaas", name)}
+        found |= {
+            text for name, text in resolved.items() if re.search(r"password|secret|jaas|user\.info", name)
+        }
         return {text for text in found if len(text) >= _SHORTEST_SECRET}
 
     def _version(self, connector: str) -> str | None:

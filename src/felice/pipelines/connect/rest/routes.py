@@ -103,6 +103,12 @@ def _endpoint(
     return endpoint
 
 
+def _note(work: asyncio.Future[Response]) -> None:
+    """Takes the error of work whose client has its answer already."""
+    if not work.cancelled():
+        work.exception()
+
+
 class _NoOwner(Exception):
     """The worker that must carry out the request is not known, or nothing listens at its address."""
 
@@ -115,6 +121,7 @@ async def _once(handler: Handler, herder: Herder, others: Others | None, request
     try:
         # The work goes on when the client's patience ends: half a change would be worse.
         work = asyncio.ensure_future(handler(Call(request, herder)))
+        work.add_done_callback(_note)
         async with asyncio.timeout(REQUEST_S):
             return await asyncio.shield(work)
     except NotHere as error:

@@ -110,6 +110,10 @@ class Tasks:
             self._end(task, running)
             self._tell(task, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
             return
+        except BaseException:  # the worker stops while Spark starts: there is no job that could end
+            self._links.forget(link)
+            self._end(task, running)
+            raise
         watching = loop.create_task(self._watch(task, running))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
