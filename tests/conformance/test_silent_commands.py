@@ -38,6 +38,7 @@ _LIMIT_S = 3.0
 _SOON_S = 40.0
 NO_BROKER = "asks no broker"
 SERVES = "is a server, which runs until it is stopped"
+WORKER = "asks a worker of Connect: tests/conformance/test_connect_cli.py"
 SPARK = "waits for the broker, then starts Spark: tests/unit/cli/test_run.py"
 
 # The words of a command -> its arguments, in one or more ways; or the reason why it has no test here. `@plan` and
@@ -45,6 +46,22 @@ SPARK = "waits for the broker, then starts Spark: tests/unit/cli/test_run.py"
 TABLE: dict[str, list[str] | str] = {
     "felice start": SERVES,
     "felice broker": SERVES,
+    "felice connect config": WORKER,
+    "felice connect create": WORKER,
+    "felice connect delete": WORKER,
+    "felice connect distributed": SERVES,
+    "felice connect list": WORKER,
+    "felice connect offsets": WORKER,
+    "felice connect pause": WORKER,
+    "felice connect plugins": WORKER,
+    "felice connect restart": WORKER,
+    "felice connect resume": WORKER,
+    "felice connect standalone": SERVES,
+    "felice connect status": WORKER,
+    "felice connect stop": WORKER,
+    "felice connect topics": WORKER,
+    "felice connect trace": WORKER,
+    "felice connect validate": WORKER,
     "felice topics alter": ["t --partitions 3"],
     "felice topics create": ["new"],
     "felice topics delete": ["t"],
@@ -118,6 +135,8 @@ TABLE: dict[str, list[str] | str] = {
     "felice zookeeper status": NO_BROKER,
     "felice completion": NO_BROKER,
     "felice demo": NO_BROKER,
+    "connect-distributed": SERVES,
+    "connect-standalone": SERVES,
     "kafka-acls": [
         "--list",
         "--add --allow-principal User:a --operation Read --topic t",
