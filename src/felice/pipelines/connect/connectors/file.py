@@ -119,8 +119,9 @@ class FileStreamSourceTask(SourceTask):
         self._rest = b""
         self._position = 0
         self._inode: int | None = None
+        self._place: Place = {} if self._path is None else {FILENAME: self._path}
         if self._path is not None:
-            offset = self.context.offset({FILENAME: self._path})
+            offset = self.context.offset(self._place)
             if offset is not None:
                 self._position, self._inode = _checked_position(offset), offset.get(INODE)
 
@@ -220,7 +221,7 @@ class FileStreamSourceTask(SourceTask):
             None,
             _TEXT,
             line.decode(errors="replace"),
-            source_partition={} if self._path is None else {FILENAME: self._path},
+            source_partition=self._place,
             source_offset={} if self._path is None else {POSITION: self._position, INODE: self._inode},
         )
 

@@ -23,6 +23,8 @@ from felice.pipelines.connect.model.schema import (
     Struct,
 )
 
+_TEXT = Schema(STRING, optional=True)
+
 
 class StringConverter(Converter):
     """Text. Any other value is written as Java prints it: dicts and structs with braces."""
@@ -65,7 +67,7 @@ class StringConverter(Converter):
     ) -> tuple[Schema | None, Any]:
         """The text."""
         text = None if data is None else data.decode(self._encoding, errors="replace")
-        return Schema(STRING, optional=True), text
+        return _TEXT, text
 
 
 def printed(value: Any) -> str:

@@ -75,6 +75,8 @@ class SourceLoop(TaskLoop):
         self._offsets = offsets
         self._topics = topics
         self._submitted = Submitted()
+        self._checked: Place | None = None
+        """The partition that was checked last: sources mostly give one object with many records."""
         self._uncommitted: dict[str, tuple[Place, Place]] = {}
         self._producer: Producer | None = None
 
@@ -120,7 +122,9 @@ class SourceLoop(TaskLoop):
             self._send_one(record)
 
     def _send_one(self, record: SourceRecord) -> None:
-        check_place(record.source_partition, "partition")
+        if record.source_partition is not self._checked:
+            check_place(record.source_partition, "partition")
+            self._checked = record.source_partition
         check_place(record.source_offset, "offset")
         done = self._submit(record)
         try:

@@ -46,10 +46,15 @@ class Submitted:
     def __init__(self) -> None:
         self._waiting: dict[str, deque[_Sent]] = {}
         self._committable: dict[str, tuple[Place, Place]] = {}
+        # A source mostly gives the same object with all records of a partition: its text is made once.
+        self._last: tuple[Place, str] | None = None
 
     def submit(self, record: SourceRecord) -> _Sent:
         """Counts a record as on its way. Give the result to `acknowledged`."""
-        sent = _Sent(key_text(record.source_partition), record.source_partition, record.source_offset)
+        partition = record.source_partition
+        if self._last is None or self._last[0] is not partition:
+            self._last = partition, key_text(partition)
+        sent = _Sent(self._last[1], partition, record.source_offset)
         self._waiting.setdefault(sent.key, deque()).append(sent)
         return sent
 
