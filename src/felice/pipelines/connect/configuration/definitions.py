@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.java.regex import compiled
@@ -316,3 +317,11 @@ def java_regex(name: str, value: Any) -> None:
         compiled(value)
     except re.error as error:
         raise invalid(name, value, f"Invalid regex: {error}") from None
+
+
+def time_zone(name: str, value: Any) -> None:
+    """A name of a time zone."""
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise invalid(name, value, "Invalid time zone identifier") from None

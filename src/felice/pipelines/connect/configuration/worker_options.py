@@ -19,7 +19,6 @@ from felice.pipelines.connect.configuration.definitions import (
     Definition,
     Importance,
     Type,
-    Validator,
     at_least,
     invalid,
     one_of,
@@ -57,17 +56,6 @@ DEFAULT_PORT = 8083
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
-def _option(
-    name: str,
-    kind: Type,
-    default: Any,
-    documentation: str,
-    importance: Importance = _LOW,
-    validator: Validator | None = None,
-) -> Definition:
-    return Definition(name, kind, default, documentation, importance, validator)
-
-
 def _listeners(name: str, value: Any) -> None:
     for one in value:
         parts = urlsplit(one)
@@ -87,27 +75,36 @@ def _port(name: str, value: Any) -> None:
 
 
 _COMMON = [
-    _option(
+    Definition(
         LISTENERS,
         Type.LIST,
         [f"http://127.0.0.1:{DEFAULT_PORT}"],
         "Where the REST API listens, as http://host:port. An empty host is every address.",
+        _LOW,
         validator=_listeners,
     ),
-    _option(ADVERTISED_HOST, Type.STRING, None, "The host at which other workers reach this one."),
-    _option(
-        ADVERTISED_PORT, Type.INT, None, "The port at which other workers reach this one.", validator=_port
+    Definition(ADVERTISED_HOST, Type.STRING, None, "The host at which other workers reach this one.", _LOW),
+    Definition(
+        ADVERTISED_PORT,
+        Type.INT,
+        None,
+        "The port at which other workers reach this one.",
+        _LOW,
+        validator=_port,
     ),
-    _option(
+    Definition(
         GRACE_MS,
         Type.LONG,
         5_000,
         "The time in which a task must stop. Then it is cancelled.",
+        _LOW,
         validator=at_least(0),
     ),
-    _option(TOPIC_TRACKING, Type.BOOLEAN, True, "Whether the topics that connectors use are noted."),
-    _option(TOPIC_RESET, Type.BOOLEAN, True, "Whether a user may make the worker forget these topics."),
-    _option(
+    Definition(TOPIC_TRACKING, Type.BOOLEAN, True, "Whether the topics that connectors use are noted.", _LOW),
+    Definition(
+        TOPIC_RESET, Type.BOOLEAN, True, "Whether a user may make the worker forget these topics.", _LOW
+    ),
+    Definition(
         OVERRIDE_POLICY,
         Type.STRING,
         "All",
@@ -115,25 +112,27 @@ _COMMON = [
         _MEDIUM,
         one_of(*POLICIES),
     ),
-    _option(
+    Definition(
         ALLOWED_OVERRIDES,
         Type.LIST,
         [],
         "With the policy Allowlist, the options of clients that a connector may override.",
         _MEDIUM,
     ),
-    _option(
+    Definition(
         RESTARTS,
         Type.INT,
         0,
         "How many times in a row a task that failed is started again by itself, after waits of 1 s to 60 s.",
+        _LOW,
         validator=at_least(0),
     ),
-    _option(
+    Definition(
         SLOTS,
         Type.INT,
         64,
         "The most tasks that the worker runs. A waiting task takes memory, and no core.",
+        _LOW,
         validator=at_least(1),
     ),
 ]
@@ -152,20 +151,22 @@ STANDALONE = TASK_OPTIONS + ConfigDefinitions(
 def _of_topic(kind: str, partitions: int | None) -> list[Definition]:
     """The options of one of the worker's topics, but its name."""
     found = [
-        _option(
+        Definition(
             f"{kind}.storage.replication.factor",
             Type.SHORT,
             3,
             f"The replicas of the {kind} topic, if it is created.",
+            _LOW,
         )
     ]
     if partitions is not None:
         found.append(
-            _option(
+            Definition(
                 f"{kind}.storage.partitions",
                 Type.INT,
                 partitions,
                 f"The partitions of the {kind} topic, if it is created.",
+                _LOW,
                 validator=at_least(1),
             )
         )
@@ -183,19 +184,20 @@ DISTRIBUTED = ConfigDefinitions(
         *_of_topic("config", None),
         *_of_topic("offset", 25),
         *_of_topic("status", 5),
-        _option(
+        Definition(
             SESSION_MS,
             Type.INT,
             10_000,
             "After this time without a heartbeat a worker loses its connectors and tasks.",
             _HIGH,
         ),
-        _option(HEARTBEAT_MS, Type.INT, 3_000, "The time between two heartbeats.", _HIGH),
-        _option(
+        Definition(HEARTBEAT_MS, Type.INT, 3_000, "The time between two heartbeats.", _HIGH),
+        Definition(
             REBALANCE_DELAY_MS,
             Type.INT,
             300_000,
             "How long the connectors and tasks of a lost worker wait for its return.",
+            _LOW,
             validator=at_least(0),
         ),
     ]

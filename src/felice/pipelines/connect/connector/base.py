@@ -9,6 +9,7 @@ Source: Kafka's package `org.apache.kafka.connect.source` and `.sink`, whose lif
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions, ConfigValue
@@ -37,11 +38,28 @@ class Connector:
     """The connector's own options."""
     java_class: ClassVar[str | None] = None
     """The class of Kafka's or another's connector whose configurations this connector takes."""
+    lacking: ClassVar[tuple[str, ...]] = ()
+    """The options of that connector that this one does not have: each is refused by its name."""
+
+    @classmethod
+    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Options that do not fit together, each with the error. Extend it for rules between options."""
+        return []
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Every own option's value with all that is wrong with it. Extend it for rules between options."""
-        return cls.definitions.validate(config)
+        """Every own option's value with all that is wrong with it."""
+        found = {one.name: one for one in cls.definitions.validate(config)}
+        for name, error in cls.conflicts(config):
+            found[name] = replace(found[name], errors=(*found[name].errors, error))
+        lacking = [
+            ConfigValue(
+                name, config[name], errors=(f"The option {name} is not supported by this connector.",)
+            )
+            for name in cls.lacking
+            if name in config
+        ]
+        return [*found.values(), *lacking]
 
     @classmethod
     def task_class(cls) -> type[SourceTask] | type[SinkTask]:
@@ -105,6 +123,10 @@ class SinkConnector(Connector):
     def task_class(cls) -> type[SinkTask]:
         """The class of the tasks."""
         raise NotImplementedError
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """As many equal tasks as are allowed: they share the partitions."""
+        return [self.config] * max_tasks
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

@@ -277,10 +277,6 @@ class FileStreamSink(SinkConnector):
         """The task."""
         return FileStreamSinkTask
 
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """As many tasks as are allowed: each appends to the file."""
-        return [self.config] * max_tasks
-
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Accepts every offset: the file keeps none."""

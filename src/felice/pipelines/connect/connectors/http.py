@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
-    ConfigValue,
     Definition,
     Importance,
     Type,
@@ -151,7 +150,7 @@ class HttpSink(SinkConnector):
             ),
         ]
     )
-    _lacking: ClassVar = (
+    lacking: ClassVar = (
         "auth.profile.id",
         "oauth2.token.url",
         "oauth2.client.id",
@@ -168,25 +167,9 @@ class HttpSink(SinkConnector):
     )
 
     @classmethod
-    def validate(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Every option. Those of Confluent's sink that are not here are refused."""
-        lacking = [
-            ConfigValue(
-                name, config[name], errors=(f"The option {name} is not supported by this connector.",)
-            )
-            for name in cls._lacking
-            if name in config
-        ]
-        return [*super().validate(config), *lacking]
-
-    @classmethod
     def task_class(cls) -> type[SinkTask]:
         """The task."""
         return HttpSinkTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """As many tasks as are allowed: they share the partitions."""
-        return [self.config] * max_tasks
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

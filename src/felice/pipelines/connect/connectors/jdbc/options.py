@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
-    ConfigValue,
     Definition,
     Importance,
     Type,
     at_least,
-    invalid,
 )
 
 at_least_zero = at_least(0)
-
-
-def time_zone(name: str, value: Any) -> None:
-    """A name of a time zone."""
-    try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise invalid(name, value, "Invalid time zone identifier") from None
-
-
-def refused(config: Mapping[str, str], options: Iterable[str]) -> list[ConfigValue]:
-    """The options of Confluent's connector that this one does not have: each with an error."""
-    return [
-        ConfigValue(name, config[name], errors=(f"The option {name} is not supported by this connector.",))
-        for name in options
-        if name in config
-    ]
 
 
 CONNECTION = ConfigDefinitions(

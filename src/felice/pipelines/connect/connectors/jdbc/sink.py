@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.configuration.definitions import ConfigValue
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.jdbc.options import refused
 from felice.pipelines.connect.connectors.jdbc.sink_options import LACKING, OPTIONS, conflicts
 
 
@@ -18,14 +16,12 @@ class JdbcSink(SinkConnector):
     version: ClassVar = "1"
     java_class: ClassVar = "io.confluent.connect.jdbc.JdbcSinkConnector"
     definitions: ClassVar = OPTIONS
+    lacking: ClassVar = LACKING
 
     @classmethod
-    def validate(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Every option, with the rules between them."""
-        found = {one.name: one for one in cls.definitions.validate(config)}
-        for name, error in conflicts(config):
-            found[name] = ConfigValue(name, found[name].value, errors=(*found[name].errors, error))
-        return [*found.values(), *refused(config, LACKING)]
+    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The rules between options."""
+        return conflicts(config)
 
     @classmethod
     def task_class(cls) -> type[SinkTask]:
@@ -33,10 +29,6 @@ class JdbcSink(SinkConnector):
         from felice.pipelines.connect.connectors.jdbc.sink_task import JdbcSinkTask
 
         return JdbcSinkTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """As many tasks as are allowed: they share the partitions."""
-        return [self.config] * max_tasks
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

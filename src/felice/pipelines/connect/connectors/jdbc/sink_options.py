@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
@@ -11,8 +10,9 @@ from felice.pipelines.connect.configuration.definitions import (
     Importance,
     Type,
     one_of,
+    time_zone,
 )
-from felice.pipelines.connect.connectors.jdbc.options import CONNECTION, at_least_zero, time_zone
+from felice.pipelines.connect.connectors.jdbc.options import CONNECTION, at_least_zero
 
 INSERT, UPSERT, UPDATE = "insert", "upsert", "update"
 NONE, KAFKA, RECORD_KEY, RECORD_VALUE = "none", "kafka", "record_key", "record_value"
@@ -21,15 +21,9 @@ KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
-def _option(
-    name: str, kind: Type, default: Any, text: str, importance: Importance = _MEDIUM, check: Any = None
-) -> Definition:
-    return Definition(name, kind, default, text, importance, check)
-
-
 OPTIONS = CONNECTION + ConfigDefinitions(
     [
-        _option(
+        Definition(
             "insert.mode",
             Type.STRING,
             INSERT,
@@ -37,15 +31,17 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _HIGH,
             one_of(INSERT, UPSERT, UPDATE),
         ),
-        _option("batch.size", Type.INT, 3000, "The most rows of one statement.", _MEDIUM, at_least_zero),
-        _option(
+        Definition("batch.size", Type.INT, 3000, "The most rows of one statement.", _MEDIUM, at_least_zero),
+        Definition(
             "delete.enabled",
             Type.BOOLEAN,
             False,
             "Whether a record without a value deletes the row of its key. Needs pk.mode=record_key.",
         ),
-        _option("table.name.format", Type.STRING, "${topic}", "The table; ${topic} is the record's topic."),
-        _option(
+        Definition(
+            "table.name.format", Type.STRING, "${topic}", "The table; ${topic} is the record's topic."
+        ),
+        Definition(
             "pk.mode",
             Type.STRING,
             NONE,
@@ -53,18 +49,22 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _HIGH,
             one_of(NONE, KAFKA, RECORD_KEY, RECORD_VALUE),
         ),
-        _option(
+        Definition(
             "pk.fields", Type.LIST, [], "The columns of the primary key; if empty, all members of the struct."
         ),
-        _option("fields.whitelist", Type.LIST, [], "The members of values that are written; if empty, all."),
-        _option("auto.create", Type.BOOLEAN, False, "Whether a table that is missing is created."),
-        _option("auto.evolve", Type.BOOLEAN, False, "Whether columns that a table lacks are added."),
-        _option(
+        Definition(
+            "fields.whitelist", Type.LIST, [], "The members of values that are written; if empty, all."
+        ),
+        Definition("auto.create", Type.BOOLEAN, False, "Whether a table that is missing is created."),
+        Definition("auto.evolve", Type.BOOLEAN, False, "Whether columns that a table lacks are added."),
+        Definition(
             "max.retries", Type.INT, 10, "How often a failed write is tried again.", _MEDIUM, at_least_zero
         ),
-        _option("retry.backoff.ms", Type.INT, 3000, "The wait before that.", _MEDIUM, at_least_zero),
-        _option("db.timezone", Type.STRING, "UTC", "The time zone of times without one.", _MEDIUM, time_zone),
-        _option(
+        Definition("retry.backoff.ms", Type.INT, 3000, "The wait before that.", _MEDIUM, at_least_zero),
+        Definition(
+            "db.timezone", Type.STRING, "UTC", "The time zone of times without one.", _MEDIUM, time_zone
+        ),
+        Definition(
             "quote.sql.identifiers",
             Type.STRING,
             "always",
@@ -72,7 +72,7 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _MEDIUM,
             one_of("always"),
         ),
-        _option(
+        Definition(
             "offsets.table",
             Type.STRING,
             "",

@@ -7,9 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from felice.pipelines.connect.configuration.definitions import ConfigValue
 from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
-from felice.pipelines.connect.connectors.jdbc.options import refused
 from felice.pipelines.connect.connectors.jdbc.source_options import BULK, LACKING, OPTIONS, TABLES, conflicts
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError
 
@@ -25,14 +23,12 @@ class JdbcSource(SourceConnector):
     version: ClassVar = "1"
     java_class: ClassVar = "io.confluent.connect.jdbc.JdbcSourceConnector"
     definitions: ClassVar = OPTIONS
+    lacking: ClassVar = LACKING
 
     @classmethod
-    def validate(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Every option, with the rules between them."""
-        found = {one.name: one for one in cls.definitions.validate(config)}
-        for name, error in conflicts(config):
-            found[name] = ConfigValue(name, found[name].value, errors=(*found[name].errors, error))
-        return [*found.values(), *refused(config, LACKING)]
+    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The rules between options."""
+        return conflicts(config)
 
     @classmethod
     def task_class(cls) -> type[SourceTask]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
@@ -12,19 +11,14 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     at_least,
     one_of,
+    time_zone,
 )
-from felice.pipelines.connect.connectors.jdbc.options import CONNECTION, at_least_zero, time_zone
+from felice.pipelines.connect.connectors.jdbc.options import CONNECTION, at_least_zero
 
 BULK, INCREMENTING, TIMESTAMP, BOTH = "bulk", "incrementing", "timestamp", "timestamp+incrementing"
 TABLES = "tables"
 """The option of a task with its tables."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-
-
-def _option(
-    name: str, kind: Type, default: Any, text: str, importance: Importance = _MEDIUM, check: Any = None
-) -> Definition:
-    return Definition(name, kind, default, text, importance, check)
 
 
 OPTIONS = CONNECTION + ConfigDefinitions(
@@ -43,14 +37,16 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             documentation="The beginning of topics, before the table's name; with a query, the topic.",
             importance=_HIGH,
         ),
-        _option(
+        Definition(
             "incrementing.column.name", Type.STRING, "", "The column that grows; if empty, the numbered one."
         ),
-        _option(
+        Definition(
             "timestamp.column.name", Type.LIST, [], "The columns whose first time that is set is the row's."
         ),
-        _option("timestamp.initial", Type.LONG, None, "The first time, in ms since 1970; -1 is now.", _LOW),
-        _option(
+        Definition(
+            "timestamp.initial", Type.LONG, None, "The first time, in ms since 1970; -1 is now.", _LOW
+        ),
+        Definition(
             "timestamp.delay.interval.ms",
             Type.LONG,
             0,
@@ -58,20 +54,20 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _HIGH,
             at_least_zero,
         ),
-        _option(
+        Definition(
             "validate.non.null", Type.BOOLEAN, True, "Whether columns that order rows must be NOT NULL.", _LOW
         ),
-        _option("query", Type.STRING, "", "A query instead of tables."),
-        _option("query.suffix", Type.STRING, "", "What is added to the end of each query.", _LOW),
-        _option("table.whitelist", Type.LIST, [], "The names of the tables to read."),
-        _option("table.blacklist", Type.LIST, [], "The names of tables to leave out."),
-        _option("table.include.list", Type.LIST, [], "Regular expressions of the tables to read."),
-        _option("table.exclude.list", Type.LIST, [], "Regular expressions of tables to leave out."),
-        _option(
+        Definition("query", Type.STRING, "", "A query instead of tables."),
+        Definition("query.suffix", Type.STRING, "", "What is added to the end of each query.", _LOW),
+        Definition("table.whitelist", Type.LIST, [], "The names of the tables to read."),
+        Definition("table.blacklist", Type.LIST, [], "The names of tables to leave out."),
+        Definition("table.include.list", Type.LIST, [], "Regular expressions of the tables to read."),
+        Definition("table.exclude.list", Type.LIST, [], "Regular expressions of tables to leave out."),
+        Definition(
             "schema.pattern", Type.STRING, None, "The schemas whose tables are read, with % and _ as in SQL."
         ),
-        _option("table.types", Type.LIST, ["TABLE"], "TABLE, VIEW or both.", _LOW),
-        _option(
+        Definition("table.types", Type.LIST, ["TABLE"], "TABLE, VIEW or both.", _LOW),
+        Definition(
             "table.poll.interval.ms",
             Type.LONG,
             60_000,
@@ -79,9 +75,11 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _LOW,
             at_least(1),
         ),
-        _option("poll.interval.ms", Type.INT, 5_000, "How often each table is read.", _HIGH, at_least_zero),
-        _option("batch.max.rows", Type.INT, 1000, "The most rows of one batch.", _LOW, at_least(1)),
-        _option(
+        Definition(
+            "poll.interval.ms", Type.INT, 5_000, "How often each table is read.", _HIGH, at_least_zero
+        ),
+        Definition("batch.max.rows", Type.INT, 1000, "The most rows of one batch.", _LOW, at_least(1)),
+        Definition(
             "numeric.mapping",
             Type.STRING,
             "none",
@@ -89,8 +87,10 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _LOW,
             one_of("none", "best_fit"),
         ),
-        _option("db.timezone", Type.STRING, "UTC", "The time zone of times without one.", _MEDIUM, time_zone),
-        _option(
+        Definition(
+            "db.timezone", Type.STRING, "UTC", "The time zone of times without one.", _MEDIUM, time_zone
+        ),
+        Definition(
             "quote.sql.identifiers",
             Type.STRING,
             "always",

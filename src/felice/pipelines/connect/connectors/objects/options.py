@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
@@ -13,9 +11,9 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     at_least,
     between,
-    invalid,
     non_empty,
     one_of,
+    time_zone,
 )
 
 _PARTITIONERS, _FORMATS = "io.confluent.connect.storage.partitioner.", "io.confluent.connect.s3.format."
@@ -29,33 +27,28 @@ JSON, AVRO, PARQUET, BYTES = (
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
-def _option(
-    name: str, kind: Type, default: Any, text: str, importance: Importance = _LOW, check: Any = None
-) -> Definition:
-    return Definition(name, kind, default, text, importance, check)
-
-
-def _zone(name: str, value: Any) -> None:
-    try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise invalid(name, value, "Invalid time zone identifier") from None
-
-
 OPTIONS = ConfigDefinitions(
     [
         Definition(
             "s3.bucket.name", Type.STRING, documentation="The bucket.", importance=_HIGH, validator=non_empty
         ),
-        _option("s3.region", Type.STRING, "us-west-2", "The bucket's region.", _MEDIUM),
-        _option(
-            "store.url", Type.STRING, None, "The address of a store other than Amazon's, as http://host:9000."
+        Definition("s3.region", Type.STRING, "us-west-2", "The bucket's region.", _MEDIUM),
+        Definition(
+            "store.url",
+            Type.STRING,
+            None,
+            "The address of a store other than Amazon's, as http://host:9000.",
+            _LOW,
         ),
-        _option(
-            "aws.access.key.id", Type.STRING, None, "The key's id; without it, as Amazon's clients find it."
+        Definition(
+            "aws.access.key.id",
+            Type.STRING,
+            None,
+            "The key's id; without it, as Amazon's clients find it.",
+            _LOW,
         ),
-        _option("aws.secret.access.key", Type.PASSWORD, None, "The secret key."),
-        _option(
+        Definition("aws.secret.access.key", Type.PASSWORD, None, "The secret key.", _LOW),
+        Definition(
             "s3.part.size",
             Type.INT,
             26_214_400,
@@ -63,9 +56,11 @@ OPTIONS = ConfigDefinitions(
             _HIGH,
             at_least(5_242_880),
         ),
-        _option("s3.part.retries", Type.INT, 3, "How often a request is tried again.", _MEDIUM, at_least(0)),
-        _option("retry.backoff.ms", Type.LONG, 5000, "The wait after a failed write.", _LOW, at_least(0)),
-        _option("topics.dir", Type.STRING, "topics", "The first folder of all names.", _HIGH),
+        Definition(
+            "s3.part.retries", Type.INT, 3, "How often a request is tried again.", _MEDIUM, at_least(0)
+        ),
+        Definition("retry.backoff.ms", Type.LONG, 5000, "The wait after a failed write.", _LOW, at_least(0)),
+        Definition("topics.dir", Type.STRING, "topics", "The first folder of all names.", _HIGH),
         Definition(
             "flush.size",
             Type.INT,
@@ -73,21 +68,21 @@ OPTIONS = ConfigDefinitions(
             importance=_HIGH,
             validator=at_least(1),
         ),
-        _option(
+        Definition(
             "rotate.interval.ms",
             Type.LONG,
             -1,
             "The span of the records' times in a file; with a partitioner by time.",
             _HIGH,
         ),
-        _option(
+        Definition(
             "rotate.schedule.interval.ms",
             Type.LONG,
             -1,
             "The time after which files are written by the clock: then records may be there twice after a crash.",
             _MEDIUM,
         ),
-        _option(
+        Definition(
             "format.class",
             Type.CLASS,
             JSON,
@@ -95,7 +90,7 @@ OPTIONS = ConfigDefinitions(
             _HIGH,
             one_of(JSON, AVRO, PARQUET, BYTES),
         ),
-        _option(
+        Definition(
             "partitioner.class",
             Type.CLASS,
             DEFAULT,
@@ -103,10 +98,12 @@ OPTIONS = ConfigDefinitions(
             _HIGH,
             one_of(DEFAULT, FIELD, TIME, DAILY, HOURLY),
         ),
-        _option("partition.field.name", Type.LIST, [], "The members of values that name folders.", _MEDIUM),
-        _option("path.format", Type.STRING, "", "The folders of a time, as a pattern of Java.", _MEDIUM),
-        _option("partition.duration.ms", Type.LONG, -1, "The time of one folder.", _MEDIUM),
-        _option(
+        Definition(
+            "partition.field.name", Type.LIST, [], "The members of values that name folders.", _MEDIUM
+        ),
+        Definition("path.format", Type.STRING, "", "The folders of a time, as a pattern of Java.", _MEDIUM),
+        Definition("partition.duration.ms", Type.LONG, -1, "The time of one folder.", _MEDIUM),
+        Definition(
             "locale",
             Type.STRING,
             "en",
@@ -114,8 +111,8 @@ OPTIONS = ConfigDefinitions(
             _MEDIUM,
             one_of("", "en", "en-US", "en_US"),
         ),
-        _option("timezone", Type.STRING, "UTC", "The time zone of folders.", _MEDIUM, _zone),
-        _option(
+        Definition("timezone", Type.STRING, "UTC", "The time zone of folders.", _MEDIUM, time_zone),
+        Definition(
             "timestamp.extractor",
             Type.STRING,
             "Wallclock",
@@ -123,10 +120,10 @@ OPTIONS = ConfigDefinitions(
             _MEDIUM,
             one_of("Wallclock", "Record", "RecordField"),
         ),
-        _option(
+        Definition(
             "timestamp.field", Type.STRING, "timestamp", "With RecordField: the member of values.", _MEDIUM
         ),
-        _option(
+        Definition(
             "schema.compatibility",
             Type.STRING,
             "NONE",
@@ -134,10 +131,10 @@ OPTIONS = ConfigDefinitions(
             _HIGH,
             one_of("NONE"),
         ),
-        _option(
+        Definition(
             "behavior.on.null.values", Type.STRING, "fail", "fail or ignore.", _LOW, one_of("fail", "ignore")
         ),
-        _option(
+        Definition(
             "filename.offset.zero.pad.width",
             Type.INT,
             10,
@@ -145,9 +142,9 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             at_least(0),
         ),
-        _option("file.delim", Type.STRING, "+", "What stands between the parts of names."),
-        _option("directory.delim", Type.STRING, "/", "What stands between folders."),
-        _option(
+        Definition("file.delim", Type.STRING, "+", "What stands between the parts of names.", _LOW),
+        Definition("directory.delim", Type.STRING, "/", "What stands between folders.", _LOW),
+        Definition(
             "s3.compression.type",
             Type.STRING,
             "none",
@@ -155,8 +152,8 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             one_of("none", "gzip"),
         ),
-        _option("s3.compression.level", Type.INT, -1, "The level of gzip.", _LOW, between(-1, 9)),
-        _option(
+        Definition("s3.compression.level", Type.INT, -1, "The level of gzip.", _LOW, between(-1, 9)),
+        Definition(
             "avro.codec",
             Type.STRING,
             "null",
@@ -164,7 +161,7 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             one_of("null", "deflate", "snappy", "bzip2", "zstandard"),
         ),
-        _option(
+        Definition(
             "parquet.codec",
             Type.STRING,
             "snappy",
@@ -172,7 +169,7 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             one_of("none", "snappy", "gzip", "zstd", "lz4", "brotli"),
         ),
-        _option(
+        Definition(
             "json.decimal.format",
             Type.STRING,
             "BASE64",
@@ -180,17 +177,17 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             one_of("BASE64", "NUMERIC"),
         ),
-        _option(
+        Definition(
             "format.bytearray.extension", Type.STRING, ".bin", "The end of names of files of bytes.", _LOW
         ),
-        _option(
+        Definition(
             "format.bytearray.separator",
             Type.STRING,
             "\n",
             "What stands between records in files of bytes.",
             _LOW,
         ),
-        _option(
+        Definition(
             "storage.class",
             Type.CLASS,
             "io.confluent.connect.s3.storage.S3Storage",
