@@ -222,12 +222,12 @@ class HttpSinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Sends the records. Raises `RetriableError` while the server may take them later, and `ConnectError`."""
         # Of a `put` that is tried again, the first requests may have been taken.
-        new = [one for one in records if one.offset >= self._next.get(_place(one), 0)]
+        new = [one for one in records if one.offset >= self._next.get(one.place, 0)]
         for url, method, batch in self._batches(new):
             self._send(url, method, batch)
             self._failures = 0
             for one in batch:
-                self._next[_place(one)] = one.offset + 1
+                self._next[one.place] = one.offset + 1
 
     def stop(self) -> None:
         """Closes the connections."""
@@ -326,10 +326,6 @@ class HttpSinkTask(SinkTask):
             _log.error(
                 "record %s-%d@%d is left out: %s", record.topic, record.partition or 0, record.offset, why
             )
-
-
-def _place(record: SinkRecord) -> TopicPartition:
-    return record.original_topic, record.original_partition
 
 
 def _begin(answer: httpx2.Response) -> str:

@@ -52,3 +52,8 @@ class SinkRecord(ConnectRecord):
     timestamp_type: str = "CreateTime"
     original_topic: str = ""
     original_partition: int = 0
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The topic and the partition from which it was read."""
+        return self.original_topic or self.topic, self.original_partition

@@ -3,7 +3,6 @@
 Keeps true:  `read` returns what was committed before it was called, also by the task's own transactions: it reads the
              topic to its end each time. Records of aborted and of open transactions are not seen.
              `write` returns when all offsets are in the topic.
-             A key is always in the partition where Kafka's workers write it, so its newest offset is its last one.
 Source:      Kafka Connect's `KafkaOffsetBackingStore`; keys and values are those of `offset_records`.
 """
 
@@ -30,26 +29,7 @@ from felice.pipelines.connect.storage.offset_records import (
     value_bytes,
     value_from_bytes,
 )
-
-_BATCH = 500
-_SLICE_S = 0.5
-PARTITIONER = "murmur2_random"
-"""The partitioner of Java's producer."""
-READING: Mapping[str, object] = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "earliest",
-    "group.id": "felice-connect-offsets",  # a name that the client demands; no group is joined
-}
-WRITING: Mapping[str, object] = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
-
-
-def read_some(consumer: Consumer) -> list[Message]:
-    """The messages that are there; waits a short time for the first of them."""
-    first = consumer.poll(_SLICE_S)
-    return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
+from felice.pipelines.connect.storage.topic_clients import READING, read_some, write_records, writing
 
 
 class TopicOffsets:
@@ -67,11 +47,7 @@ class TopicOffsets:
         self._connector = connector
         self._topic = topic
         self._timeout_s = timeout_s
-        self._producer_config = {
-            **producer,
-            **WRITING,
-            "message.timeout.ms": max(1, int(timeout_s * 1000)),
-        }
+        self._producer_config = writing(producer, timeout_s)
         self._producer: Producer | None = None
         self._consumer = Consumer({**consumer, **READING})
         self._lock = threading.Lock()
@@ -93,28 +69,13 @@ class TopicOffsets:
 
     def write(self, offsets: Sequence[tuple[Place, Place | None]]) -> None:
         """Writes offsets to the topic. Raises `ConnectError` if one of them may not be there."""
-        failures: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, message: Message | None) -> None:
-            if error is not None:
-                failures.append(error)
-
+        records = [
+            (key_bytes(key_of(self._connector, partition)), None if offset is None else value_bytes(offset))
+            for partition, offset in offsets
+        ]
         with self._lock:
             producer = self._producer = self._producer or Producer(self._producer_config)
-            try:
-                for partition, offset in offsets:
-                    key = key_bytes(key_of(self._connector, partition))
-                    value = None if offset is None else value_bytes(offset)
-                    producer.produce(self._topic, value, key, on_delivery=delivered)
-                left = producer.flush(self._timeout_s)
-            except (KafkaException, BufferError) as error:
-                raise ConnectError(f"cannot write to the offsets topic {self._topic}: {error}") from error
-        if failures:
-            raise self._failed("write to", failures[0])
-        if left:
-            raise ConnectError(
-                f"cannot write to the offsets topic {self._topic}: no answer in {self._timeout_s:g} s"
-            )
+            write_records(producer, "offsets", self._topic, records, self._timeout_s)
 
     def close(self) -> None:
         """Closes the clients."""
@@ -129,7 +90,7 @@ class TopicOffsets:
         try:
             self._read_to_end()
         except KafkaException as error:
-            raise self._failed("read", error.error) from error
+            raise ConnectError(f"cannot read the offsets topic {self._topic}: {error.error.str()}") from error
 
     def _read_to_end(self) -> None:
         give_up_at = time.monotonic() + self._timeout_s
@@ -170,6 +131,3 @@ class TopicOffsets:
                 self._offsets[place] = value_from_bytes(value)
         except ConnectError as error:
             skipped("offsets", key, message.offset() or 0, error)
-
-    def _failed(self, what: str, error: KafkaError) -> ConnectError:
-        return ConnectError(f"cannot {what} the offsets topic {self._topic}: {error.str()}")

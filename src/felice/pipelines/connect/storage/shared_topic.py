@@ -19,7 +19,7 @@ from felice.client.model import OFFSET_BEGINNING, Message, TopicPartition
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.storage.journals import Apply
 from felice.pipelines.connect.storage.json_records import Record
-from felice.pipelines.connect.storage.offset_topic import READING, WRITING, read_some
+from felice.pipelines.connect.storage.topic_clients import READING, read_some, write_records, writing
 
 _log = logging.getLogger("felice.connect.storage")
 
@@ -39,7 +39,7 @@ class SharedTopic:
     ) -> None:
         """`consumer` and `producer` are configurations. The topic must exist. `timeout_s` limits each write."""
         self._consumer_config = {**consumer, **READING}
-        self._producer_config = {**producer, **WRITING, "message.timeout.ms": int(timeout_s * 1000)}
+        self._producer_config = writing(producer, timeout_s)
         self._topic = topic
         self._apply = apply
         self._timeout_s = timeout_s
@@ -103,25 +103,8 @@ class SharedTopic:
 
     def _write(self, records: list[Record]) -> dict[int, int]:
         """The last offset in each partition."""
-        failures: list[KafkaError] = []
-        written: dict[int, int] = {}
-
-        def delivered(error: KafkaError | None, message: Message | None) -> None:
-            if error is not None:
-                failures.append(error)
-            elif message is not None:
-                written[message.partition() or 0] = message.offset() or 0
-
         producer = self._producer = self._producer or Producer(self._producer_config)
-        try:
-            for key, value in records:
-                producer.produce(self._topic, value, key, on_delivery=delivered)
-            producer.flush(self._timeout_s)
-        except (KafkaException, BufferError) as error:
-            raise ConnectError(f"the topic {self._topic} cannot be written: {error}") from error
-        if failures:
-            raise ConnectError(f"the topic {self._topic} cannot be written: {failures[0].str()}")
-        return written
+        return write_records(producer, "status", self._topic, records, self._timeout_s)
 
     def _read(self) -> None:
         consumer = Consumer(self._consumer_config)

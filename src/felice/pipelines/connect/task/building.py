@@ -27,7 +27,7 @@ from felice.pipelines.connect.connector.base import SinkTask, SourceTask
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.model.tasks import TaskId
 from felice.pipelines.connect.plugins import Plugins
-from felice.pipelines.connect.storage.offset_topic import PARTITIONER
+from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.assembly import Parts
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.dead_letters import DeadLetters

@@ -291,7 +291,7 @@ class SinkLoop(TaskLoop):
 
     def set_aside(self, record: SinkRecord, error: BaseException) -> None:
         """Reports a record that the target system refused. Raises `ConnectError` if no error is tolerated."""
-        message = self._messages.get((record.original_topic, record.original_partition, record.offset))
+        message = self._messages.get((*record.place, record.offset))
         self._tolerance.set_aside(Stage.TASK_PUT, self._task, error, message=message)
 
 

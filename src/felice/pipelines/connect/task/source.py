@@ -21,7 +21,7 @@ from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TransactionContext
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
-from felice.pipelines.connect.storage.offset_topic import PARTITIONER
+from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
 from felice.pipelines.connect.task.loop import LastStep, TaskLoop, log

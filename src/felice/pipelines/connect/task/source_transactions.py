@@ -19,7 +19,7 @@ from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, key_text, value_bytes
-from felice.pipelines.connect.storage.offset_topic import PARTITIONER
+from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.sending import send
 from felice.pipelines.connect.task.source import Done, SourceLoop
 

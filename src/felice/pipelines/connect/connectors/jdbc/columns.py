@@ -184,19 +184,20 @@ def sql_type(schema: Schema, dialect: str) -> types.TypeEngine[Any]:
     if schema.name == DECIMAL:
         scale = int(schema.parameter(SCALE) or 0)
         # MySQL has at most 65 digits; other databases take any number of them.
-        return types.Numeric(65, scale) if dialect in ("mysql", "mariadb") else types.Numeric()
+        return types.Numeric(65, scale) if is_mysql(dialect) else types.Numeric()
     made = _TYPES.get(schema.name or "") or _TYPES.get(schema.type)
     if made is None:
         raise ConnectError(f"Unsupported type for column value: {schema.type}")
     return made(dialect)
 
 
-def _is_mysql(dialect: str) -> bool:
+def is_mysql(dialect: str) -> bool:
+    """Whether the database is MySQL or MariaDB."""
     return dialect in ("mysql", "mariadb")
 
 
 _TYPES: dict[str, Callable[[str], types.TypeEngine[Any]]] = {
-    INT8: lambda dialect: mysql.TINYINT() if _is_mysql(dialect) else types.SmallInteger(),
+    INT8: lambda dialect: mysql.TINYINT() if is_mysql(dialect) else types.SmallInteger(),
     INT16: lambda dialect: types.SmallInteger(),
     INT32: lambda dialect: types.Integer(),
     INT64: lambda dialect: types.BigInteger(),
@@ -207,7 +208,7 @@ _TYPES: dict[str, Callable[[str], types.TypeEngine[Any]]] = {
     BYTES: lambda dialect: types.LargeBinary(),
     DATE: lambda dialect: types.Date(),
     TIME: lambda dialect: types.Time(),
-    TIMESTAMP: lambda dialect: mysql.DATETIME(fsp=3) if _is_mysql(dialect) else types.DateTime(),
+    TIMESTAMP: lambda dialect: mysql.DATETIME(fsp=3) if is_mysql(dialect) else types.DateTime(),
 }
 
 KEY_TEXT = sqlalchemy.String(255)

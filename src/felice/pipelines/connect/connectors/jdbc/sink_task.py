@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from felice.dataclass import dataclass
 from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.jdbc.columns import sql_value
+from felice.pipelines.connect.connectors.jdbc.columns import is_mysql, sql_value
 from felice.pipelines.connect.connectors.jdbc.connections import engine_of, is_lost, reason_of, with_attempts
 from felice.pipelines.connect.connectors.jdbc.sink_options import (
     INSERT,
@@ -132,7 +132,7 @@ class JdbcSinkTask(SinkTask):
 
     def _row(self, record: SinkRecord) -> _Row:
         options = self._options
-        table = options["table.name.format"].replace("${topic}", record.original_topic or record.topic)
+        table = options["table.name.format"].replace("${topic}", record.place[0])
         keys = self._keys(record)
         key_columns = [Wanted(name, schema, is_key=True) for name, schema, _ in keys]
         key_values = {name: sql_value(schema, value, self._zone) for name, schema, value in keys}
@@ -158,7 +158,7 @@ class JdbcSinkTask(SinkTask):
         if mode == NONE:
             return []
         if mode == KAFKA:
-            place = (record.original_topic or record.topic, record.original_partition, record.offset)
+            place = (*record.place, record.offset)
             kinds = (simple(STRING), simple(INT32), simple(INT64))
             return list(zip(names or KAFKA_COLUMNS, kinds, place, strict=True))
         what = "key" if mode == RECORD_KEY else "value"
@@ -217,7 +217,7 @@ class JdbcSinkTask(SinkTask):
         if self._options["insert.mode"] == INSERT:
             return sqlalchemy.insert(table)
         others = [name for name in names if name not in keys]
-        if dialect in ("mysql", "mariadb"):
+        if is_mysql(dialect):
             made = mysql.insert(table)
             # Without other columns the row stays as it is.
             return made.on_duplicate_key_update({name: made.inserted[name] for name in others or keys})
@@ -298,9 +298,8 @@ class _OffsetsTable:
         firsts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for record in records:
-            at = (record.original_topic or record.topic, record.original_partition)
-            firsts.setdefault(at, record.offset)
-            ends[at] = record.offset + 1
+            firsts.setdefault(record.place, record.offset)
+            ends[record.place] = record.offset + 1
         columns = self._table.c
         for (topic, number), end in ends.items():
             place = {"connector": self._connector, "topic": topic, "partition": number}

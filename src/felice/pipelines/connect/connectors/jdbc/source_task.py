@@ -24,7 +24,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
-from felice.pipelines.connect.connectors.jdbc.columns import UTC, ColumnType, column_type, value_type
+from felice.pipelines.connect.connectors.jdbc.columns import (
+    UTC,
+    ColumnType,
+    column_type,
+    is_mysql,
+    value_type,
+)
 from felice.pipelines.connect.connectors.jdbc.connections import engine_of, is_lost, reason_of
 from felice.pipelines.connect.connectors.jdbc.source_options import (
     BOTH,
@@ -34,7 +40,7 @@ from felice.pipelines.connect.connectors.jdbc.source_options import (
     TABLES,
     TIMESTAMP,
 )
-from felice.pipelines.connect.connectors.jdbc.tables import TableName, incrementing_column, reflected
+from felice.pipelines.connect.connectors.jdbc.tables import TableName, existing, incrementing_column
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.model.schema import INT8, INT16, INT32, INT64, Struct, struct
@@ -123,6 +129,8 @@ class _Reader:
         self.due_s = 0.0
         self.rows: Iterator[SourceRecord] | None = None
         self._connection: Connection | None = None
+        self._number_name: str = options["incrementing.column.name"]
+        self._time_names: list[str] = options["timestamp.column.name"]
         self._number = -1
         self._at = _EPOCH
 
@@ -163,7 +171,7 @@ class _Reader:
             micros = int(offset[_NANOS]) // 1000 if offset.get(_NANOS) is not None else milliseconds * 1000
             self._at = _EPOCH + datetime.timedelta(seconds=seconds, microseconds=micros)
 
-    def _offset(self) -> dict[str, Any] | None:
+    def _offset(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self._mode in (INCREMENTING, BOTH):
             found[_NUMBER] = self._number
@@ -246,7 +254,7 @@ class _Reader:
                 key: None if value is None else types[key].convert(value)
                 for key, value in zip(keys, row, strict=True)
             }
-            self._advance(values, row, following, types, keys)
+            self._advance(values, following, types, keys)
             yield SourceRecord(
                 self.topic,
                 None,
@@ -255,7 +263,7 @@ class _Reader:
                 schema,
                 Struct(schema, values),
                 source_partition=self.place,
-                source_offset=self._offset() or {},
+                source_offset=self._offset(),
             )
 
     def _name(self) -> str | None:
@@ -264,47 +272,39 @@ class _Reader:
     def _advance(
         self,
         values: Mapping[str, Any],
-        row: Row[Any],
         following: Row[Any] | None,
         types: Mapping[str, ColumnType],
         keys: Sequence[str],
     ) -> None:
         """Moves the offset over a row, if it may."""
-        _, number, times = self._source()
         if self._mode in (INCREMENTING, BOTH):
-            assert number is not None
-            found = values.get(number.name)
-            if type(found) is not int:
-                if found is None or found != int(found):
-                    raise ConnectError(
-                        f"the incrementing column {number.name} has the value {found}, which is no whole number"
-                    )
-                found = int(found)
-            self._number = found
+            self._number = self._whole(values.get(self._number_name))
         if self._mode in (TIMESTAMP, BOTH):
-            moment = self._moment(values, times)
+            moment = self._moment(values)
             if self._mode == BOTH or following is None:
                 self._at = moment
-            else:
-                later = dict(zip(keys, following, strict=True))
-                next_moment = self._moment(
-                    {
-                        one.name: None
-                        if later[one.name] is None
-                        else types[one.name].convert(later[one.name])
-                        for one in times
-                    },
-                    times,
-                )
-                if next_moment > moment:
-                    self._at = moment
+                return
+            later = dict(zip(keys, following, strict=True))
+            given = {
+                name: None if later[name] is None else types[name].convert(later[name])
+                for name in self._time_names
+            }
+            if self._moment(given) > moment:
+                self._at = moment
 
-    def _moment(self, values: Mapping[str, Any], times: Sequence[ColumnElement[Any]]) -> datetime.datetime:
-        for one in times:
-            found = values.get(one.name)
+    def _whole(self, value: Any) -> int:
+        if value is None or value != int(value):
+            raise ConnectError(
+                f"the incrementing column {self._number_name} has the value {value}, which is no whole number"
+            )
+        return int(value)
+
+    def _moment(self, values: Mapping[str, Any]) -> datetime.datetime:
+        for name in self._time_names:
+            found = values.get(name)
             if found is not None:
                 if not isinstance(found, datetime.datetime):
-                    raise ConnectError(f"the timestamp column {one.name} holds no timestamps")
+                    raise ConnectError(f"the timestamp column {name} holds no timestamps")
                 return found
         raise ConnectError("a row without a time was read")
 
@@ -322,7 +322,7 @@ def _with_next(rows: Iterator[Row[Any]]) -> Iterator[tuple[Row[Any], Row[Any] | 
 
 def _clock(dialect: str) -> Any:
     """The database's time: with a zone, or in UTC."""
-    if dialect in ("mysql", "mariadb"):
+    if is_mysql(dialect):
         return select(func.utc_timestamp(6))
     if dialect == "sqlite":
         return text("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')")
@@ -341,7 +341,7 @@ class _TableReader(_Reader):
 
     def _prepare(self, connection: Connection) -> None:
         """Reads the table's columns each time: a column that came or went makes another schema."""
-        self._table = reflected(connection, self._table_name)
+        self._table = existing(connection, self._table_name)
         dialect = connection.dialect.name
         best_fit = self._options["numeric.mapping"] == "best_fit"
         self._column_types = {
@@ -357,12 +357,12 @@ class _TableReader(_Reader):
                 raise ConnectError(f"the incrementing column {self._number_name} must hold whole numbers")
             self._check_not_null([self._number_name], "Incrementing column")
         if self._mode in (TIMESTAMP, BOTH):
-            for name in self._options["timestamp.column.name"]:
+            for name in self._time_names:
                 if name not in self._table.columns:
                     raise ConnectError(
                         f"Timestamp column: {name} does not exist in the table {self._table.name}"
                     )
-            self._check_not_null(self._options["timestamp.column.name"], "At least one timestamp column")
+            self._check_not_null(self._time_names, "At least one timestamp column")
 
     def _check_not_null(self, names: Sequence[str], what: str) -> None:
         if self._options["validate.non.null"] and all(self._table.columns[name].nullable for name in names):
@@ -374,7 +374,7 @@ class _TableReader(_Reader):
     def _source(self) -> tuple[Any, ColumnElement[Any] | None, list[ColumnElement[Any]]]:
         columns = self._table.columns
         number = columns[self._number_name] if self._mode in (INCREMENTING, BOTH) else None
-        return self._table, number, [columns[name] for name in self._options["timestamp.column.name"]]
+        return self._table, number, [columns[name] for name in self._time_names]
 
     def _types(self, rows: Sequence[Row[Any]], keys: Sequence[str]) -> dict[str, ColumnType]:
         return self._column_types
@@ -397,10 +397,9 @@ class _QueryReader(_Reader):
         self._dialect = connection.dialect.name
 
     def _source(self) -> tuple[Any, ColumnElement[Any] | None, list[ColumnElement[Any]]]:
-        number = column(self._options["incrementing.column.name"] or "id", sqlalchemy.BigInteger())
-        times: list[ColumnElement[Any]] = [
-            column(name, sqlalchemy.DateTime()) for name in self._options["timestamp.column.name"]
-        ]
+        grows = self._mode in (INCREMENTING, BOTH)
+        number = column(self._number_name, sqlalchemy.BigInteger()) if grows else None
+        times: list[ColumnElement[Any]] = [column(name, sqlalchemy.DateTime()) for name in self._time_names]
         inner = text(f"({self._options['query']}) AS felice_query".replace(":", "\\:"))
         return select(text("*")).select_from(inner), number, times
 

@@ -11,7 +11,8 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.schema import CreateColumn
 
 from felice.dataclass import dataclass
-from felice.pipelines.connect.connectors.jdbc.columns import KEY_TEXT, sql_type
+from felice.pipelines.connect.connectors.jdbc.columns import KEY_TEXT, is_mysql, sql_type
+from felice.pipelines.connect.connectors.jdbc.tables import reflected
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.schema import STRING, Schema
 
@@ -29,7 +30,7 @@ class Wanted:
 
 def created(connection: Connection, name: str, columns: Sequence[Wanted], *, creates: bool) -> Table:
     """The table as it is, or a new one. Raises `ConnectError` if there is none and it may not be created."""
-    found = _reflected(connection, name)
+    found = reflected(connection, *_divided(name))
     if found is not None:
         return found
     if not creates:
@@ -65,17 +66,9 @@ def added_columns(
         connection.execute(
             sqlalchemy.text(f"ALTER TABLE {quoted} ADD COLUMN {described}".replace(":", "\\:"))
         )
-    changed = _reflected(connection, name)
+    changed = reflected(connection, *_divided(name))
     assert changed is not None, f"the table {name} is gone"
     return changed
-
-
-def _reflected(connection: Connection, name: str) -> Table | None:
-    schema, table_name = _divided(name)
-    try:
-        return Table(table_name, MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
-    except sqlalchemy.exc.NoSuchTableError:
-        return None
 
 
 def _divided(name: str) -> tuple[str | None, str]:
@@ -86,7 +79,7 @@ def _divided(name: str) -> tuple[str | None, str]:
 
 def _column(one: Wanted, dialect: Dialect) -> Column[object]:
     kind = sql_type(one.schema, dialect.name)
-    if one.is_key and one.schema.type == STRING and dialect.name in ("mysql", "mariadb"):
+    if one.is_key and one.schema.type == STRING and is_mysql(dialect.name):
         kind = KEY_TEXT
     is_needed = one.is_key or not (one.schema.optional or one.schema.has_default)
     default = None

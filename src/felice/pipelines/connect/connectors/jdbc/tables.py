@@ -11,6 +11,7 @@ from sqlalchemy import MetaData, Table
 from sqlalchemy.engine import Connection
 
 from felice.dataclass import dataclass
+from felice.pipelines.connect.connectors.jdbc.columns import is_mysql
 from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConnectError
 
@@ -58,7 +59,7 @@ def tables_of(connection: Connection, options: Mapping[str, Any]) -> list[TableN
             *(inspector.get_table_names(schema) if plain else ()),
             *(inspector.get_view_names(schema) if views else ()),
         ]
-        is_catalog = dialect in ("mysql", "mariadb")
+        is_catalog = is_mysql(dialect)
         found += [
             TableName(schema or catalog if is_catalog else catalog, "" if is_catalog else schema or "", name)
             for name in names
@@ -75,7 +76,7 @@ def _schemas(inspector: Any, dialect: str, pattern: str | None) -> list[str | No
         regex = re.escape(pattern).replace("%", ".*").replace("_", ".")
         return [name for name in names if re.fullmatch(regex, name)]
     # Without a pattern MySQL's driver reads the database of the URL, and PostgreSQL's every schema.
-    return [inspector.default_schema_name] if dialect in ("mysql", "mariadb") else names
+    return [inspector.default_schema_name] if is_mysql(dialect) else names
 
 
 def _is_chosen(table: TableName, options: Mapping[str, Any]) -> bool:
@@ -92,20 +93,21 @@ def _is_chosen(table: TableName, options: Mapping[str, Any]) -> bool:
     return not is_in(options["table.blacklist"]) and not matches(options["table.exclude.list"])
 
 
-def reflected(connection: Connection, table: TableName) -> Table:
-    """The table with its columns. Raises `ConnectError` if there is none."""
-    is_catalog = connection.dialect.name in ("mysql", "mariadb")
-    schema = table.catalog if is_catalog else table.schema
+def reflected(connection: Connection, schema: str | None, name: str) -> Table | None:
+    """A table with its columns; None if there is none."""
     try:
-        return Table(
-            table.name,
-            MetaData(),
-            schema=schema or None,
-            autoload_with=connection,
-            resolve_fks=False,
-        )
+        return Table(name, MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
     except sqlalchemy.exc.NoSuchTableError:
-        raise ConnectError(f"the table {table.full} does not exist") from None
+        return None
+
+
+def existing(connection: Connection, table: TableName) -> Table:
+    """The table with its columns. Raises `ConnectError` if there is none."""
+    schema = table.catalog if is_mysql(connection.dialect.name) else table.schema
+    found = reflected(connection, schema or None, table.name)
+    if found is None:
+        raise ConnectError(f"the table {table.full} does not exist")
+    return found
 
 
 def incrementing_column(table: Table, name: str) -> str:

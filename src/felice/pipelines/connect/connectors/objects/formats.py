@@ -7,6 +7,7 @@ Keeps true:  a file grows in memory up to `IN_MEMORY` bytes, and on the disk bey
 from __future__ import annotations
 
 import gzip
+import hashlib
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any
@@ -136,7 +137,7 @@ class AvroFile(File):
         super().__init__(options, schema)
         self._value = avro_value
         # The marker between blocks is of the schema, not random, so that the same records make the same bytes.
-        marker = f"{abs(hash_of(schema)):016x}"[:16].encode()
+        marker = f"{_hash_of(schema):016x}"[:16].encode()
         self._writer = Writer(
             self._file, parse_schema(_plain(made)), options["avro.codec"], sync_marker=marker
         )
@@ -160,10 +161,8 @@ def _plain(avro: Any) -> Any:
     return stripped(avro)
 
 
-def hash_of(schema: Schema) -> int:
+def _hash_of(schema: Schema) -> int:
     """A number for a schema that is the same in every process."""
-    import hashlib
-
     return int.from_bytes(hashlib.sha256(repr(schema).encode()).digest()[:8], "big")
 
 

@@ -78,11 +78,9 @@ class S3SinkTask(SinkTask):
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Adds records to files, and writes those that are full. Raises `RetriableError`."""
-        for at, partition in self._partitions.items():
-            if partition.is_full or (partition.count and time.monotonic() >= partition.due_s):
-                self._write(at, partition)
+        self._write_due()
         for record in records:
-            at = (record.original_topic or record.topic, record.original_partition)
+            at = record.place
             partition = self._partitions.setdefault(at, _Partition())
             if partition.next is not None and record.offset < partition.next:
                 continue  # a `put` that is tried again
@@ -98,9 +96,7 @@ class S3SinkTask(SinkTask):
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The offsets before which everything is written: those of open files wait."""
-        for at, partition in self._partitions.items():
-            if partition.is_full or (partition.count and time.monotonic() >= partition.due_s):
-                self._write(at, partition)
+        self._write_due()
         safe = {}
         for at, offset in offsets.items():
             partition = self._partitions.get(at, _Partition())
@@ -158,6 +154,11 @@ class S3SinkTask(SinkTask):
             return False
         span = datetime.timedelta(milliseconds=self._options["rotate.interval.ms"])
         return moment - partition.base_time >= span or folder != partition.folder
+
+    def _write_due(self) -> None:
+        for at, partition in self._partitions.items():
+            if partition.is_full or (partition.count and time.monotonic() >= partition.due_s):
+                self._write(at, partition)
 
     def _write(self, at: TopicPartition, partition: _Partition) -> None:
         """Writes all files of a partition. Raises `RetriableError`: then they are written at the next call."""
