@@ -215,10 +215,9 @@ def _connector(file: Path) -> tuple[str, Mapping[str, str], TargetState | None]:
     config, state = read_connector(file)
     if "name" not in config:
         raise Fault(f"{file}: the connector has no name")
-    from felice.pipelines.connect.storage.configs import TargetState
+    from felice.pipelines.connect.storage.configs import INITIAL_STATES
 
-    states = {"RUNNING": TargetState.STARTED, "PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
-    return config["name"], config, None if state is None else states[state]
+    return config["name"], config, None if state is None else INITIAL_STATES[state]
 
 
 def read_connector(file: Path) -> tuple[dict[str, str], str | None]:

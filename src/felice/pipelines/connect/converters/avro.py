@@ -11,6 +11,11 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from fastavro import parse_schema
+
+from felice.client.schema_registry.avro_format import ParsedAvro, decoded, encoded
+from felice.client.schema_registry.caches import Cache
+from felice.client.serialization import SerializationError
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
     Definition,
@@ -73,9 +78,9 @@ class AvroConverter(Converter):
     def __init__(self, config: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(config, is_key=is_key)
         self._registry = Registry(config, "AVRO")
-        self._capacity: int = config["schemas.cache.config"]
-        self._written: dict[tuple[str, Schema], tuple[int, Any]] = {}
-        self._read: dict[int, tuple[Any, Schema]] = {}
+        capacity = max(1, config["schemas.cache.config"])
+        self._written: Cache[tuple[str, Schema], tuple[int, Any]] = Cache(capacity)
+        self._read: Cache[int, tuple[Any, Schema]] = Cache(capacity)
 
     def to_bytes(
         self, topic: str, schema: Schema | None, value: Any, headers: Sequence[Header] = ()
@@ -90,10 +95,8 @@ class AvroConverter(Converter):
         known = self._written.get((topic, schema))
         if known is None:
             known = self._registered(topic, schema)
-            _keep(self._written, (topic, schema), known, self._capacity)
+            self._written.put((topic, schema), known)
         number, parsed = known
-        from felice.client.schema_registry.avro_format import encoded
-
         try:
             data = encoded(avro_value(schema, value), parsed)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -111,14 +114,11 @@ class AvroConverter(Converter):
                 f"the data of topic {topic} has no schema's id: it was not written with a schema registry"
             )
         (_, number) = _HEAD.unpack_from(data)
-        from felice.client.schema_registry.avro_format import ParsedAvro, decoded
-        from felice.client.serialization import SerializationError
-
         known = self._read.get(number)
         if known is None:
             found = self._registry.parsed(number).schema
             known = ParsedAvro(_without_logical_types(found)), connect_schema(found)
-            _keep(self._read, number, known, self._capacity)
+            self._read.put(number, known)
         parsed, schema = known
         try:
             value = decoded(data[_HEAD.size :], parsed, None)
@@ -133,16 +133,8 @@ class AvroConverter(Converter):
         return number, _without_logical_types(parsed.schema)
 
 
-def _keep(cache: dict[Any, Any], key: Any, value: Any, capacity: int) -> None:
-    while len(cache) >= max(1, capacity):
-        del cache[next(iter(cache))]
-    cache[key] = value
-
-
 def _without_logical_types(avro: Avro) -> Any:
     """The schema, parsed so that fastavro takes the plain values below logical types."""
-    from fastavro import parse_schema
-
     return parse_schema(stripped(avro))
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from felice.client.schema_registry.avro_format import AvroFormat
+from felice.client.schema_registry.error import SchemaRegistryError
+from felice.client.schema_registry.model import Schema
+from felice.client.schema_registry.parsing import Parser
+from felice.client.schema_registry.steps import run
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
     Definition,
@@ -14,6 +19,7 @@ from felice.pipelines.connect.configuration.definitions import (
     non_empty_list,
 )
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError, RetriableError
+from felice.pipelines.registry_clients import RegistryAddress, is_of_transport
 
 T = TypeVar("T")
 
@@ -104,10 +110,6 @@ class Registry:
             raise ConfigError(f"basic.auth.credentials.source must be URL or USER_INFO, not {source}")
         if location := config["schema.registry.ssl.truststore.location"]:
             conf["ssl.ca.location"] = location
-        from felice.client.schema_registry.avro_format import AvroFormat
-        from felice.client.schema_registry.parsing import Parser
-        from felice.pipelines.registry_clients import RegistryAddress
-
         try:
             self._client = RegistryAddress.of(conf).client()
         except (ValueError, TypeError) as error:
@@ -116,8 +118,6 @@ class Registry:
 
     def registered(self, topic: str, field: str, name: str | None, text: str) -> tuple[int, Any]:
         """The id of a schema, and the schema parsed. Raises `DataError`, `RetriableError`."""
-        from felice.client.schema_registry import Schema
-
         schema = Schema(text, self._kind)
         subject = self._subject(topic, field, name)
 
@@ -138,8 +138,6 @@ class Registry:
         )
 
     def _parsed(self, schema: Any) -> Any:
-        from felice.client.schema_registry.steps import run
-
         def perform(step: Any) -> object:
             return getattr(self._client, step.method)(*step.arguments, **step.keywords)
 
@@ -154,9 +152,6 @@ class Registry:
         return name if strategy == _RECORD else f"{topic}-{name}"
 
     def _asked(self, ask: Callable[[], T], what: str) -> T:
-        from felice.client.schema_registry.error import SchemaRegistryError
-        from felice.pipelines.registry_clients import is_of_transport
-
         try:
             return ask()
         except ConnectError:

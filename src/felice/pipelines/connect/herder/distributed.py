@@ -26,7 +26,7 @@ from felice.pipelines.connect.herder.worker import START_S, Address, Worker
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.tasks import Jobs
-from felice.pipelines.connect.storage.journals import Apply, Journal, TopicJournal
+from felice.pipelines.connect.storage.journals import Journal, TopicJournal
 from felice.pipelines.connect.storage.shared_topic import SharedTopic
 from felice.pipelines.connect.task.new_topics import TopicCreation, TopicGroup
 from felice.web.forwarding import Forwarder
@@ -67,19 +67,21 @@ class DistributedWorker(Worker):
         )
         return self._membership
 
-    def _make_journal(self, kind: str, apply: Apply) -> Journal:
-        values, client = self.config.values, self.client_settings()
-        if kind == "config":
-            return TopicJournal(
-                client,
-                values[CONFIG_TOPIC],
-                f"connect-cluster-{values[GROUP]}",
-                values["config.storage.replication.factor"],
-                apply,
-                START_S,
-                self._topic_configs("config"),
-            )
-        return SharedTopic(client, client, values[STATUS_TOPIC], apply)
+    def _make_config_journal(self) -> Journal:
+        values = self.config.values
+        return TopicJournal(
+            self.client_settings(),
+            values[CONFIG_TOPIC],
+            f"connect-cluster-{values[GROUP]}",
+            values["config.storage.replication.factor"],
+            self.configs.apply,
+            START_S,
+            self._topic_configs("config"),
+        )
+
+    def _make_status_journal(self) -> Journal:
+        client = self.client_settings()
+        return SharedTopic(client, client, self.config.values[STATUS_TOPIC], self.statuses.apply)
 
     def _make_offsets(self) -> OffsetStores:
         return TopicStores(self.worker_config, self.config.values[OFFSETS_TOPIC])
@@ -113,7 +115,7 @@ class DistributedWorker(Worker):
             setattr(listener, name, self._and_group(getattr(listener, name)))
 
     def _and_group(self, call: Callable[[str], None]) -> Callable[[str], None]:
-        """After a change that can change what there is to divide, the group looks at it."""
+        """Calls a listener, and then lets the group compare connectors and tasks with its last division."""
 
         def both(name: str) -> None:
             call(name)
@@ -140,7 +142,7 @@ class DistributedWorker(Worker):
         try:
             await self.herder.lead()
         except NotHere:
-            pass  # the group divides again; a leader is told again
+            pass  # the group divides again, and calls `_lead` again if this worker leads then
         except ConnectError as error:
             _log.warning("this worker leads, and cannot write yet: %s", error)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from felice.pipelines.connect.herder.division import Work
 from felice.pipelines.connect.herder.group import Group
 from felice.pipelines.connect.herder.restarts import Restarts
 from felice.pipelines.connect.herder.states import States
-from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.errors import ConnectError, short_trace
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.runtime.connectors import RunningConnector
 from felice.pipelines.connect.runtime.tasks import Tasks
@@ -192,7 +192,7 @@ class Keeper:
     # The connector
 
     async def _bring_connector(self, name: str, kept: _Kept) -> None:
-        config = self._configs.connectors.get(name) if self._group.has_connector(name) else None
+        config = self._wanted_config(name)
         state = self._configs.target_state(name)
         if kept.config is not None and (config != kept.config or kept.restarts_connector):
             await self._end_connector(name, kept)
@@ -202,7 +202,7 @@ class Keeper:
         is_new = kept.config is None
         if is_new:
             kept.config = config
-            kept.connector = await self._made(name, config)
+            kept.connector = await self._told(name, self._starter.connector(name, config))
         connector = kept.connector
         if connector is None:
             return
@@ -214,12 +214,16 @@ class Keeper:
         if state is TargetState.STOPPED and (
             self._configs.task_counts.get(name) or name in self._configs.inconsistent
         ):
-            await self._try(name, lambda: self._starter.leave(name))
+            await self._told(name, self._starter.leave(name))
         elif kept.divides and state is TargetState.STARTED and follows:
             kept.divides = False
             dividing = self._starter.divide(name, config, connector)
-            await self._try(name, lambda: self._while_wanted(name, kept, dividing))
+            await self._told(name, self._while_wanted(name, kept, dividing))
         self._forget_old_tasks(name)
+
+    def _wanted_config(self, name: str) -> Config | None:
+        """The configuration of a connector that shall run here; None if it shall not."""
+        return self._configs.connectors.get(name) if self._group.has_connector(name) else None
 
     async def _while_wanted(self, name: str, kept: _Kept, call: Coroutine[Any, Any, T]) -> T:
         """The result of a call of a connector, which may take long.
@@ -237,8 +241,7 @@ class Keeper:
                     break
                 was_woken = True
                 kept.wake.clear()
-                config = self._configs.connectors.get(name) if self._group.has_connector(name) else None
-                if config != kept.config or kept.restarts_connector:
+                if self._wanted_config(name) != kept.config or kept.restarts_connector:
                     raise _Outdated
         finally:
             work.cancel()
@@ -246,18 +249,13 @@ class Keeper:
                 kept.wake.set()
         return await work
 
-    async def _made(self, name: str, config: Config) -> RunningConnector | None:
+    async def _told(self, name: str, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of work for a connector; None if it failed, which is told as the connector's state."""
         try:
-            return await self._starter.connector(name, config)
+            return await work
         except ConnectError as error:
-            self._states.connector(name, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+            self._states.connector(name, TaskState.FAILED, short_trace(error))
             return None
-
-    async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except ConnectError as error:
-            self._states.connector(name, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
 
     async def _end_connector(self, name: str, kept: _Kept) -> None:
         connector, kept.connector = kept.connector, None
@@ -298,13 +296,13 @@ class Keeper:
                 self._pause(kept, task, paused=paused)
                 continue
             kept.tasks[number] = connector, config
-            kept.paused = kept.paused | {number} if paused else kept.paused - {number}
+            (kept.paused.add if paused else kept.paused.discard)(number)
             if number not in restarts:
                 self._states.task(task, TaskState.UNASSIGNED)  # until it reports that it runs
             try:
                 await self._starter.task(task, connector, config, paused=paused)
             except ConnectError as error:
-                self._states.task(task, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+                self._states.task(task, TaskState.FAILED, short_trace(error))
 
     def _wanted_tasks(self, name: str) -> dict[int, tuple[Config, Config]]:
         """The tasks that shall run here, with the configurations of connector and task."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from felice.client.error import KafkaException
 from felice.client.group.election import Assignment, Election, Roles
+from felice.env.clock import set_within
 from felice.pipelines.connect.herder.division import (
     PROTOCOL,
     PROTOCOL_TYPE,
@@ -121,20 +122,23 @@ class WorkerGroup:
     @property
     def leader(self) -> str | None:
         """The address of the worker that leads, or None while the group divides."""
-        return None if self._election.assignment is None or self._division is None else self._division.leader
+        found = self._valid_division
+        return None if found is None else found.leader
+
+    @property
+    def _valid_division(self) -> Division | None:
+        """What the group has decided, as long as this worker is certainly a member."""
+        return None if self._election.assignment is None else self._division
 
     def _current(self) -> Division:
-        if self._election.assignment is None or self._division is None:
+        found = self._valid_division
+        if found is None:
             raise NotHere(None)
-        return self._division
+        return found
 
     async def wait_changed(self, timeout_s: float) -> None:
         """Returns when the group was divided, or the time is over."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await set_within(self._changed, timeout_s)
 
     def look(self) -> None:
         """Lets the group divide again if this worker leads and there is other work than was divided."""
@@ -188,7 +192,7 @@ class WorkerGroup:
             len(self._own.tasks),
             division.leader,
         )
-        self._wake()
+        self._changed.set()
         if division.leader == self._url():
             self.on_lead()
             self._rejoin_after(division.wait_s)
@@ -218,6 +222,3 @@ class WorkerGroup:
         else:
             # Records that arrived while the group divided.
             self.look()
-
-    def _wake(self) -> None:
-        self._changed.set()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -103,8 +103,8 @@ class Worker:
         self.configs = ConfigState(self.listener)
         self.statuses = StatusState()
         self.group: Group = self._make_group()
-        self.config_journal: Journal = self._make_journal("config", self.configs.apply)
-        self.status_journal: Journal = self._make_journal("status", self.statuses.apply)
+        self.config_journal: Journal = self._make_config_journal()
+        self.status_journal: Journal = self._make_status_journal()
         self.offsets: OffsetStores = self._make_offsets()
         self.publisher: Publisher = self._make_publisher()
         self.links = WorkerLinks()
@@ -155,8 +155,11 @@ class Worker:
     def _make_group(self) -> Group:
         return Alone()
 
-    def _make_journal(self, kind: str, apply: Callable[[bytes | None, bytes | None, int], None]) -> Journal:
-        return MemoryJournal(apply)
+    def _make_config_journal(self) -> Journal:
+        return MemoryJournal(self.configs.apply)
+
+    def _make_status_journal(self) -> Journal:
+        return MemoryJournal(self.statuses.apply)
 
     def _make_offsets(self) -> OffsetStores:
         return FileStores(OffsetFile(Path(self.config.values[OFFSETS_FILE])))

@@ -9,6 +9,11 @@ class ConnectError(PlainError):
     """A task cannot go on. The text says why."""
 
 
+def short_trace(error: ConnectError) -> str:
+    """The trace of an error whose place in the code says nothing to a user."""
+    return f"{type(error).__name__}: {error}\n"
+
+
 class RetriableError(ConnectError):
     """What failed may succeed when it is tried again."""
 

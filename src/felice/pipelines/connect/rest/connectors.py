@@ -21,9 +21,8 @@ from felice.pipelines.connect.rest.documents import (
     status_document,
     task_document,
 )
-from felice.pipelines.connect.storage.configs import RestartRequest, TargetState
+from felice.pipelines.connect.storage.configs import INITIAL_STATES, RestartRequest, TargetState
 
-_INITIAL = {"RUNNING": TargetState.STARTED, "PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
 _ACCEPTED, _NO_CONTENT = 202, 204
 
 
@@ -57,9 +56,9 @@ async def create(call: Call) -> Response:
         raise bad_request("the name must be a text")
     config.setdefault(NAME, name)
     state = given.get("initial_state")
-    if state is not None and (not isinstance(state, str) or state.upper() not in _INITIAL):
-        raise bad_request(f"initial_state must be one of {', '.join(_INITIAL)}")
-    info = await call.herder.create(name, config, None if state is None else _INITIAL[state.upper()])
+    if state is not None and (not isinstance(state, str) or state.upper() not in INITIAL_STATES):
+        raise bad_request(f"initial_state must be one of {', '.join(INITIAL_STATES)}")
+    info = await call.herder.create(name, config, None if state is None else INITIAL_STATES[state.upper()])
     location = {"Location": f"/connectors/{quote(name, safe='')}"}
     return call.answer(info_document(info), 201, location)
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from felice.pipelines.connect.model.errors import ConnectError
+from felice.env.clock import set_within
+from felice.pipelines.connect.model.errors import ConnectError, short_trace
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.runtime.messages import PAUSE, RESUME, STOP
 from felice.pipelines.connect.runtime.task_process import TaskSpec
@@ -108,7 +109,7 @@ class Tasks:
         except ConnectError as error:
             self._links.forget(link)
             self._end(task, running)
-            self._tell(task, TaskState.FAILED, f"{type(error).__name__}: {error}\n")
+            self._tell(task, TaskState.FAILED, short_trace(error))
             return
         except BaseException:  # the worker stops while Spark starts: there is no job that could end
             self._links.forget(link)
@@ -133,12 +134,12 @@ class Tasks:
             return
         running.is_stopping = True
         running.link.wish(STOP)
-        if await _within(running.ended, self._grace_s):
+        if await set_within(running.ended, self._grace_s):
             return
         _log.warning("task %s did not stop in %g s; it is cancelled", task, self._grace_s)
         if running.job is not None:
             self._jobs.cancel(running.job)
-        if not await _within(running.ended, CANCELLED_S):
+        if not await set_within(running.ended, CANCELLED_S):
             _log.error("task %s goes on after it was cancelled; its successor starts beside it", task)
             self._links.forget(running.link)
             self._end(task, running)
@@ -159,8 +160,8 @@ class Tasks:
         await self._first_sign(task, running)
         if running.link.is_connected or running.link.ended.is_set():
             # The job of a task that said goodbye ends at once; that of a lost one ends with a reason.
-            await _within(running.link.ended, _REASON_S)
-            await _within(running.job_ended, _REASON_S)
+            await set_within(running.link.ended, _REASON_S)
+            await set_within(running.job_ended, _REASON_S)
         else:
             self._links.forget(running.link)
         self._end(task, running)
@@ -199,13 +200,3 @@ def _trace(running: RunningTask) -> str:
         why = reasons[-1].removeprefix("Caused by: ") if reasons else type(running.job_failure).__name__
         return f"{text}\nConnectError: the process of the task was lost: {why}\n"
     return "ConnectError: the task ended without being asked; its worker's log may say why\n"
-
-
-async def _within(event: asyncio.Event, timeout_s: float) -> bool:
-    """Whether the event was set in time."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -29,6 +29,14 @@ class TargetState(Enum):
     STOPPED = "STOPPED"
 
 
+INITIAL_STATES = {
+    "RUNNING": TargetState.STARTED,
+    "PAUSED": TargetState.PAUSED,
+    "STOPPED": TargetState.STOPPED,
+}
+"""The states in which a connector can be created (KIP-980), by the names of the REST API."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
     """A user's wish to restart a connector."""
