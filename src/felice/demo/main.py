@@ -103,8 +103,9 @@ class Outcome:
 
 def run(console: Console, keep: Path | None = None, chart: Path | None = None) -> Outcome:
     """Runs all steps and prints the results; writes the chart to `chart` and keeps all files in `keep`, if given."""
-    outcome, steps = Outcome(), Steps(console)
-    with _workplace(keep) as place:
+    outcome = Outcome()
+    with HeldInterrupts() as interrupts, _workplace(keep) as place:
+        steps = Steps(console, interrupts.check)
         data, windows = _pipeline(place, steps, outcome)
         with steps.step("check", "compute the same windows with pandas"):
             outcome.checks += _checks(data, windows, outcome)
@@ -199,12 +200,11 @@ def _stop_spark() -> None:
 def _compute(starting: Future[StreamingQuery], steps: Steps, outcome: Outcome) -> None:
     """Waits until the query has read all flights."""
     flights = outcome.produced["flights"]
-    with HeldInterrupts() as interrupts:
-        with steps.step("spark", "start Spark and the query"):
-            query = starting.result()
-        with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
-            follow(query, flights, step, interrupts)
-        outcome.consumed["flights"] = step.rows
+    with steps.step("spark", "start Spark and the query"):
+        query = starting.result()
+    with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
+        follow(query, flights, step)
+    outcome.consumed["flights"] = step.rows
 
 
 def _start_spark(place: Path) -> SparkSession:
@@ -219,11 +219,10 @@ def _start_spark(place: Path) -> SparkSession:
         raise
 
 
-def follow(query: StreamingQuery, rows: int, step: Step, interrupts: HeldInterrupts) -> None:
+def follow(query: StreamingQuery, rows: int, step: Step) -> None:
     """Waits until the query has processed so many rows, and stops it. Raises `QueryFailed` if it failed."""
     try:
         while query.isActive and step.rows < rows:
-            interrupts.check()
             step.advance(_rows_read(query) - step.rows)
             step.describe(_lag(query))
             time.sleep(PROGRESS_EVERY_S)

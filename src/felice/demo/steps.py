@@ -2,12 +2,14 @@
 
 Keeps true: progress is written only to the given console, so that standard output
             can be reserved for the result.
+            Ctrl-C ends the demo where a step begins or advances, and nowhere else: in the middle of a library's call
+            it could be lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
@@ -32,6 +34,7 @@ class Step:
     name: str
     rows: int = 0
     seconds: float = 0.0
+    check: Callable[[], None] = field(default=lambda: None, repr=False)
     _bar: tuple[Progress, TaskID] | None = field(default=None, repr=False)
 
     def describe(self, state: str) -> None:
@@ -41,7 +44,8 @@ class Step:
             progress.update(task, state=state)
 
     def advance(self, rows: int) -> None:
-        """Counts rows as done."""
+        """Counts rows as done. Raises KeyboardInterrupt if Ctrl-C came."""
+        self.check()
         self.rows += rows
         if self._bar is not None:
             progress, task = self._bar
@@ -54,16 +58,18 @@ class Step:
 
 
 class Steps:
-    """All steps so far, by name and in order."""
+    """All steps so far, by name and in order. `check` raises KeyboardInterrupt if Ctrl-C came."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, check: Callable[[], None]) -> None:
         self._console = console
+        self._check = check
         self.done: dict[str, Step] = {}
 
     @contextmanager
     def step(self, name: str, title: str, total_rows: int | None = None) -> Iterator[Step]:
         """Times a block and shows its progress; with `total_rows` as a bar."""
-        step = Step(name)
+        self._check()
+        step = Step(name, check=self._check)
         began = time.monotonic()
         with self._progress(total_rows is not None) as progress:
             step._bar = progress, progress.add_task(title, total=total_rows, state="")

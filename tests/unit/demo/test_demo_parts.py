@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,7 @@ def test_the_extension_chooses_the_format_of_the_chart(tmp_path: Path, name: str
 
 def test_a_step_is_timed_and_its_rows_counted() -> None:
     out = io.StringIO()
-    steps = Steps(Console(file=out, width=120))
+    steps = Steps(Console(file=out, width=120), lambda: None)
     with steps.step("produce", "produce flights", 30) as step:
         step.advance(10)
         step.advance(20)
@@ -183,6 +184,18 @@ def test_a_step_is_timed_and_its_rows_counted() -> None:
     assert steps.done["produce"].seconds > 0
     assert "✓ produce flights" in out.getvalue()
     assert "30 rows" in out.getvalue()
+
+
+def test_ctrl_c_ends_a_step_when_it_advances_and_the_next_when_it_begins() -> None:
+    steps = Steps(Console(file=io.StringIO()), (interrupts := HeldInterrupts()).check)
+    with pytest.raises(KeyboardInterrupt), interrupts, steps.step("produce", "produce flights", 30) as step:
+        step.advance(10)
+        signal.raise_signal(signal.SIGINT)
+        assert step.rows == 10
+        step.advance(20)
+    assert step.rows == 10
+    with pytest.raises(KeyboardInterrupt), steps.step("chart", "draw the chart"):
+        raise AssertionError("the step must not begin")
 
 
 def outcome(passed: bool) -> Outcome:
@@ -287,7 +300,7 @@ class FailedQuery:
 
 def test_a_failed_query_is_reported_with_sparks_text() -> None:
     query = FailedQuery()
-    with HeldInterrupts() as interrupts, pytest.raises(QueryFailed) as raised:
-        follow(query, 3, Step("query"), interrupts)  # type: ignore[arg-type]
+    with pytest.raises(QueryFailed) as raised:
+        follow(query, 3, Step("query"))  # type: ignore[arg-type]
     assert str(raised.value) == "disk full"
     assert query.stopped
