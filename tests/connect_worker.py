@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
 import subprocess
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from connect_plugins import PLUGINS
+from connect_rest import TIMEOUT_S, RestClient
 from felice.pipelines.connect.configuration.worker_options import worker_config
 from felice.pipelines.connect.herder.distributed import DistributedWorker
-from felice.pipelines.connect.herder.server import distributed_server, worker_server
+from felice.pipelines.connect.herder.server import worker_server
 from felice.pipelines.connect.herder.worker import Address, Worker
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.task_process import TaskSpec
@@ -27,7 +23,6 @@ from felice.web.forwarding import Forwarder
 from felice.web.serving import WebServer
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
-TIMEOUT_S = 100.0
 PROGRAM = f"""
 import pickle, sys
 sys.path.append({str(Path(__file__).parent)!r})
@@ -76,50 +71,6 @@ class ProcessJobs:
                 process.kill()
 
 
-class RestClient:
-    """Asks a worker."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the JSON of an answer."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json"}, method=method
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                text = response.read()
-                return response.status, json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
-
-    def states(self, name: str) -> list[str]:
-        """The states of a connector and its tasks."""
-        status, found = self.ask("GET", f"/connectors/{name}/status")
-        if status != 200:
-            return []
-        return [found["connector"]["state"], *(task["state"] for task in found["tasks"])]
-
-    def wait_states(self, name: str, *states: str) -> None:
-        """Waits until a connector and its tasks have these states."""
-        wait_until(
-            lambda: self.states(name) == list(states),
-            lambda: str(self.ask("GET", f"/connectors/{name}/status")),
-        )
-
-
-def wait_until(condition: Callable[[], Any], describe: Callable[[], str] = str) -> Any:
-    """Waits until the condition holds, and returns its value."""
-    give_up_at = time.monotonic() + TIMEOUT_S
-    while not (found := condition()):
-        assert time.monotonic() < give_up_at, describe()
-        time.sleep(0.05)
-    return found
-
-
 class ServedWorker(RestClient):
     """A worker that runs on a thread."""
 
@@ -160,7 +111,7 @@ class ServedWorker(RestClient):
         address = Address(config)
         if self._distributed:
             self.worker: Worker = DistributedWorker(config, self.jobs, address, Forwarder(), self._plugins)
-            return distributed_server(self.worker, address)
+            return worker_server(self.worker, address)
         self.worker = Worker(config, self.jobs, address, self._plugins)
         return worker_server(self.worker, address)
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Long enough for a machine under heavy load; a test that passes does not wait for it.
 LIMIT_S = 60.0
 _INTERVAL_S = 0.01
 
 
-def wait_until(holds: Callable[[], object], timeout_s: float = LIMIT_S) -> None:
-    """Returns when `holds()` is true. Fails the test after `timeout_s`. The condition runs on this thread."""
+def wait_until(holds: Callable[[], T], timeout_s: float = LIMIT_S, *, describe: Callable[[], str] = str) -> T:
+    """Returns `holds()` when it is true. Fails the test after `timeout_s`, with what `describe` tells.
+
+    The condition runs on this thread.
+    """
     deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{_place(holds)} did not hold within {timeout_s:g} s"
+    while not (found := holds()):
+        assert time.monotonic() < deadline, (
+            f"{_place(holds)} did not hold within {timeout_s:g} s. {describe()}"
+        )
         time.sleep(_INTERVAL_S)
+    return found
 
 
 async def until(holds: Callable[[], object], timeout_s: float = LIMIT_S) -> None:

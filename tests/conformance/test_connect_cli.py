@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from connect_worker import ServedWorker, running_worker, wait_until
+from connect_worker import ServedWorker, running_worker
 from felice.testing import felice_broker
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 

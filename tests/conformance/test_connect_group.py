@@ -10,16 +10,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from connect_worker import RestClient, distributed_options, running_group, wait_until
+import waiting
+from connect_rest import TIMEOUT_S, RestClient
+from connect_worker import distributed_options, running_group
 from felice.testing import Broker, felice_broker
 from peers.kafka_connect import running_kafka_connect
 
+# Workers, groups and Spark take their time on a busy machine.
+wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
 PROGRAM = Path(__file__).parent / "programs" / "distributed_worker.py"
-TIMEOUT_S = 240
+LIMIT_S = 240
 
 
 @pytest.fixture
@@ -94,7 +99,7 @@ def owners(worker: RestClient, names: list[str]) -> tuple[Counter[str], Counter[
     return connectors, tasks
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_work_is_shared_and_a_lost_worker_is_replaced(broker: Broker, tmp_path: Path) -> None:
     names = ["a", "b", "c", "d"]
     options = distributed_options(broker.bootstrap)
@@ -111,11 +116,11 @@ def test_work_is_shared_and_a_lost_worker_is_replaced(broker: Broker, tmp_path: 
             )
             assert status == 201
         both = {first.worker_id: 2, second.worker_id: 2}
-        wait_until(lambda: owners(first, names) == (both, both), lambda: str(owners(first, names)))
+        wait_until(lambda: owners(first, names) == (both, both), describe=lambda: str(owners(first, names)))
         wait_until(lambda: sorted(lines_of(broker)) == [f"{name}1" for name in names])
         second.kill()
         alone = {first.worker_id: 4}
-        wait_until(lambda: owners(first, names) == (alone, alone), lambda: str(owners(first, names)))
+        wait_until(lambda: owners(first, names) == (alone, alone), describe=lambda: str(owners(first, names)))
         for name in names:
             append(tmp_path / name, f"{name}2")
         wait_until(
@@ -123,10 +128,10 @@ def test_work_is_shared_and_a_lost_worker_is_replaced(broker: Broker, tmp_path: 
         )
         third = stack.enter_context(killed_at_end(WorkerProcess(options, tmp_path / "third.log")))
         both = {first.worker_id: 2, third.worker_id: 2}
-        wait_until(lambda: owners(third, names) == (both, both), lambda: str(owners(third, names)))
+        wait_until(lambda: owners(third, names) == (both, both), describe=lambda: str(owners(third, names)))
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_a_lost_worker_may_come_back(broker: Broker, tmp_path: Path) -> None:
     names = ["a", "b"]
     options = distributed_options(broker.bootstrap, scheduled_rebalance_max_delay_ms="600000")
@@ -139,14 +144,18 @@ def test_a_lost_worker_may_come_back(broker: Broker, tmp_path: Path) -> None:
             append(tmp_path / name, f"{name}1")
             first.ask("POST", "/connectors", {"name": name, "config": file_source(tmp_path / name)})
         one_each = {first.worker_id: 1, second.worker_id: 1}
-        wait_until(lambda: owners(first, names) == (one_each, one_each), lambda: str(owners(first, names)))
+        wait_until(
+            lambda: owners(first, names) == (one_each, one_each), describe=lambda: str(owners(first, names))
+        )
         second.kill()
         third = stack.enter_context(killed_at_end(WorkerProcess(options, tmp_path / "third.log")))
         one_each = {first.worker_id: 1, third.worker_id: 1}
-        wait_until(lambda: owners(third, names) == (one_each, one_each), lambda: str(owners(third, names)))
+        wait_until(
+            lambda: owners(third, names) == (one_each, one_each), describe=lambda: str(owners(third, names))
+        )
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_exactly_once_over_the_loss_of_workers(broker: Broker, tmp_path: Path) -> None:
     options = distributed_options(
         broker.bootstrap, exactly_once_source_support="enabled", offset_flush_interval_ms="50"
@@ -162,7 +171,9 @@ def test_exactly_once_over_the_loss_of_workers(broker: Broker, tmp_path: Path) -
         append(file, "0")
         assert workers[0].ask("POST", "/connectors", {"name": "once", "config": config})[0] == 201
         for number in range(3):
-            _, tasks = wait_until(lambda: owned(owners(workers[0], ["once"])), lambda: "no task runs")
+            _, tasks = wait_until(
+                lambda: owned(owners(workers[0], ["once"])), describe=lambda: "no task runs"
+            )
             victim = next(worker for worker in workers if worker.worker_id in tasks)
             append(file, *(str(line) for line in range(count + 1, count + 101)))
             count += 100
@@ -170,11 +181,11 @@ def test_exactly_once_over_the_loss_of_workers(broker: Broker, tmp_path: Path) -
             workers.remove(victim)
             workers.append(started(f"next{number}"))
             wait_until(lambda gone=victim.worker_id: gone not in owners(workers[0], ["once"])[1])
-        wait_until(lambda: len(lines_of(broker)) > count, lambda: str(len(lines_of(broker))))
+        wait_until(lambda: len(lines_of(broker)) > count, describe=lambda: str(len(lines_of(broker))))
     assert lines_of(broker) == [str(line) for line in range(count + 1)]
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_the_topics_of_kafka_are_understood_and_the_other_way_round(broker: Broker, tmp_path: Path) -> None:
     file, topics = tmp_path / "in", distributed_options(broker.bootstrap)
     group = {name: value for name, value in topics.items() if "storage" in name or name in ("group.id",)}
@@ -188,7 +199,9 @@ def test_the_topics_of_kafka_are_understood_and_the_other_way_round(broker: Brok
     with running_group(broker.bootstrap, 1) as (ours,):
         ours.wait_states("in", "RUNNING", "RUNNING")
         assert ours.ask("GET", "/connectors/in") == theirs_info
-        wait_until(lambda: lines_of(broker) == ["one", "two", "three"], lambda: str(lines_of(broker)))
+        wait_until(
+            lambda: lines_of(broker) == ["one", "two", "three"], describe=lambda: str(lines_of(broker))
+        )
         status, found = ours.ask("POST", "/connectors", {"name": "ours", "config": file_source(file)})
         assert status == 201, found
         ours.wait_states("ours", "RUNNING", "RUNNING")
@@ -196,7 +209,7 @@ def test_the_topics_of_kafka_are_understood_and_the_other_way_round(broker: Brok
         ours.wait_states("ours", "STOPPED")
     append(file, "four")
     with running_kafka_connect(broker.bootstrap, tmp_path, group) as theirs:
-        wait_until(lambda: lines_of(broker)[-1] == "four", lambda: str(lines_of(broker)))
+        wait_until(lambda: lines_of(broker)[-1] == "four", describe=lambda: str(lines_of(broker)))
         assert theirs.ask("GET", "/connectors/ours/status")[1]["connector"]["state"] == "STOPPED"
         assert theirs.ask("GET", "/connectors/in") == theirs_info
 

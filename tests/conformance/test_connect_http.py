@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from connect_worker import running_worker, wait_until
-from felice.pipelines.connect.connector.contexts import TopicPartition
+from connect_contexts import NotedSink
+from connect_worker import running_worker
 from felice.pipelines.connect.connectors.http import HttpSink, HttpSinkTask
 from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import INT32, Struct, simple, struct
 from felice.testing import felice_broker
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -68,25 +69,6 @@ def server() -> Iterator[Server]:
     started.close()
 
 
-class Context:
-    def __init__(self) -> None:
-        self.configs: Mapping[str, str] = {}
-        self.assignment: frozenset[TopicPartition] = frozenset()
-        self.reported: list[tuple[int, str]] = []
-        self.timeouts: list[int] = []
-
-    def report(self, record: SinkRecord, error: BaseException) -> None:
-        self.reported.append((record.offset, str(error)))
-
-    def set_timeout(self, milliseconds: int) -> None:
-        self.timeouts.append(milliseconds)
-
-    def seek(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def request_commit(self) -> None: ...
-
-
 @pytest.fixture
 def make(server: Server) -> Iterator[Any]:
     tasks: list[HttpSinkTask] = []
@@ -97,7 +79,7 @@ def make(server: Server) -> Iterator[Any]:
         errors = [error for one in HttpSink.validate(config) for error in one.errors]
         assert not errors, errors
         task = HttpSinkTask()
-        task.context = Context()
+        task.context = NotedSink(tolerates=True)
         task.start(config)
         tasks.append(task)
         return task
@@ -234,5 +216,5 @@ def test_no_record_is_lost_over_a_killed_task(server: Server, tmp_path: Path) ->
                 worker.jobs.kill("http-0")
         wait_until(
             lambda: {str(number) for number in range(40)} <= set(server.bodies),
-            lambda: str(len(server.bodies)),
+            describe=lambda: str(len(server.bodies)),
         )

@@ -14,8 +14,9 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from conformance.registry_process import RegistryProcess
-from connect_worker import running_worker, wait_until
-from felice.pipelines.connect.connector.contexts import Place, TopicPartition
+from connect_contexts import NotedSink
+from connect_worker import running_worker
+from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.connectors.jdbc.sink import JdbcSink
 from felice.pipelines.connect.connectors.jdbc.sink_task import JdbcSinkTask
 from felice.pipelines.connect.connectors.jdbc.source import JdbcSource
@@ -43,6 +44,7 @@ from felice.pipelines.connect.model.schema import (
 from felice.pipelines.connect.storage.offset_records import key_text
 from felice.testing import felice_broker
 from peers.databases import KINDS, Database, missing, running_database
+from waiting import wait_until
 
 AVRO = "io.confluent.connect.avro.AvroConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -315,30 +317,6 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
 # Sinks
 
 
-class SinkContext:
-    def __init__(self) -> None:
-        self.configs: Mapping[str, str] = {}
-        self.assignment: frozenset[TopicPartition] = frozenset()
-        self.reported: list[tuple[SinkRecord, BaseException]] = []
-        self.sought: dict[TopicPartition, int] = {}
-        self.tolerates = False
-
-    def report(self, record: SinkRecord, error: BaseException) -> None:
-        if not self.tolerates:
-            raise error
-        self.reported.append((record, error))
-
-    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.sought.update(offsets)
-
-    def set_timeout(self, milliseconds: int) -> None:
-        pass
-
-    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def request_commit(self) -> None: ...
-
-
 KEY = simple(INT32)
 VALUE = struct({"id": simple(INT32), "name": simple(STRING, optional=True)}, name="v")
 
@@ -355,7 +333,7 @@ class Sink:
         errors = [error for one in JdbcSink.validate(config) for error in one.errors]
         assert not errors, errors
         self.task = JdbcSinkTask()
-        self.context = self.task.context = SinkContext()
+        self.context = self.task.context = NotedSink()
         self.task.start(config)
         self._offset = 0
 
@@ -451,9 +429,9 @@ def test_a_record_that_the_database_refuses_is_reported_alone(database: Database
     with Sink(database) as sink:
         sink.context.tolerates = True
         sink.put({"id": 1, "name": "a"}, {"id": 1, "name": "twice"}, {"id": 2, "name": "b"})
-        assert [record.offset for record, _ in sink.context.reported] == [1]
+        assert [offset for offset, _ in sink.context.reported] == [1]
         sink.task.put([sink.record(None)])
-        assert "no value" in str(sink.context.reported[-1][1])
+        assert "no value" in sink.context.reported[-1][1]
     assert database.rows("SELECT id, name FROM o ORDER BY id") == [(1, "a"), (2, "b")]
 
 
@@ -522,7 +500,7 @@ def test_a_sink_whose_database_is_away_tries_again() -> None:
         "retry.backoff.ms": "1",
     }
     task = JdbcSinkTask()
-    task.context = SinkContext()
+    task.context = NotedSink()
     task.start(config)
     record = SinkRecord("o", 0, None, None, VALUE, Struct(VALUE, {"id": 1}), original_topic="o")
     with pytest.raises(RetriableError):
@@ -595,7 +573,7 @@ def test_a_table_is_copied_through_a_topic_over_killed_tasks(database: Database,
             except Exception:
                 return False
 
-        wait_until(copied, lambda: str(worker.ask("GET", "/connectors?expand=status")))
+        wait_until(copied, describe=lambda: str(worker.ask("GET", "/connectors?expand=status")))
     assert database.rows("SELECT id, name FROM copy ORDER BY id") == [(one, f"n{one}") for one in range(100)]
 
 
@@ -624,7 +602,7 @@ def test_avro_of_a_table_is_read_by_confluents_client(tmp_path: Path) -> None:
                 assert status == 201, answer
             wait_until(
                 lambda: len(broker.records("t-o")) == 2,
-                lambda: str(worker.ask("GET", "/connectors?expand=status")),
+                describe=lambda: str(worker.ask("GET", "/connectors?expand=status")),
             )
             wait_until(lambda: ("copy",) in database.rows("SELECT name FROM sqlite_master"))
             wait_until(lambda: len(database.rows("SELECT id FROM copy")) == 2)

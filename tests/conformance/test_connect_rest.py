@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from connect_worker import distributed_options, running_group, running_worker, wait_until
+import waiting
+from connect_rest import TIMEOUT_S
+from connect_worker import distributed_options, running_group, running_worker
 from felice.testing import Broker, felice_broker
 from peers.kafka_connect import running_kafka_connect
 
+# Workers, groups and Spark take their time on a busy machine.
+wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
 SOURCE, SINK, BAD = "FileStreamSource", "FileStreamSink", "/connectors/bad"
-TIMEOUT_S = 120
+LIMIT_S = 120
 
 
 class Worker(Protocol):
@@ -56,7 +61,7 @@ def play(worker: Worker, steps: Sequence[Step]) -> list[tuple[str, object]]:
             name, *states = map(str, rest)
             wait_until(
                 lambda name=name, states=states: states_of(worker, name) == states,
-                lambda name=name: str(worker.ask("GET", f"/connectors/{name}/status")),
+                describe=lambda name=name: str(worker.ask("GET", f"/connectors/{name}/status")),
             )
             continue
         if method == "lines":
@@ -78,7 +83,9 @@ def calm(worker: Worker, method: str, path: str, body: object) -> tuple[int, Any
         status, found = worker.ask(method, path, body)
         return None if status in (409, 500) and "rebalance" in str(found) else (status, found)
 
-    answer: tuple[int, Any] = wait_until(asked, lambda: f"{method} {path}: the group divides without end")
+    answer: tuple[int, Any] = wait_until(
+        asked, describe=lambda: f"{method} {path}: the group divides without end"
+    )
     return answer
 
 
@@ -149,7 +156,7 @@ def kafkas_group(broker: Broker) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_what_is_unknown(broker: Broker, tmp_path: Path) -> None:
     def steps(directory: Path) -> list[Step]:
         x = "/connectors/x"
@@ -188,7 +195,7 @@ def test_what_is_unknown(broker: Broker, tmp_path: Path) -> None:
     both(broker, tmp_path, steps)
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_life_of_a_source(broker: Broker, tmp_path: Path, kind: str) -> None:
     def steps(directory: Path) -> list[Step]:
@@ -263,7 +270,7 @@ def test_the_life_of_a_source(broker: Broker, tmp_path: Path, kind: str) -> None
     both(broker, tmp_path, steps, kind)
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_life_of_a_sink(broker: Broker, tmp_path: Path, kind: str) -> None:
     for number in range(5):
@@ -302,7 +309,7 @@ def test_the_life_of_a_sink(broker: Broker, tmp_path: Path, kind: str) -> None:
     both(broker, tmp_path, steps, kind)
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_beginnings_and_a_failure(broker: Broker, tmp_path: Path, kind: str) -> None:
     def steps(directory: Path) -> list[Step]:
@@ -335,7 +342,7 @@ def test_other_beginnings_and_a_failure(broker: Broker, tmp_path: Path, kind: st
     both(broker, tmp_path, steps, kind)
 
 
-@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.timeout(LIMIT_S)
 def test_levels_of_loggers(broker: Broker, tmp_path: Path) -> None:
     logger = "/admin/loggers/org.apache.kafka.connect.runtime"
 

@@ -7,7 +7,7 @@ import decimal
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import fastavro
 import pytest
 from pyarrow import parquet
 
-from connect_worker import running_worker, wait_until
-from felice.pipelines.connect.connector.contexts import TopicPartition
+from connect_contexts import NotedSink
+from connect_worker import running_worker
 from felice.pipelines.connect.connectors.objects.options import (
     AVRO,
     BYTES,
@@ -48,6 +48,7 @@ from felice.pipelines.connect.model.schema import (
 )
 from felice.testing import felice_broker
 from peers.objects import Bucket, running_store
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 VALUE = struct({"id": simple(INT32), "name": simple(STRING, optional=True)}, name="v")
@@ -58,28 +59,6 @@ HOUR_MS = 3_600_000
 def store() -> Iterator[Bucket]:
     with running_store() as started:
         yield started
-
-
-class Context:
-    def __init__(self) -> None:
-        self.configs: Mapping[str, str] = {}
-        self.assignment: frozenset[TopicPartition] = frozenset()
-        self.reported: list[int] = []
-        self.tolerates = False
-        self.commits = 0
-
-    def report(self, record: SinkRecord, error: BaseException) -> None:
-        if not self.tolerates:
-            raise error
-        self.reported.append(record.offset)
-
-    def seek(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-    def set_timeout(self, milliseconds: int) -> None: ...
-    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
-    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
-
-    def request_commit(self) -> None:
-        self.commits += 1
 
 
 _sinks: list[Sink] = []
@@ -109,7 +88,7 @@ class Sink:
         assert not errors, errors
         self.topic = topic
         self.task = S3SinkTask()
-        self.context = self.task.context = Context()
+        self.context = self.task.context = NotedSink()
         self.task.start(config)
         self.task.open([(topic, 0)])
         _sinks.append(self)
@@ -277,7 +256,7 @@ def test_bytes_and_values_that_do_not_fit(store: Bucket) -> None:
         [sink.record(0, b"a", simple(BYTES_TYPE)), sink.record(1), sink.record(2, b"b", simple(BYTES_TYPE))]
     )
     # A value of another schema is reported, and ends the file before it.
-    assert sink.context.reported == [1]
+    assert [offset for offset, _ in sink.context.reported] == [1]
     assert b"".join(gzip.decompress(one) for one in objects(store, "raw").values()) == b"a\n"
     strict = Sink(store, "strict", format_class=PARQUET)
     with pytest.raises(ConnectError, match="ParquetFormat needs"):
@@ -327,7 +306,7 @@ def test_each_record_is_there_once_over_killed_tasks(store: Bucket, tmp_path: Pa
                 worker.wait_states("s3", "RUNNING", "RUNNING")
         wait_until(
             lambda: len(objects(store, "lines")) == 10,
-            lambda: str((worker.states("s3"), list(objects(store, "lines")))),
+            describe=lambda: str((worker.states("s3"), list(objects(store, "lines")))),
         )
     lines = [line for data in objects(store, "lines").values() for line in data.decode().splitlines()]
     assert lines == [str(number) for number in range(100)]

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from connect_rest import RestClient
 from felice.pipelines.connect.configuration.definitions import Definition, text_of
 from felice.pipelines.connect.configuration.validation import Configurations, Validation
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.plugins import Plugins
 from felice.testing import Broker
-from peers.kafka_connect import KafkaConnect, running_kafka_connect
+from peers.kafka_connect import running_kafka_connect
 
 TRANSFORMS = "org.apache.kafka.connect.transforms."
 WORKER = {
@@ -91,7 +92,7 @@ ABOUT_NULL = "Invalid value null for configuration regex: "
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConnect]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
     directory: Path = tmp_path_factory.mktemp("kafka-connect")
     with Broker() as broker, running_kafka_connect(broker.bootstrap, directory) as worker:
         yield worker
@@ -104,7 +105,7 @@ def configurations() -> Configurations:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_configuration_is_checked_as_by_kafka(
-    kafka: KafkaConnect, configurations: Configurations, name: str
+    kafka: RestClient, configurations: Configurations, name: str
 ) -> None:
     config = CONFIGS[name]
     path = f"/connector-plugins/{config['connector.class']}/config/validate"

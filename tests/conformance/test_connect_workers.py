@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from connect_plugins import Odd
-from connect_worker import ServedWorker, running_group, running_worker, wait_until
+from connect_worker import ServedWorker, running_group, running_worker
 from felice.pipelines.connect.rest import routes
 from felice.pipelines.connect.runtime import connectors, tasks
 from felice.testing import Broker, felice_broker
+from waiting import wait_until
 
 PROVIDER = "org.apache.kafka.common.config.provider."
 TIMEOUT_S = 120

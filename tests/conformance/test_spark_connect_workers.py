@@ -9,15 +9,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import waiting
 from conformance.spark_cluster import cluster
 from conformance.spark_kills import send_to_all, tree_of
-from connect_worker import RestClient, distributed_options, standalone_options, wait_until
+from connect_rest import TIMEOUT_S, RestClient
+from connect_worker import distributed_options, standalone_options
 from felice.testing import Broker, felice_broker
 
+# Workers, groups and Spark take their time on a busy machine.
+wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 pytestmark = [pytest.mark.timeout(600), pytest.mark.felice_only]
 
@@ -108,7 +113,7 @@ def test_a_standalone_worker_copies_lines_from_file_to_file(broker: Broker, tmp_
     append(before, "one", "two")
     with Command(tmp_path, ["standalone"], options, source) as worker:
         cli(worker, "create", str(sink))
-        wait_until(lambda: lines_of(after) == ["one", "two"], lambda: worker.errors.read_text())
+        wait_until(lambda: lines_of(after) == ["one", "two"], describe=lambda: worker.errors.read_text())
         worker.wait_states("in", "RUNNING", "RUNNING")
         rows = json.loads(cli(worker, "list", "--json"))
         assert [(row["name"], row["type"], row["state"], row["tasks"], row["failed"]) for row in rows] == [
@@ -121,12 +126,12 @@ def test_a_standalone_worker_copies_lines_from_file_to_file(broker: Broker, tmp_
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: "is started again in" in worker.errors.read_text())
         append(before, "three")
-        wait_until(lambda: lines_of(after)[-1:] == ["three"], lambda: cli(worker, "status"))
+        wait_until(lambda: lines_of(after)[-1:] == ["three"], describe=lambda: cli(worker, "status"))
         for name in ("in", "out"):
             worker.wait_states(name, "RUNNING", "RUNNING")
     append(before, "four")
     with Command(tmp_path, ["standalone"], options, source, sink):
-        wait_until(lambda: lines_of(after)[-1:] == ["four"], lambda: str(lines_of(after)))
+        wait_until(lambda: lines_of(after)[-1:] == ["four"], describe=lambda: str(lines_of(after)))
     # At least once: what was read and not committed is there again.
     assert list(dict.fromkeys(lines_of(after))) == ["one", "two", "three", "four"]
 
@@ -151,14 +156,15 @@ def test_tasks_run_on_a_cluster_of_which_a_machine_dies(broker: Broker, tmp_path
             send_to_all(tree_of(victim.pid), signal.SIGKILL)
             victim.wait()
             wait_until(
-                lambda: "is started again in" in worker.errors.read_text(), lambda: worker.errors.read_text()
+                lambda: "is started again in" in worker.errors.read_text(),
+                describe=lambda: worker.errors.read_text(),
             )
             for name in names:
                 append(tmp_path / f"{name}.txt", f"{name}2")
             wanted = {f"{name}{number}" for name in names for number in (1, 2)}
             wait_until(
                 lambda: {(one.value or b"").decode() for one in broker.records("lines")} == wanted,
-                lambda: cli(worker, "status"),
+                describe=lambda: cli(worker, "status"),
             )
             for name in names:
                 worker.wait_states(name, "RUNNING", "RUNNING")

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from connect_rest import RestClient
 from peers.apache_kafka import free_port
 from peers.applications import application_command, require_applications
 
 START_S = 120.0
 
 
-class KafkaConnect:
-    """A running worker."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the JSON of an answer."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self._url + path, data, {"Content-Type": "application/json"}, method=method
-        )
-        try:
-            with urllib.request.urlopen(request) as response:
-                text = response.read()
-                return response.status, json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
-
-
 @contextmanager
 def running_kafka_connect(
     bootstrap: str, directory: Path, group: Mapping[str, str] | None = None
-) -> Iterator[KafkaConnect]:
+) -> Iterator[RestClient]:
     """A standalone worker, or with the options of a `group` a distributed one."""
     require_applications()
     port = free_port()
@@ -66,7 +42,7 @@ def running_kafka_connect(
             stderr=subprocess.STDOUT,
         )
         try:
-            worker = KafkaConnect(f"http://127.0.0.1:{port}")
+            worker = RestClient(f"http://127.0.0.1:{port}")
             _wait_ready(worker, process, log)
             yield worker
             process.terminate()  # it commits offsets
@@ -76,7 +52,7 @@ def running_kafka_connect(
             process.wait()
 
 
-def _wait_ready(worker: KafkaConnect, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_ready(worker: RestClient, process: subprocess.Popen[bytes], log: Path) -> None:
     give_up_at = time.monotonic() + START_S
     while True:
         try:

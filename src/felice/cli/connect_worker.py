@@ -134,14 +134,14 @@ def run_standalone(
 def run_distributed(worker_file: Path, overrides: Sequence[str], log_format: str, log_level: str) -> None:
     """Runs a distributed worker until SIGTERM or SIGINT."""
     from felice.pipelines.connect.herder.distributed import DistributedWorker
-    from felice.pipelines.connect.herder.server import distributed_server
+    from felice.pipelines.connect.herder.server import worker_server
     from felice.web.forwarding import Forwarder
 
     config = _config(worker_file, overrides, distributed=True)
 
     def made(address: Address, tls: ServerTls | None) -> WebServer:
         worker = DistributedWorker(config, _spark(config), address, Forwarder())
-        return distributed_server(worker, address, tls=tls)
+        return worker_server(worker, address, tls=tls)
 
     _run(config, made, worker_file, log_format, log_level)
 

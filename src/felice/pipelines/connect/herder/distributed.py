@@ -6,6 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from felice.client.admin import AdminClient
 from felice.pipelines.connect.configuration.worker import GROUP, OFFSETS_TOPIC
 from felice.pipelines.connect.configuration.worker_options import (
@@ -29,8 +32,10 @@ from felice.pipelines.connect.runtime.tasks import Jobs
 from felice.pipelines.connect.storage.journals import Journal, TopicJournal
 from felice.pipelines.connect.storage.shared_topic import SharedTopic
 from felice.pipelines.connect.task.new_topics import TopicCreation, TopicGroup
-from felice.web.forwarding import Forwarder
+from felice.web.forwarding import Forwarder, passed_on
 
+LEADER_WAIT_S = 5.0
+"""How long a request waits for a leader, or for another one than that which is away."""
 _TURN_S = 0.1
 
 _log = logging.getLogger("felice.connect.herder")
@@ -53,6 +58,7 @@ class DistributedWorker(Worker):
         self._membership: WorkerGroup
         self._leading: asyncio.Task[None] | None = None
         super().__init__(config, jobs, address, plugins)
+        self.others = self
 
     def _make_group(self) -> Group:
         values = self.config.values
@@ -123,16 +129,22 @@ class DistributedWorker(Worker):
 
         return both
 
-    async def wait_other_leader(self, url: str | None, timeout_s: float) -> None:
-        """Returns when a worker at another address than `url` leads, or the time is over."""
+    # The other workers (`Others`)
+
+    async def wait(self, url: str | None) -> None:
+        """As `Others.wait`."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + timeout_s
+        give_up_at = loop.time() + LEADER_WAIT_S
         while (found := self._membership.leader) is None or found == url:
             left_s = give_up_at - loop.time()
             if left_s <= 0:
                 return
             await self._membership.wait_changed(left_s)
             await asyncio.sleep(min(_TURN_S, left_s))
+
+    async def pass_on(self, request: Request, url: str) -> Response:
+        """As `Others.pass_on`."""
+        return await passed_on(request, self.forwarder, url.rstrip("/"))
 
     def _lead(self) -> None:
         if self._leading is None or self._leading.done():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from felice.pipelines.connect.model.tasks import TaskId
 
 
@@ -28,6 +31,16 @@ class Group(Protocol):
 
     def check_owns_task(self, task: TaskId) -> None:
         """Raises `NotHere` with the address of the worker that has the task, unless it is this one."""
+
+
+class Others(Protocol):
+    """The other workers of the group."""
+
+    async def wait(self, url: str | None) -> None:
+        """Waits a short time until another worker than that at `url` leads."""
+
+    async def pass_on(self, request: Request, url: str) -> Response:
+        """The answer of the worker at an address. Raises `LeaderAway`, `ForwardingFailed`."""
 
 
 class Alone:

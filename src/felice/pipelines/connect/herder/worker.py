@@ -27,7 +27,7 @@ from felice.pipelines.connect.configuration.worker_options import (
     TOPIC_TRACKING,
     WorkerConfig,
 )
-from felice.pipelines.connect.herder.group import Alone, Group
+from felice.pipelines.connect.herder.group import Alone, Group, Others
 from felice.pipelines.connect.herder.herder import Herder
 from felice.pipelines.connect.herder.keeper import Keeper
 from felice.pipelines.connect.herder.loggers import follow_level
@@ -151,6 +151,8 @@ class Worker:
     # What the kinds of workers differ in
 
     waits = True
+    others: Others | None = None
+    """The other workers of its group."""
 
     def _make_group(self) -> Group:
         return Alone()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from felice.pipelines.connect.herder.errors import NotHere, RequestError
+from felice.pipelines.connect.herder.group import Others
 from felice.pipelines.connect.herder.herder import Herder
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.rest import connectors, internal, loggers, plugins
@@ -23,16 +23,6 @@ from felice.web.errors import HttpError
 from felice.web.forwarding import FORWARD_HEADER, ForwardingFailed, LeaderAway
 
 Handler = Callable[[Call], Awaitable[Response]]
-
-
-class Others(Protocol):
-    """The other workers of the group."""
-
-    async def wait(self, url: str | None) -> None:
-        """Waits a short time until another worker than that at `url` leads."""
-
-    async def pass_on(self, request: Request, url: str) -> Response:
-        """The answer of the worker at an address. Raises `LeaderAway`, `ForwardingFailed`."""
 
 
 _CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
