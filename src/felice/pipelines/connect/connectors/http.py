@@ -215,7 +215,7 @@ class HttpSinkTask(SinkTask):
         self._next: dict[TopicPartition, int] = {}
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
-        """Begins anew: another task may have sent records of these partitions."""
+        """Forgets where this task was in these partitions: another task may have sent their records since then."""
         for one in partitions:
             self._next.pop(one, None)
 

@@ -170,7 +170,7 @@ class Divider:
             self._wait_until_s = None
             return Work()
         if self._wait_until_s is None:
-            if members >= self._members:  # nobody is missing: it was taken away in order to move
+            if members >= self._members:  # No worker is lost: the work was taken away in order to move.
                 return Work()
             self._wait_until_s, self._expected = now_s + self._delay_s, self._members
         if now_s >= self._wait_until_s or members >= self._expected:

@@ -1,7 +1,7 @@
 """When a task that ended is started again by itself: at once at first, then after longer and longer waits.
 
 Keeps true:  a task whose process was lost is always started again: a machine can be lost, and the task did not fail.
-             One that failed is started again only if the worker is told to, and at most so many times in a row.
+             A task that failed is started again only with `task.restart.max.attempts`, at most so many times in a row.
              A task that has run for `CALM_S` begins anew with short waits.
 """
 

@@ -32,5 +32,7 @@ class JdbcSink(SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Accepts every offset, if the database keeps none; else it would be ignored, which the user is told."""
+        """Whether the offsets of the group count. With `offsets.table` those in the database do, and a user cannot change
+        them here.
+        """
         return not config.get("offsets.table")
