@@ -32,7 +32,5 @@ class JdbcSink(SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Whether the offsets of the group count. With `offsets.table` those in the database do, and a user cannot change
-        them here.
-        """
+        """Accepts every offset, unless the database keeps the offsets (`offsets.table`): then these have no effect."""
         return not config.get("offsets.table")
