@@ -40,7 +40,7 @@ class ProcessJobs:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, spec: TaskSpec, on_end: Callable[[BaseException | None], None]) -> str:
-        name = f"{spec.task}-{spec.ticket.number}"
+        name = f"{spec.task}-{len(self.processes)}"
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

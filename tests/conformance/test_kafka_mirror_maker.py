@@ -1,5 +1,5 @@
 """MirrorMaker 2 from Maven between two brokers: topics, records, heartbeats, checkpoints, and a group that changes
-brokers.
+brokers. Then `felice mirror` goes on where it ended.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
 from conformance.test_kafka_connect import write_properties
+from conformance.test_mirror import mirroring
 from conformance.topics import create_topic
 from conformance.wire import unique_name
+from felice.pipelines.connect.connectors.mirror import records
 from peers.apache_kafka import free_port
 from waiting import wait_until
 
@@ -145,6 +147,21 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
     assert asked.result(POLL_S)["max.message.bytes"].value == "123456"
     left = consume_some(other_broker, group, mirrored, 50)
     assert set(left) == {b"v%d" % number for number in range(RECORDS + 100, RECORDS + 150)}
+    for read, there_is, kept_in in (
+        (records.checkpoint, "A.checkpoints.internal", other_broker),
+        (records.heartbeat, "heartbeats", other_broker),
+        (records.offset_sync, "mm2-offset-syncs.B.internal", broker),
+    ):
+        for key, value, _, _ in read_partition(kept_in, there_is, 0):
+            assert records.encoded(*read(key, value)) == (key, value)
+    given = {name: str(value) for name, value in mirror_properties(broker, other_broker, topic).items()}
+    with mirroring(given):
+        produce(broker, topic, range(RECORDS + 150, RECORDS + 200))
+        wait_until(lambda: sizes(other_broker, mirrored) == sizes(broker, topic), TIMEOUT_S)
+        assert len(consume_some(broker, group, topic, 100)) == 100
+        wait_until(lambda: moved_over(broker, other_broker, group, topic), TIMEOUT_S)
+    for number in range(PARTITIONS):
+        assert read_partition(other_broker, mirrored, number) == read_partition(broker, topic, number)
 
 
 def sizes(broker: Target, topic: str, partitions: int = PARTITIONS) -> list[int]:

@@ -64,6 +64,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice connect topics": WORKER,
     "felice connect trace": WORKER,
     "felice connect validate": WORKER,
+    "felice mirror": SERVES,
     "felice topics alter": ["t --partitions 3"],
     "felice topics create": ["new"],
     "felice topics delete": ["t"],
@@ -138,6 +139,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice completion": NO_BROKER,
     "felice demo": NO_BROKER,
     "connect-distributed": SERVES,
+    "connect-mirror-maker": SERVES,
     "connect-standalone": SERVES,
     "kafka-acls": [
         "--list",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from felice.pipelines.connect.herder.worker import Address, Worker
     from felice.pipelines.connect.runtime.tasks import Jobs
     from felice.pipelines.connect.storage.configs import TargetState
-    from felice.web.serving import WebServer
+    from felice.web.serving import Service, WebServer
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -39,6 +39,19 @@ connector_files = click.argument(
     metavar="[CONNECTOR.PROPERTIES|CONNECTOR.JSON]...",
     nargs=-1,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+
+
+mirror_file = click.argument(
+    "mirror_file",
+    metavar="MIRROR.PROPERTIES",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+clusters_option = click.option(
+    "--clusters",
+    multiple=True,
+    metavar="ALIAS",
+    help="Run only flows to this cluster, which is the one nearby; may be repeated. Default: all flows.",
 )
 
 
@@ -103,6 +116,30 @@ def distributed(worker_file: Path, overrides: tuple[str, ...], log_format: str, 
     run_distributed(worker_file, overrides, log_format, log_level)
 
 
+@click.command()
+@mirror_file
+@clusters_option
+@worker_options
+def mirror(
+    mirror_file: Path,
+    clusters: tuple[str, ...],
+    overrides: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Mirror topics between clusters, as Kafka's MirrorMaker 2 does, by a file like its own.
+
+    \b
+    felice mirror mirror.properties
+    felice mirror mirror.properties --clusters B --override tasks.max=4
+
+    The file names clusters (clusters=A,B and A.bootstrap.servers=...) and flows (A->B.enabled=true,
+    A->B.topics=orders.*).
+    Ctrl-C stops it; the next start goes on where this one ended.
+    """
+    run_mirror(mirror_file, clusters, overrides, log_format, log_level)
+
+
 def run_standalone(
     worker_file: Path,
     connector_files: Sequence[Path],
@@ -146,6 +183,33 @@ def run_distributed(worker_file: Path, overrides: Sequence[str], log_format: str
     _run(config, made, worker_file, log_format, log_level)
 
 
+def run_mirror(
+    mirror_file: Path, clusters: Sequence[str], overrides: Sequence[str], log_format: str, log_level: str
+) -> None:
+    """Mirrors until SIGTERM or SIGINT."""
+    from felice.pipelines.connect.configuration.mirroring import flows
+    from felice.pipelines.connect.configuration.worker_options import worker_config
+    from felice.pipelines.connect.herder.mirror import Mirror
+
+    found = flows({**read_properties(mirror_file), **key_values(overrides)})
+    if clusters:
+        found = [one for one in found if one.target in clusters]
+    if not found:
+        raise Fault(f"{mirror_file}: no flow to {', '.join(clusters)} is enabled, and none writes heartbeats")
+    without_effect = {
+        name for one in found for name in worker_config(one.worker, distributed=True).without_effect
+    }
+    _log_as(log_format, log_level, sorted(without_effect))
+
+    def tell(name: str, url: str) -> None:
+        click.echo(f"The mirror {name} is ready on {url}")
+
+    def made() -> tuple[Service, Callable[[], None]]:
+        return Mirror(found, _spark, on_ready=tell), lambda: None
+
+    _serve(made)
+
+
 def _run(
     config: WorkerConfig,
     made: Callable[[Address, ServerTls | None], WebServer],
@@ -153,17 +217,10 @@ def _run(
     log_format: str,
     log_level: str,
 ) -> None:
-    import logging
-
-    from felice.env import event_loop
     from felice.pipelines.connect.herder.worker import Address
-    from felice.server.logs import configure_logs
     from felice.web.hosts import is_loopback
-    from felice.web.serving import CannotListen, serve
 
-    configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
-    if config.without_effect:
-        click.echo(f"warning: options without effect: {', '.join(config.without_effect)}", err=True)
+    _log_as(log_format, log_level, config.without_effect)
     address = Address(config)
     if not is_loopback(address.host):
         click.echo(
@@ -171,8 +228,30 @@ def _run(
         )
     tls = _tls(config, worker_file) if address.scheme == "https" else None
 
+    def started() -> tuple[Service, Callable[[], None]]:
+        server = made(address, tls)
+        return server, lambda: click.echo(READY + server.url)
+
+    _serve(started)
+
+
+def _log_as(log_format: str, log_level: str, without_effect: Sequence[str]) -> None:
+    import logging
+
+    from felice.server.logs import configure_logs
+
+    configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
+    if without_effect:
+        click.echo(f"warning: options without effect: {', '.join(without_effect)}", err=True)
+
+
+def _serve(made: Callable[[], tuple[Service, Callable[[], None]]]) -> None:
+    """Runs until a signal comes. `made` makes the service on the event loop, and what to do when it is ready."""
+    from felice.env import event_loop
+    from felice.web.serving import CannotListen, serve
+
     async def run() -> None:
-        await serve(made(address, tls), lambda url: click.echo(READY + url))
+        await serve(*made())
 
     try:
         event_loop.run(run())

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "connect",
         "Start workers of Connect, and create, watch and change connectors.",
     ),
+    "mirror": ("felice.cli.connect_worker", "mirror", "Mirror topics and groups between clusters."),
     "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
     "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
     "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),

@@ -185,7 +185,8 @@ def registry(
     async def run() -> None:
         if parent_descriptor is not None:
             end_with(parent_descriptor)
-        await serve(registry_server(settings), lambda url: click.echo(_READY + url))
+        server = registry_server(settings)
+        await serve(server, lambda: click.echo(_READY + server.url))
 
     try:
         event_loop.run(run())

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from email.utils import formatdate
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from starlette.applications import Starlette
 from uvicorn.config import Config
@@ -177,11 +177,25 @@ def run(
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves an application until SIGTERM or SIGINT. `on_ready` gets the URL. Raises as `WebServer.start` does."""
-    event_loop.run(serve(WebServer(app, host, port, tls=tls), on_ready))
+    server = WebServer(app, host, port, tls=tls)
+    event_loop.run(serve(server, lambda: None if on_ready is None else on_ready(server.url)))
 
 
-async def serve(server: WebServer, on_ready: Callable[[str], None] | None = None) -> None:
-    """As `run`, for a server that is not started yet, on the running event loop. A signal ends also a long start."""
+class Service(Protocol):
+    """What starts and stops on an event loop, such as a `WebServer`."""
+
+    async def start(self) -> None:
+        """Returns when it is ready."""
+
+    async def stop(self) -> None:
+        """Ends it, after a start that returned."""
+
+
+async def serve(server: Service, on_ready: Callable[[], None]) -> None:
+    """Runs a service until SIGTERM or SIGINT, on the running event loop. A signal ends also a long start.
+
+    Raises the errors of its start.
+    """
     raise_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -191,8 +205,7 @@ async def serve(server: WebServer, on_ready: Callable[[str], None] | None = None
         return
     manager = ServiceManager()
     try:
-        if on_ready is not None:
-            on_ready(server.url)
+        on_ready()
         manager.ready("serving")
         await stopping.wait()
         manager.stopping()
@@ -201,7 +214,7 @@ async def serve(server: WebServer, on_ready: Callable[[str], None] | None = None
         manager.stopped()
 
 
-async def _is_started(server: WebServer, stopping: asyncio.Event) -> bool:
+async def _is_started(server: Service, stopping: asyncio.Event) -> bool:
     """Starts the server. False if a signal came first. Raises as `WebServer.start` does."""
     starting = asyncio.ensure_future(server.start())
     asked = asyncio.ensure_future(stopping.wait())

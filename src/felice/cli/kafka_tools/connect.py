@@ -1,12 +1,15 @@
-"""`connect-standalone` and `connect-distributed`: workers of Connect, as `felice connect`."""
+"""`connect-standalone`, `connect-distributed` and `connect-mirror-maker`: as `felice connect` and `felice mirror`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from felice.cli.connect_worker import (
+    clusters_option,
     connector_files,
+    mirror_file,
     run_distributed,
+    run_mirror,
     run_standalone,
     worker_file,
     worker_options,
@@ -47,6 +50,25 @@ def connect_distributed(
     run_distributed(worker_file, overrides, log_format, log_level)
 
 
+@kafka_tool("connect-mirror-maker")
+@mirror_file
+@clusters_option
+@worker_options
+def connect_mirror_maker(
+    mirror_file: Path,
+    clusters: tuple[str, ...],
+    overrides: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Mirror topics between clusters.
+
+    \b
+    connect-mirror-maker connect-mirror-maker.properties
+    """
+    run_mirror(mirror_file, clusters, overrides, log_format, log_level)
+
+
 def standalone_main() -> None:
     """The entry point of `connect-standalone`."""
     run_tool(connect_standalone)
@@ -55,3 +77,8 @@ def standalone_main() -> None:
 def distributed_main() -> None:
     """The entry point of `connect-distributed`."""
     run_tool(connect_distributed)
+
+
+def mirror_maker_main() -> None:
+    """The entry point of `connect-mirror-maker`."""
+    run_tool(connect_mirror_maker)

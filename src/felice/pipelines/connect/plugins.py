@@ -133,6 +133,13 @@ def _bundled() -> Iterator[Plugin]:
     yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
     objects = _OURS + "connectors.objects.sink:S3Sink"
     yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
+    mirror = _OURS + "connectors.mirror."
+    for name, reference, short_name in (
+        ("MirrorCheckpointConnector", "checkpoints:MirrorCheckpoint", "mirror-checkpoints"),
+        ("MirrorHeartbeatConnector", "heartbeats:MirrorHeartbeat", "mirror-heartbeats"),
+        ("MirrorSourceConnector", "source:MirrorSource", "mirror-source"),
+    ):
+        yield Plugin(Kind.SOURCE, f"{_KAFKA}mirror.{name}", mirror + reference, None, short_name)
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
         for name, module in _CONVERTERS.items():
             yield Plugin(kind, _KAFKA + name, f"{_OURS}{module}:{name.rpartition('.')[2]}")

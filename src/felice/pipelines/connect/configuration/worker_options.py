@@ -246,7 +246,7 @@ class WorkerConfig:
     @property
     def client(self) -> dict[str, str]:
         """The options of the worker's own clients: those that stand for no option of the worker."""
-        found = {name: text for name, text in self.given.items() if _is_of_clients(name)}
+        found = {name: text for name, text in self.given.items() if is_of_clients(name)}
         return {BOOTSTRAP: self.values[BOOTSTRAP], **found}
 
     @property
@@ -290,5 +290,6 @@ _OWN_PREFIXES = (
 )
 
 
-def _is_of_clients(name: str) -> bool:
+def is_of_clients(name: str) -> bool:
+    """Whether an option stands for no option of the worker, and so is one of its own clients."""
     return name not in _OWN and not name.startswith(_OWN_PREFIXES)

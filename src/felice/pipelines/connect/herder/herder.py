@@ -199,13 +199,17 @@ class Herder:
             await self._settled(name)
         return self.info(name)
 
-    async def put_config(self, name: str, config: Config) -> tuple[Info, bool]:
-        """Creates a connector, or replaces its configuration. Returns whether it is new. Raises as `create`."""
+    async def put_config(self, name: str, config: Config, *, waits: bool = True) -> tuple[Info, bool]:
+        """Creates a connector, or replaces its configuration. Returns whether it is new. Raises as `create`.
+
+        Without `waits` it returns when the configuration is written.
+        """
         async with self._changing():
             await self._check(name, config)
             is_new = name not in self._configs.connectors
             await self._write([connector_record(name, config)])
-        await self._settled(name)
+        if waits:
+            await self._settled(name)
         return self.info(name), is_new
 
     async def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Info:

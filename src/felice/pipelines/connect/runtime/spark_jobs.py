@@ -9,6 +9,7 @@ How:         a waiting task holds a slot of Spark but no core, so the session ge
 
 from __future__ import annotations
 
+import itertools
 import logging
 import pickle
 import threading
@@ -42,6 +43,7 @@ class SparkJobs:
     def __init__(self, context: SparkContext, slots: int = SLOTS) -> None:
         self._context = context
         self._slots = slots
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._running: dict[str, threading.Thread] = {}
 
@@ -50,7 +52,8 @@ class SparkJobs:
 
         `on_end` is called on a thread when the job has ended, with its error. Raises `ConnectError` if no slot is free.
         """
-        name = f"connect-{spec.task}-{spec.ticket.number}"
+        # Tasks of several workers can have the same name and ticket.
+        name = f"connect-{spec.task}-{next(self._numbers)}"
         thread = threading.Thread(target=self._run, args=(name, spec, on_end), name=name, daemon=True)
         with self._lock:
             if len(self._running) >= self._slots:

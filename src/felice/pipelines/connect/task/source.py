@@ -32,7 +32,8 @@ from felice.pipelines.connect.task.tolerance import Stage, Tolerance, Tolerated
 
 _IDLE_S = 0.1
 """The wait after a `poll` that returned nothing at once, so that an impatient task does not keep a core busy."""
-
+QUEUE_KIB = 65_536
+"""The most that waits to be sent. Java's producer keeps 32 MiB by default; ours would keep 1 GiB."""
 
 Done = Callable[[], object]
 """To be called when a record is in its topic, or left out."""
@@ -57,6 +58,7 @@ class SourceLoop(TaskLoop):
         "enable.idempotence": True,
         "delivery.timeout.ms": 2_147_483_647,
         "partitioner": PARTITIONER,
+        "queue.buffering.max.kbytes": QUEUE_KIB,
     }
 
     def __init__(

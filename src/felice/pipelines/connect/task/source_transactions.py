@@ -21,7 +21,7 @@ from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, key_text, value_bytes
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.sending import send
-from felice.pipelines.connect.task.source import Done, SourceLoop
+from felice.pipelines.connect.task.source import QUEUE_KIB, Done, SourceLoop
 
 _ABORTED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """The reports of records that were not sent yet when their transaction was aborted."""
@@ -41,7 +41,12 @@ class ExactlyOnceSourceLoop(SourceLoop):
     """`SourceLoop` with transactions. The producer's configuration has a transactional id."""
 
     # A record has the time of its transaction.
-    producer_defaults: ClassVar = {"acks": "all", "enable.idempotence": True, "partitioner": PARTITIONER}
+    producer_defaults: ClassVar = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": PARTITIONER,
+        "queue.buffering.max.kbytes": QUEUE_KIB,
+    }
 
     def __init__(
         self,

@@ -1,0 +1,180 @@
+"""The task of checkpoints: translates the offsets of its groups.
+
+Keeps true:  a checkpoint is written when a group went on in the target's terms, or went back in the source.
+             Offsets of a group of the target are set only while the group has no members there, and only to later ones.
+Source:      Kafka's `MirrorCheckpointTask`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from felice.client.admin.enumerations import ConsumerGroupState
+from felice.client.admin.model import ConsumerGroupTopicPartitions
+from felice.client.model import TopicPartition
+from felice.dataclass import dataclass
+from felice.pipelines.connect.connector.base import SourceTask
+from felice.pipelines.connect.connectors.mirror.clusters import SOURCE, TARGET, Clusters
+from felice.pipelines.connect.connectors.mirror.options import (
+    ASSIGNED_GROUPS,
+    CHECKPOINTS,
+    TOPICS,
+    TOPICS_EXCLUDE,
+    Chosen,
+)
+from felice.pipelines.connect.connectors.mirror.records import CheckpointKey, CheckpointValue, encoded
+from felice.pipelines.connect.connectors.mirror.sync_reader import SyncReader
+from felice.pipelines.connect.connectors.mirror.watching import is_done
+from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.schema import BYTES, Schema
+
+_log = logging.getLogger("felice.connect.mirror")
+_BYTES = Schema(BYTES)
+_OFFSET = {"offset": 0}
+_IDLE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    group: str
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+    metadata: str
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        return self.group, self.topic, self.partition
+
+
+class MirrorCheckpointTask(SourceTask):
+    """Writes the checkpoints of its groups."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Begins to follow the offset syncs."""
+        values = CHECKPOINTS.parse(dict(config))
+        self._clusters = Clusters(config, values)
+        self._groups: list[str] = json.loads(config[ASSIGNED_GROUPS])
+        self._chosen = Chosen(values[TOPICS], values[TOPICS_EXCLUDE])
+        self._limit_s: float = values["admin.timeout.ms"] / 1000
+        self._interval_s: float = values["emit.checkpoints.interval.seconds"]
+        self._moves: bool = values["sync.group.offsets.enabled"]
+        self._move_interval_s: float = values["sync.group.offsets.interval.seconds"]
+        self._move_at_s = time.monotonic()
+        cluster, topic = self._clusters.syncs
+        self._syncs = SyncReader(self._clusters.settings(cluster, "consumer"), topic)
+        self._known: dict[tuple[str, str, int], _Checkpoint] = {}
+        """The newest checkpoint of each group and partition of the target."""
+        self._stopped = threading.Event()
+        self._is_first = True
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """The checkpoints of the groups that went on, after the interval. Raises `RetriableError`, `ConnectError`."""
+        if not self._is_first and self._stopped.wait(self._interval_s):
+            return None
+        self._is_first = False
+        self._syncs.read(self._limit_s)
+        records = []
+        for one in self._translated():
+            before = self._known.get(one.place)
+            if before is None or one.upstream < before.upstream or one.downstream > before.downstream:
+                self._known[one.place] = one
+                records.append(self._record(one))
+        if self._moves and time.monotonic() >= self._move_at_s:
+            self._move_at_s = time.monotonic() + self._move_interval_s
+            is_done(self._move_groups)
+        return records or None
+
+    def stop(self) -> None:
+        """Ends the wait."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Closes the clients."""
+        self._syncs.close()
+        self._clusters.close()
+
+    def _translated(self) -> Iterable[_Checkpoint]:
+        clusters = self._clusters
+        for group in self._groups:
+            [asked] = (
+                clusters.admin(SOURCE)
+                .list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(group)], request_timeout=self._limit_s
+                )
+                .values()
+            )
+            found = clusters.answer(asked, f"cannot read the offsets of the group {group}")
+            for one in found.topic_partitions or []:
+                if one.offset < 0 or not self._chosen.has(one.topic):
+                    continue
+                downstream = self._syncs.translation.downstream((one.topic, one.partition), one.offset)
+                if downstream is not None:
+                    remote = clusters.names.remote(clusters.source_alias, one.topic)
+                    yield _Checkpoint(
+                        group, remote, one.partition, one.offset, downstream, one.metadata or ""
+                    )
+
+    def _record(self, one: _Checkpoint) -> SourceRecord:
+        key, value = encoded(
+            CheckpointKey(group=one.group, topic=one.topic, partition=one.partition),
+            CheckpointValue(
+                upstream_offset=one.upstream, downstream_offset=one.downstream, metadata=one.metadata
+            ),
+        )
+        clusters = self._clusters
+        return SourceRecord(
+            clusters.names.checkpoints(clusters.source_alias),
+            0,
+            _BYTES,
+            key,
+            _BYTES,
+            value,
+            int(time.time() * 1000),
+            source_partition={"group": one.group, "topic": one.topic, "partition": one.partition},
+            source_offset=_OFFSET,
+        )
+
+    # Groups of the target
+
+    def _move_groups(self) -> None:
+        """Sets the offsets of groups without members in the target. Raises `ConnectError`."""
+        by_group: dict[str, list[_Checkpoint]] = {}
+        for one in self._known.values():
+            by_group.setdefault(one.group, []).append(one)
+        if not by_group:
+            return
+        described = self._clusters.admin(TARGET).describe_consumer_groups(list(by_group))
+        for group, asked in described.items():
+            found = self._clusters.answer(asked, f"cannot describe the group {group}")
+            if found.state in _IDLE:
+                self._move(group, by_group[group])
+
+    def _move(self, group: str, checkpoints: list[_Checkpoint]) -> None:
+        target = self._clusters.admin(TARGET)
+        request = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(one.topic, one.partition) for one in checkpoints]
+        )
+        [asked] = target.list_consumer_group_offsets([request]).values()
+        what = f"cannot read the offsets of the group {group} in {self._clusters.target_alias}"
+        there = {
+            (one.topic, one.partition): one.offset
+            for one in self._clusters.answer(asked, what).topic_partitions or []
+        }
+        later = [
+            TopicPartition(one.topic, one.partition, one.downstream)
+            for one in checkpoints
+            if one.downstream > there.get((one.topic, one.partition), -1)
+        ]
+        if not later:
+            return
+        [asked] = target.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, later)]).values()
+        what = f"cannot set the offsets of the group {group} in {self._clusters.target_alias}"
+        for one in self._clusters.answer(asked, what).topic_partitions or []:
+            if one.error is not None:
+                _log.warning("%s: %s-%d: %s", what, one.topic, one.partition, one.error.str())

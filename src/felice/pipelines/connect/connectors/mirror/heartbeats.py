@@ -1,0 +1,91 @@
+"""Heartbeats: a record at regular times, whose way over clusters shows whether mirrors run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
+from felice.pipelines.connect.connectors.mirror import names
+from felice.pipelines.connect.connectors.mirror.options import HEARTBEATS, LACKING, SOURCE_ALIAS, TARGET_ALIAS
+from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.schema import BYTES, Schema
+
+_BYTES = Schema(BYTES)
+_OFFSET = {"offset": 0}
+
+
+class MirrorHeartbeat(SourceConnector):
+    """Writes heartbeats to the target cluster."""
+
+    version: ClassVar = "1"
+    java_class: ClassVar = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
+    definitions: ClassVar = HEARTBEATS
+    lacking: ClassVar = LACKING
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        """The task."""
+        return MirrorHeartbeatTask
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:
+        """Yes: there is nothing to read twice."""
+        return True
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Creates the topic."""
+        super().start(config)
+        values = HEARTBEATS.parse(dict(config))
+        self._emits: bool = values["emit.heartbeats.enabled"]
+        if self._emits:
+            from felice.pipelines.connect.connectors.mirror.clusters import TARGET, Clusters
+
+            with Clusters(config, values) as clusters:
+                clusters.create_own(TARGET, names.HEARTBEATS, values["heartbeats.topic.replication.factor"])
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """One task."""
+        return [self.config] if self._emits else []
+
+
+class MirrorHeartbeatTask(SourceTask):
+    """Writes the heartbeats."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Reads the options."""
+        values = HEARTBEATS.parse(dict(config))
+        self._source, self._target = values[SOURCE_ALIAS], values[TARGET_ALIAS]
+        self._interval_s: float = values["emit.heartbeats.interval.seconds"]
+        self._stopped = threading.Event()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """A heartbeat, after the interval."""
+        from felice.pipelines.connect.connectors.mirror.records import HeartbeatKey, HeartbeatValue, encoded
+
+        if self._stopped.wait(self._interval_s):
+            return None
+        now_ms = int(time.time() * 1000)
+        key, value = encoded(
+            HeartbeatKey(source=self._source, target=self._target), HeartbeatValue(timestamp=now_ms)
+        )
+        place = {"sourceClusterAlias": self._source, "targetClusterAlias": self._target}
+        return [
+            SourceRecord(
+                names.HEARTBEATS,
+                0,
+                _BYTES,
+                key,
+                _BYTES,
+                value,
+                now_ms,
+                source_partition=place,
+                source_offset=_OFFSET,
+            )
+        ]
+
+    def stop(self) -> None:
+        """Ends the wait."""
+        self._stopped.set()
