@@ -157,6 +157,7 @@ def run_source(
     reporters: Sequence[Reporter] = (),
     boundary: Boundary | None = None,
     interval_s: float = 0.2,
+    commit_timeout_s: float = 5.0,
     topics: Any = None,
 ) -> Running:
     control = Control()
@@ -164,7 +165,7 @@ def run_source(
     given: dict[str, object] = {"bootstrap.servers": broker.bootstrap, **(producer or {})}
     if boundary is not None:
         given["transactional.id"] = "connect-cluster-source-0"
-    settings = SourceSettings(dict(config or {}), given, interval_s)
+    settings = SourceSettings(dict(config or {}), given, interval_s, commit_timeout_s)
     conversion = Conversion(raw(), text(), RawHeaders(), steps, tolerance)
     arguments = (task, settings, conversion, tolerance, control, offsets or MemoryOffsets(), topics)
     if boundary is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from felice.client.admin import AdminClient
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError, DataError, RetriableError
-from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.record import Header, SourceRecord
 from felice.pipelines.connect.model.schema import STRING, Schema
 from felice.pipelines.connect.task.conversion import Step
 from felice.pipelines.connect.task.new_topics import TopicCreation, TopicGroup
@@ -38,8 +39,8 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-class Counter(SourceTask):
-    """The numbers from its offset to `end`, in batches."""
+class Quiet(SourceTask):
+    """The numbers from its offset to `end`, in batches. It does not want to be told of each record."""
 
     def __init__(self, end: int = 100, batch: int = 10) -> None:
         self.end, self.batch = end, batch
@@ -77,9 +78,6 @@ class Counter(SourceTask):
             source_offset={"next": number + 1},
         )
 
-    def commit_record(self, record: SourceRecord, topic: str | None, partition: int, offset: int) -> None:
-        self.confirmed.append((record.value, topic))
-
     def commit(self) -> None:
         self.calls.append("commit")
 
@@ -89,6 +87,13 @@ class Counter(SourceTask):
 
     def close(self) -> None:
         self.calls.append("close")
+
+
+class Counter(Quiet):
+    """It is told of each record."""
+
+    def commit_record(self, record: SourceRecord, topic: str | None, partition: int, offset: int) -> None:
+        self.confirmed.append((record.value, topic))
 
 
 def values(broker: Broker, topic: str = "out") -> list[str]:
@@ -191,6 +196,99 @@ def test_dropped_records_are_told_and_their_offsets_committed(broker: Broker) ->
         wait_until(lambda: offset_of(offsets) == {"next": 5})
     assert task.confirmed == [(f"v{n}", None) for n in range(5)]
     assert values(broker) == []
+
+
+# Tasks that are not told of each record: their records are sent in columns, if there are many
+
+
+@pytest.mark.parametrize("batch", [5, 200])
+@pytest.mark.parametrize("boundary", [None, Boundary.POLL, Boundary.INTERVAL])
+def test_a_task_that_is_not_told_of_records(broker: Broker, boundary: Boundary | None, batch: int) -> None:
+    offsets = MemoryOffsets()
+    first, second = Quiet(450, batch), Quiet(700, batch)
+    for task in (first, second):
+        with stopped_at_end(run_source(broker, task, offsets=offsets, boundary=boundary)) as running:
+            wait_until(lambda task=task: task.next == task.end)
+            running.stop()
+        if boundary is not None:
+            offsets.write([(SOURCE, offsets_topic(broker)[-1][1])])
+        assert offset_of(offsets) == {"next": task.end}
+    assert second.first == 450
+    assert values(broker) == [f"v{n}" for n in range(700)]
+
+
+class Varied(Quiet):
+    """Records of every shape that columns can have, and with `is_mixed` of some that they cannot have."""
+
+    def __init__(self, topic: str, *, is_mixed: bool) -> None:
+        super().__init__(300, 100)
+        self._topic, self._is_mixed = topic, is_mixed
+
+    def record(self, number: int) -> SourceRecord:
+        made = replace(
+            super().record(number),
+            topic=self._topic,
+            partition=(None, 0, 1)[number % 3],
+            key=(None, b"", b"k%d" % number)[number % 3],
+            value=None if number % 5 == 0 else f"v{number} \u00e4",
+            timestamp=1_700_000_000_000 + number,
+        )
+        if self._is_mixed and number % 50 == 0:
+            return replace(made, headers=(Header("h", None, b"x"),))
+        return made
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_records_in_columns_are_those_that_are_sent_one_by_one(broker: Broker, is_mixed: bool) -> None:
+    class Told(Varied):
+        def commit_record(self, *about: object) -> None: ...
+
+    found = []
+    for kind, topic in ((Varied, "columns"), (Told, "single")):
+        broker.create_topic(topic, partitions=3)
+        task = kind(topic, is_mixed=is_mixed)
+        with stopped_at_end(run_source(broker, task)) as running:
+            wait_until(lambda task=task: task.next == task.end)
+            running.stop()
+        records = broker.records(topic)
+        rows = [(one.key, one.value, one.timestamp_ms, one.headers) for one in records]
+        # A record without a key and a partition goes to any partition.
+        placed = {(one.key, one.value, one.partition) for one in records if one.key is not None}
+        found.append((sorted(rows, key=str), placed))
+    assert len(found[0][0]) == 300
+    assert found[0] == found[1]
+
+
+def test_a_refused_record_ends_a_task_that_is_not_told(broker: Broker) -> None:
+    class Large(Quiet):
+        def record(self, number: int) -> SourceRecord:
+            made = super().record(number)
+            return replace(made, value="x" * 2_000_000) if number == 107 else made
+
+    offsets = MemoryOffsets()
+    error = run_source(broker, Large(200, 50), offsets=offsets).wait()
+    assert isinstance(error, ConnectError)
+    assert "producer send callback" in str(error)
+    assert (offset_of(offsets) or {"next": 0})["next"] <= 107
+
+
+def test_a_task_that_is_not_told_waits_for_its_records(broker: Broker) -> None:
+    fault = broker.faults.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, topic="out", times=None)
+    offsets = MemoryOffsets()
+    task = Quiet(10_000_000, 100)
+    running = run_source(broker, task, offsets=offsets, commit_timeout_s=0.2)
+    with stopped_at_end(running):
+        wait_until(lambda: running.loop._is_behind)  # type: ignore[union-attr]
+        reached = task.next
+        time.sleep(0.5)
+        assert task.next == reached
+        assert offset_of(offsets) is None
+        fault.remove()
+        wait_until(lambda: (offset_of(offsets) or {"next": 0})["next"] > reached)
+        task.end = task.next
+    committed = offset_of(offsets)
+    assert committed is not None
+    assert values(broker)[: committed["next"]] == [f"v{n}" for n in range(committed["next"])]
 
 
 class RefusesSeven(Transformation):

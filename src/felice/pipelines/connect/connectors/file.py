@@ -202,28 +202,19 @@ class FileStreamSourceTask(SourceTask):
 
     def _take_lines(self, records: list[SourceRecord]) -> None:
         lines = self._rest.splitlines(keepends=True)
-        taken = 0
-        for number, line in enumerate(lines):
-            is_last = number == len(lines) - 1
-            # A last "\r" may be the first half of "\r\n".
-            if len(records) >= self._batch or (is_last and not line.endswith(b"\n")):
-                break
-            taken += len(line)
+        # A last "\r" may be the first half of "\r\n".
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()
+        del lines[max(0, self._batch - len(records)) :]
+        first = self._position
+        for line in lines:
             self._position += len(line)
-            records.append(self._record(line.rstrip(b"\r\n") if line.endswith(b"\r\n") else line[:-1]))
-        self._rest = self._rest[taken:]
-
-    def _record(self, line: bytes) -> SourceRecord:
-        return SourceRecord(
-            self._topic,
-            None,
-            None,
-            None,
-            _TEXT,
-            line.decode(errors="replace"),
-            source_partition=self._place,
-            source_offset={} if self._path is None else {POSITION: self._position, INODE: self._inode},
-        )
+            text = line[: -2 if line.endswith(b"\r\n") else -1].decode(errors="replace")
+            offset = {} if self._path is None else {POSITION: self._position, INODE: self._inode}
+            records.append(
+                SourceRecord(self._topic, None, None, None, _TEXT, text, None, (), self._place, offset)
+            )
+        self._rest = self._rest[self._position - first :]
 
     def _follow_rotation(self) -> None:
         """Looks whether the path names another file now, or the same one with less in it."""

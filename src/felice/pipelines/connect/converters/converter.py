@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions
 from felice.pipelines.connect.model.record import Header
 from felice.pipelines.connect.model.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Converter:
@@ -24,6 +27,15 @@ class Converter:
     ) -> bytes | None:
         """The bytes of a value for a topic. Raises `DataError`."""
         raise NotImplementedError
+
+    def to_column(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> pa.Array:
+        """The bytes of many values of one schema, without headers. Extend it where columns are faster than values.
+
+        Raises any error for a value that has no bytes.
+        """
+        import pyarrow as pa
+
+        return pa.array([self.to_bytes(topic, schema, value) for value in values], pa.binary())
 
     def from_bytes(
         self, topic: str, data: bytes | None, headers: Sequence[Header] = ()

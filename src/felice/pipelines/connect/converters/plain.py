@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions, Definition, Importance, Type
 from felice.pipelines.connect.converters.converter import Converter
@@ -22,6 +23,9 @@ from felice.pipelines.connect.model.schema import (
     Schema,
     Struct,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEXT = Schema(STRING, optional=True)
 
@@ -50,6 +54,7 @@ class StringConverter(Converter):
             "".encode(self._encoding)
         except LookupError:
             raise DataError(f"unknown encoding {self._encoding}") from None
+        self._is_utf8 = codecs.lookup(self._encoding).name == "utf-8"
 
     def to_bytes(
         self, topic: str, schema: Schema | None, value: Any, headers: Sequence[Header] = ()
@@ -61,6 +66,14 @@ class StringConverter(Converter):
             return printed(value).encode(self._encoding)
         except UnicodeEncodeError as error:
             raise DataError(f"Failed to serialize to a string: {error}") from None
+
+    def to_column(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> pa.Array:
+        """The texts of many values."""
+        if not self._is_utf8 or not all(type(value) is str for value in values):
+            return super().to_column(topic, schema, values)
+        import pyarrow as pa
+
+        return pa.array(values, pa.string()).cast(pa.binary())
 
     def from_bytes(
         self, topic: str, data: bytes | None, headers: Sequence[Header] = ()

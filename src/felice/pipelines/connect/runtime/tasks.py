@@ -27,6 +27,8 @@ CANCELLED_S = 10.0
 """The longest wait for the end of a task that was cancelled: Spark kills its process after some seconds."""
 _REASON_S = 10.0
 """The longest wait for the second sign of a task's end, which may say why it ended."""
+BEGIN_S = 20.0
+"""The longest wait for the report of a task that shall stop. Spark may just be starting it."""
 _CONNECT_S = 120.0
 """The longest time in which a task may report after its job began."""
 
@@ -134,6 +136,7 @@ class Tasks:
             return
         running.is_stopping = True
         running.link.wish(STOP)
+        await set_within(running.link.begun, BEGIN_S)
         if await set_within(running.ended, self._grace_s):
             return
         _log.warning("task %s did not stop in %g s; it is cancelled", task, self._grace_s)
@@ -185,6 +188,7 @@ class Tasks:
                 one.cancel()
 
     def _end(self, task: TaskId, running: RunningTask) -> None:
+        running.link.begun.set()  # nobody needs to wait for its report any more
         running.ended.set()
         if self._running.get(task) is running:
             del self._running[task]

@@ -53,6 +53,8 @@ class WorkerLink:
         self.ticket = ticket
         self.ended = asyncio.Event()
         """Set when the task said goodbye, or its connection broke: it can do nothing for the worker any more."""
+        self.begun = asyncio.Event()
+        """Set when the task has reported: from then on it can follow wishes."""
         self.trace: str | None = None
         """The trace of the error that ended the task."""
         self.said_goodbye = False
@@ -75,6 +77,7 @@ class WorkerLink:
 
     def _take(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
+        self.begun.set()
         for wish in self._wishes:
             writer.write(frame_of({"wish": wish}))
 

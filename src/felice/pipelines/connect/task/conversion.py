@@ -6,16 +6,20 @@ Keeps true:  a record comes out whole or not at all: `Tolerated` is raised for o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from felice.client.model import Message
 from felice.dataclass import dataclass
 from felice.pipelines.connect.converters.converter import Converter
 from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SinkRecord, SourceRecord
+from felice.pipelines.connect.model.schema import Schema
 from felice.pipelines.connect.task.tolerance import Stage, Tolerance
 from felice.pipelines.connect.transforms.predicates import Predicate
 from felice.pipelines.connect.transforms.transformation import Transformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 R = TypeVar("R", bound=ConnectRecord)
 
@@ -47,6 +51,16 @@ class Produced:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What records of one topic are there, as a table for `Producer.produce_arrow`."""
+
+    topic: str
+    table: pa.Table
+
+
+Parts: TypeAlias = tuple[tuple[Schema | None, Any], tuple[Schema | None, Any], tuple[Header, ...]]
+"""Schema and value of a record's key, the same of its value, and its headers."""
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 """By the numbers of `Message.timestamp`."""
 
@@ -69,31 +83,22 @@ class Conversion:
     def of_message(self, message: Message) -> SinkRecord | None:
         """The record of a message, or None if a transformation dropped it. Raises `Tolerated`."""
         topic, partition = message.topic() or "", message.partition() or 0
-        raw = [Header(name, None, data) for name, data in message.headers() or ()]
-        run, key, value = self._tolerance.run, self._key, self._value
-        given = message.key(), raw
-        key_schema, read_key = run(Stage.KEY_CONVERTER, key, key.from_bytes, topic, *given, message=message)
-        given = message.value(), raw
-        schema, read = run(Stage.VALUE_CONVERTER, value, value.from_bytes, topic, *given, message=message)
-        headers: tuple[Header, ...] = ()
-        if raw:
-            headers = run(
-                Stage.HEADER_CONVERTER, self._headers, self._read_headers, topic, raw, message=message
-            )
+        parts = None if message.headers() else self._read_at_once(topic, message)
+        (key_schema, key), (schema, value), headers = parts or self._read_in_steps(topic, message)
         kind, timestamp = message.timestamp()
         record = SinkRecord(
             topic,
             partition,
             key_schema,
-            read_key,
+            key,
             schema,
-            read,
+            value,
             timestamp if kind else None,
             headers,
-            offset=message.offset() or 0,
-            timestamp_type=_TIMESTAMP_TYPES[kind],
-            original_topic=topic,
-            original_partition=partition,
+            message.offset() or 0,
+            _TIMESTAMP_TYPES[kind],
+            topic,
+            partition,
         )
         return self._transformed(record, message=message) if self._steps else record
 
@@ -111,6 +116,47 @@ class Conversion:
         given = made.topic, made.value_schema, made.value, made.headers
         value = run(Stage.VALUE_CONVERTER, self._value, self._value.to_bytes, *given, **about)
         return Produced(made.topic, made.partition, key, value, made.timestamp, headers)
+
+    def of_sources(self, records: Sequence[SourceRecord]) -> Columns | None:
+        """What many records of a source are in their topic, or None if they must be converted one by one.
+
+        That is so if they differ in topic or schemas, have headers or transformations, or if one cannot be converted.
+        """
+        first = records[0]
+        topic, key_schema, value_schema = first.topic, first.key_schema, first.value_schema
+        schemas = {(id(one.key_schema), id(one.value_schema)) for one in records}
+        if self._steps or len(schemas) > 1 or any(one.headers or one.topic != topic for one in records):
+            return None
+        try:
+            columns = {
+                "key": self._key.to_column(topic, key_schema, [one.key for one in records]),
+                "value": self._value.to_column(topic, value_schema, [one.value for one in records]),
+            }
+            return Columns(topic, _table(columns, records))
+        except Exception:
+            return None  # the record that cannot be converted is found, and its error told, one by one
+
+    def _read_at_once(self, topic: str, message: Message) -> Parts | None:
+        """Key and value of a message without headers, or None if an error shall be handled, step by step."""
+        try:
+            key = self._key.from_bytes(topic, message.key())
+            return key, self._value.from_bytes(topic, message.value()), ()
+        except Exception:
+            return None
+
+    def _read_in_steps(self, topic: str, message: Message) -> Parts:
+        raw = [Header(name, None, data) for name, data in message.headers() or ()]
+        run, key, value = self._tolerance.run, self._key, self._value
+        given = message.key(), raw
+        read_key = run(Stage.KEY_CONVERTER, key, key.from_bytes, topic, *given, message=message)
+        given = message.value(), raw
+        read = run(Stage.VALUE_CONVERTER, value, value.from_bytes, topic, *given, message=message)
+        headers: tuple[Header, ...] = ()
+        if raw:
+            headers = run(
+                Stage.HEADER_CONVERTER, self._headers, self._read_headers, topic, raw, message=message
+            )
+        return read_key, read, headers
 
     def _read_headers(self, topic: str, raw: Sequence[Header]) -> tuple[Header, ...]:
         read = self._headers.from_header
@@ -132,3 +178,13 @@ class Conversion:
         """Gives up what the transformations hold."""
         for step in self._steps:
             step.transformation.close()
+
+
+def _table(columns: dict[str, pa.Array], records: Sequence[SourceRecord]) -> pa.Table:
+    import pyarrow as pa
+
+    if any(one.partition is not None for one in records):
+        columns["partition"] = pa.array([one.partition for one in records], pa.int32())
+    if any(one.timestamp for one in records):
+        columns["timestamp"] = pa.array([one.timestamp or None for one in records], pa.timestamp("ms"))
+    return pa.table(columns)

@@ -12,7 +12,7 @@ import traceback
 from felice.client.confluent.producer import Producer
 from felice.client.error import KafkaError
 from felice.client.model import Message
-from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.task.sending import send
 from felice.pipelines.connect.task.tolerance import Failure
 
@@ -53,11 +53,11 @@ class DeadLetters:
         self._raise_error()
 
     def flush(self, timeout_s: float) -> None:
-        """Waits until all records are in the topic. Raises `ConnectError`."""
+        """Waits until all records are in the topic. Raises `RetriableError` after the time, and `ConnectError`."""
         left = self._producer.flush(timeout_s)
         self._raise_error()
         if left:
-            raise ConnectError(
+            raise RetriableError(
                 f"{left} records were not written to the dead-letter topic {self._topic} in {timeout_s:g} s"
             )
 

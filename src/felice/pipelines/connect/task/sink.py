@@ -127,21 +127,26 @@ class SinkLoop(TaskLoop):
         return found
 
     def _convert(self, messages: Sequence[Message]) -> None:
+        read, convert, batch = self._read, self._conversion.of_message, self._batch
+        keeps_messages = self._dead_letters is not None or self._tolerance.policy.log_enabled
+        last: Partition | None = None
         for message in messages:
             at = (message.topic() or "", message.partition() or 0)
-            offset = message.offset() or 0
-            if at not in self._read:
+            if at not in read:
                 continue  # taken away since it was read
-            self._safe.setdefault(at, offset)
-            self._tell_topic(at[0])
+            offset = message.offset() or 0
+            if at != last:
+                last = at
+                self._safe.setdefault(at, offset)
+                self._tell_topic(at[0])
             try:
-                record = self._conversion.of_message(message)
+                record = convert(message)
             except Tolerated:
                 record = None
-            self._read[at] = offset + 1
+            read[at] = offset + 1
             if record is not None:
-                self._batch.append(record)
-                if self._dead_letters is not None or self._tolerance.policy.log_enabled:
+                batch.append(record)
+                if keeps_messages:
                     self._messages[(*at, offset)] = message
         if not self._batch:
             self._taken.update(self._read)
@@ -197,7 +202,12 @@ class SinkLoop(TaskLoop):
 
     def _written(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int]:
         if self._dead_letters is not None:
-            self._dead_letters.flush(self._settings.commit_timeout_s)
+            try:
+                self._dead_letters.flush(self._settings.commit_timeout_s)
+            except ConnectError as error:
+                if not isinstance(error, RetriableError):
+                    self._fail(error)  # reading again would not help
+                raise
         return self._task.pre_commit(dict(offsets))
 
     def _commit(self, offsets: Mapping[Partition, int], written: Mapping[Partition, int]) -> None:

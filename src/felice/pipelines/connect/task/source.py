@@ -21,6 +21,7 @@ from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TransactionContext
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.storage.offset_records import key_text
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
@@ -34,6 +35,10 @@ _IDLE_S = 0.1
 """The wait after a `poll` that returned nothing at once, so that an impatient task does not keep a core busy."""
 QUEUE_KIB = 65_536
 """The most that waits to be sent. Java's producer keeps 32 MiB by default; ours would keep 1 GiB."""
+_MANY = 16
+"""So many records of one poll are worth the making of columns."""
+_LONG_S = 1e6
+"""No limit: nothing is given up, however long brokers are away."""
 
 Done = Callable[[], object]
 """To be called when a record is in its topic, or left out."""
@@ -79,7 +84,14 @@ class SourceLoop(TaskLoop):
         self._submitted = Submitted()
         self._checked: Place | None = None
         """The partition that was checked last: sources mostly give one object with many records."""
+        self._sent: dict[str, tuple[Place, Place]] = {}
+        """The newest offsets of records that were sent, if the task is not told of each record."""
+        self._is_behind = False
+        """Whether nothing more is sent until everything that was sent is in its topic."""
         self._uncommitted: dict[str, tuple[Place, Place]] = {}
+        self._tells_each = (
+            type(task).commit_record is not SourceTask.commit_record or tolerance.policy.tolerates_all
+        )
         self._producer: Producer | None = None
 
     @property
@@ -90,7 +102,10 @@ class SourceLoop(TaskLoop):
 
     def _begin(self) -> None:
         self._task.context = _Context(self._settings.task_config, self._offsets)
-        self._producer = Producer({**self.producer_defaults, **self._settings.producer_config})
+        settings = {**self.producer_defaults, **self._settings.producer_config}
+        if not self._tells_each:
+            settings |= {"on_delivery": self._on_lost, "delivery.report.only.error": True}
+        self._producer = Producer(settings)
         self._prepare()
         self._control.call_at_stop(self._task.stop)
         self._task.start(dict(self._settings.task_config))
@@ -102,6 +117,10 @@ class SourceLoop(TaskLoop):
         if self._control.is_paused:
             self._commit()
             self._control.wait_while_paused()
+            return
+        if self._is_behind:
+            self._commit()
+            self._raise_failure()
             return
         began_s = self._control.now_s()
         try:
@@ -120,14 +139,34 @@ class SourceLoop(TaskLoop):
     # Records
 
     def _send(self, records: Sequence[SourceRecord]) -> None:
+        if self._tells_each or len(records) < _MANY or not self._are_sent_as_columns(records):
+            for record in records:
+                self._send_one(record)
+
+    def _are_sent_as_columns(self, records: Sequence[SourceRecord]) -> bool:
+        """Sends records that are alike at once, which is faster. Returns False, and sends none, if they are not."""
+        columns = self._conversion.of_sources(records)
+        if columns is None:
+            return False
+        newest: dict[int, SourceRecord] = {}
         for record in records:
-            self._send_one(record)
+            key = id(record.source_partition)
+            newest.pop(key, None)
+            newest[key] = record  # in the order of the last records
+        done = [self._submit(record) for record in newest.values()]
+        if self._topics is not None:
+            self._topics.ensure(columns.topic)
+        self._tell_topic(columns.topic)
+        try:
+            self.producer.produce_arrow(columns.topic, columns.table, timeout=_LONG_S)
+        except KafkaException as error:
+            self._on_lost(error.error, None)
+        self._raise_failure()
+        for call in done:
+            call()
+        return True
 
     def _send_one(self, record: SourceRecord) -> None:
-        if record.source_partition is not self._checked:
-            check_place(record.source_partition, "partition")
-            self._checked = record.source_partition
-        check_place(record.source_offset, "offset")
         done = self._submit(record)
         try:
             made = self._conversion.of_source(record)
@@ -150,10 +189,30 @@ class SourceLoop(TaskLoop):
             headers=list(made.headers) or None,
         )
         self._raise_failure()
+        if not self._tells_each:
+            self._tell_topic(made.topic)
+            done()
 
     def _submit(self, record: SourceRecord) -> Done:
-        """Counts a record as on its way. Call the result when it is in its topic, or left out."""
-        return partial(self._submitted.acknowledged, self._submitted.submit(record))
+        """Counts a record as on its way. Call the result when it is in its topic, or left out.
+
+        Unless the task is told of each record, call the result when the record is sent. Raises `ConnectError` for a
+        place that offsets cannot have.
+        """
+        self._check_places(record)
+        if self._tells_each:
+            return partial(self._submitted.acknowledged, self._submitted.submit(record))
+        return partial(self._note, record)
+
+    def _check_places(self, record: SourceRecord) -> None:
+        if record.source_partition is not self._checked:
+            check_place(record.source_partition, "partition")
+            self._checked = record.source_partition
+        check_place(record.source_offset, "offset")
+
+    def _note(self, record: SourceRecord) -> None:
+        """The record was sent: its offset may be committed when everything that was sent is in its topic."""
+        self._sent[key_text(record.source_partition)] = (record.source_partition, record.source_offset)
 
     def _leave_out(self, record: SourceRecord, done: Done) -> None:
         done()
@@ -170,9 +229,14 @@ class SourceLoop(TaskLoop):
         self._tell_topic(message.topic() or "")
         self._task.commit_record(record, message.topic(), message.partition() or 0, message.offset() or 0)
 
-    def _on_refusal(self, record: SourceRecord, done: Done, error: KafkaError) -> None:
+    def _on_lost(self, error: KafkaError | None, message: Message | None) -> None:
+        """Reports of a producer that reports only errors."""
+        if error is not None:
+            self._on_refusal(None, nothing, error)
+
+    def _on_refusal(self, record: SourceRecord | None, done: Done, error: KafkaError) -> None:
         cause = KafkaException(error)
-        if error.fatal() or not self._tolerance.policy.tolerates_all:
+        if record is None or error.fatal() or not self._tolerance.policy.tolerates_all:
             failure = ConnectError(f"Unrecoverable exception from producer send callback: {error.str()}")
             failure.__cause__ = cause
             self._fail(failure)
@@ -186,6 +250,22 @@ class SourceLoop(TaskLoop):
         """Commits what may be committed. What fails is tried again at the next call."""
         self._commit_after(self._settings.commit_interval_s)
         self.producer.poll(0)
+        if self._sent:
+            self._is_behind = self.producer.flush(self._settings.commit_timeout_s) > 0
+            self._take_sent()
+        self._write_offsets()
+
+    def _take_sent(self) -> None:
+        """Nothing is on its way any more: what was sent is in its topics, unless the broker refused something."""
+        if self._is_behind:
+            log.warning(
+                "%d records are not acknowledged yet; offsets are committed later", len(self.producer)
+            )
+        elif self._failure is None:
+            self._uncommitted.update(self._sent)
+            self._sent = {}
+
+    def _write_offsets(self) -> None:
         self._uncommitted.update(self._submitted.take())
         if self._uncommitted:
             try:
@@ -211,10 +291,17 @@ class SourceLoop(TaskLoop):
 
     def _finish(self, *, failed: bool) -> None:
         """Commits what is in topics, also when the task failed: its records need not be read again."""
-        self.producer.flush(self._settings.commit_timeout_s)
-        if left := self._submitted.count:
+        left = self.producer.flush(self._settings.commit_timeout_s)
+        if left:
             log.warning("%d records were not acknowledged; they are read again at the next start", left)
-        self._commit()
+        self._is_behind = left > 0
+        if self._sent:
+            self._take_sent()
+        self._write_offsets()
+
+
+def nothing() -> None:
+    """There is nothing to do for one record."""
 
 
 class _Context:

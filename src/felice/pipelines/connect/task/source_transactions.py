@@ -15,13 +15,12 @@ from typing import Any, ClassVar
 
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Message
-from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
-from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, key_text, value_bytes
+from felice.pipelines.connect.storage.offset_records import key_bytes, key_of, value_bytes
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.sending import send
-from felice.pipelines.connect.task.source import QUEUE_KIB, Done, SourceLoop
+from felice.pipelines.connect.task.source import QUEUE_KIB, Done, SourceLoop, nothing
 
 _ABORTED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """The reports of records that were not sent yet when their transaction was aborted."""
@@ -63,7 +62,6 @@ class ExactlyOnceSourceLoop(SourceLoop):
         self._boundary = boundary
         self._interval_s = interval_s
         self._is_open = False
-        self._pending: dict[str, tuple[Place, Place]] = {}
         self._wishes = _Wishes() if boundary is Boundary.CONNECTOR else None
 
     def _prepare(self) -> None:
@@ -72,22 +70,23 @@ class ExactlyOnceSourceLoop(SourceLoop):
         self._task.context.transaction = self._wishes  # type: ignore[misc]
 
     def _send(self, records: Sequence[SourceRecord]) -> None:
+        if self._wishes is None:
+            super()._send(records)
+            if self._boundary is Boundary.POLL:
+                self._commit()
+            return
         for record in records:
             self._send_one(record)
-            if self._wishes is not None:
-                self._end_if(self._wishes.of_record(record))
-        if self._wishes is not None:
-            self._end_if(self._wishes.of_batch())
-        elif self._boundary is Boundary.POLL:
-            self._commit()
+            self._end_if(self._wishes.of_record(record))
+        self._end_if(self._wishes.of_batch())
 
     def _submit(self, record: SourceRecord) -> Done:
+        self._check_places(record)
         self._open()
-        key = key_text(record.source_partition)
-        self._pending[key] = (record.source_partition, record.source_offset)
-        return _nothing
+        self._note(record)
+        return nothing
 
-    def _on_refusal(self, record: SourceRecord, done: Done, error: KafkaError) -> None:
+    def _on_refusal(self, record: SourceRecord | None, done: Done, error: KafkaError) -> None:
         if error.code() not in _ABORTED:
             failure = ConnectError(f"Unrecoverable exception from producer send callback: {error.str()}")
             failure.__cause__ = KafkaException(error)
@@ -108,10 +107,10 @@ class ExactlyOnceSourceLoop(SourceLoop):
 
     def _commit(self) -> None:
         self._commit_after(self._interval_s)
-        if not self._pending and not self._is_open:
+        if not self._sent and not self._is_open:
             return
         self._open()
-        for partition, offset in self._pending.values():
+        for partition, offset in self._sent.values():
             send(
                 self.producer,
                 self._offsets_topic,
@@ -124,7 +123,7 @@ class ExactlyOnceSourceLoop(SourceLoop):
         self._raise_failure()
         self.producer.commit_transaction(_TIMEOUT_S)
         self._is_open = False
-        self._pending = {}
+        self._sent = {}
         self._task.commit()
 
     def _on_offset(self, error: KafkaError | None, message: Message | None) -> None:
@@ -141,10 +140,6 @@ class ExactlyOnceSourceLoop(SourceLoop):
             self._is_open = False
         else:
             self._commit()
-
-
-def _nothing() -> None:
-    """The transaction decides about the offset."""
 
 
 class _Wishes:
