@@ -20,6 +20,7 @@ from felice.pipelines.connect.configuration.mirroring import CONNECTORS, flows
 from felice.pipelines.connect.connectors.mirror import watching
 from felice.pipelines.connect.connectors.mirror.records import checkpoint, heartbeat, offset_sync
 from felice.pipelines.connect.herder import mirror
+from felice.pipelines.connect.herder.errors import RequestError
 from felice.pipelines.connect.herder.mirror import Mirror
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.testing import Broker
@@ -315,4 +316,10 @@ def test_a_mirror_whose_target_is_away_says_so(brokers: dict[str, Broker]) -> No
     brokers["B"].stop()
     given = options(brokers) | {"emit.heartbeats.enabled": "false"}
     with pytest.raises(ConnectError, match="the cluster cannot be reached|cannot look for topic"):
+        RunningMirror(given)
+
+
+def test_options_that_are_wrong_end_the_start(brokers: dict[str, Broker]) -> None:
+    given = options(brokers) | {"A->B.topics": "[", "A->B.groups": "("}
+    with pytest.raises(RequestError, match="Invalid value .* for configuration topics"):
         RunningMirror(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from conformance.kafka_application import KafkaApplication
 from conformance.secured import Rule, Secured, secured_felice
 from conformance.test_kafka_connect import write_properties
+from conformance.test_mirror import mirroring
 from conformance.topics import create_topic_over
 from felice.security.acl import Operation, Permission, ResourceType
 from peers.apache_kafka import free_port
@@ -51,21 +53,43 @@ def mirror_properties(source: Secured, target: Secured) -> dict[str, object]:
     }
 
 
-def test_acls_of_mirrored_topics_are_copied(tmp_path: Path) -> None:
-    read = Rule(ResourceType.TOPIC, "flights", Operation.READ, principal="User:alice")
-    denied = Rule(ResourceType.TOPIC, "flights", Operation.READ, Permission.DENY, "User:eve", "10.0.0.7")
+READ = Rule(ResourceType.TOPIC, "flights", Operation.READ, principal="User:alice")
+DENIED = Rule(ResourceType.TOPIC, "flights", Operation.READ, Permission.DENY, "User:eve", "10.0.0.7")
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[tuple[Secured, Secured]]:
     with secured_felice(tmp_path / "a") as source, secured_felice(tmp_path / "b") as target:
         create_topic_over(source.admin, "flights")
-        source.grant(read, denied)
-        file = write_properties(tmp_path / "mirror.properties", mirror_properties(source, target))
-        with KafkaApplication(tmp_path, "org.apache.kafka.connect.mirror.MirrorMaker", file) as application:
-            copied = {_mirrored(rule) for rule in (read, denied)}
-            try:
-                wait_until(lambda: copied <= target.acls(), TIMEOUT_S)
-            except AssertionError as error:
-                raise AssertionError(f"{error}: {target.acls()} {application.account()}") from error
-            application.stop()
-        assert source.acls() == {read.row, denied.row}
+        source.grant(READ, DENIED)
+        yield source, target
+
+
+def test_acls_of_mirrored_topics_are_copied(tmp_path: Path, clusters: tuple[Secured, Secured]) -> None:
+    source, target = clusters
+    file = write_properties(tmp_path / "mirror.properties", mirror_properties(source, target))
+    with KafkaApplication(tmp_path, "org.apache.kafka.connect.mirror.MirrorMaker", file) as application:
+        copied = {_mirrored(rule) for rule in (READ, DENIED)}
+        try:
+            wait_until(lambda: copied <= target.acls(), TIMEOUT_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {target.acls()} {application.account()}") from error
+        application.stop()
+    assert source.acls() == {READ.row, DENIED.row}
+
+
+def test_our_mirror_copies_them_but_no_right_to_write(clusters: tuple[Secured, Secured]) -> None:
+    source, target = clusters
+    source.grant(
+        Rule(ResourceType.TOPIC, "flights", Operation.WRITE, principal="User:bob"),
+        Rule(ResourceType.TOPIC, "flights", Operation.ALL, principal="User:carol"),
+        Rule(ResourceType.TOPIC, "other", Operation.READ, principal="User:dave"),
+    )
+    given = {name: str(value) for name, value in mirror_properties(source, target).items()}
+    reads = Rule(ResourceType.TOPIC, "flights", Operation.READ, principal="User:carol")
+    with mirroring(given):
+        copied = {_mirrored(rule) for rule in (READ, DENIED, reads)}
+        wait_until(lambda: target.acls() == copied, TIMEOUT_S)
 
 
 def _mirrored(rule: Rule) -> tuple[int, str, int, str, str, int, int]:

@@ -190,6 +190,8 @@ def run(
             raise
         return 0
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return 130  # Python 3.11 raises a RuntimeError in its place if it comes while a class is made
         line = describe_fault(error)
         if line is None:
             raise

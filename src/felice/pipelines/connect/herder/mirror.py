@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from felice.pipelines.connect.configuration.mirroring import Flow
 from felice.pipelines.connect.configuration.worker_options import WorkerConfig, worker_config
 from felice.pipelines.connect.herder.distributed import DistributedWorker
-from felice.pipelines.connect.herder.errors import NotHere
+from felice.pipelines.connect.herder.errors import NotHere, RequestError
 from felice.pipelines.connect.herder.server import worker_server
 from felice.pipelines.connect.herder.worker import Address, Worker
-from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.shared_jobs import SharedJobs
 from felice.pipelines.connect.runtime.tasks import Jobs
@@ -59,7 +59,7 @@ class Mirror:
             await self.stop()
             raise
         failed = [(flow, error) for flow, error in zip(self._flows, found, strict=True) if error is not None]
-        fatal = [error for _, error in failed if not isinstance(error, ConnectError)]
+        fatal = [error for _, error in failed if not _may_pass(error)]
         if fatal or len(failed) == len(self._flows):
             await self.stop()
             raise fatal[0] if fatal else failed[0][1]
@@ -91,6 +91,11 @@ class Mirror:
                 return await self._start(flow)
             except ConnectError as error:
                 _log.warning("the flow %s cannot be started yet: %s", flow.name, error)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a flow may be started later that could not be started: its options are right."""
+    return isinstance(error, ConnectError) and not isinstance(error, ConfigError | RequestError)
 
 
 class _Configures:
