@@ -109,6 +109,11 @@ def stopped_at_end(running: Running) -> Iterator[Running]:
         running.wait()
 
 
+def dead_letters(broker: Broker, topic: str, name: str) -> DeadLetters:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    return DeadLetters(producer, topic, name, 0, adds_headers=True)
+
+
 def run_sink(
     broker: Broker,
     task: SinkTask,
@@ -125,8 +130,7 @@ def run_sink(
     letters = None
     reporters: list[Reporter] = []
     if dead_letter_topic is not None:
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        letters = DeadLetters(producer, dead_letter_topic, name, 0, adds_headers=True)
+        letters = dead_letters(broker, dead_letter_topic, name)
         reporters.append(letters)
     tolerance = Tolerance(policy or ErrorPolicy(), reporters, control)
     settings = SinkSettings(
@@ -159,15 +163,20 @@ def run_source(
     interval_s: float = 0.2,
     commit_timeout_s: float = 5.0,
     topics: Any = None,
+    dead_letter_topic: str | None = None,
 ) -> Running:
     control = Control()
     tolerance = Tolerance(policy or ErrorPolicy(), list(reporters), control)
+    letters = None
+    if dead_letter_topic is not None:
+        letters = dead_letters(broker, dead_letter_topic, "source")
+        tolerance.report_to(letters)
     given: dict[str, object] = {"bootstrap.servers": broker.bootstrap, **(producer or {})}
     if boundary is not None:
         given["transactional.id"] = "connect-cluster-source-0"
     settings = SourceSettings(dict(config or {}), given, interval_s, commit_timeout_s)
     conversion = Conversion(raw(), text(), RawHeaders(), steps, tolerance)
-    arguments = (task, settings, conversion, tolerance, control, offsets or MemoryOffsets(), topics)
+    arguments = (task, settings, conversion, tolerance, control, offsets or MemoryOffsets(), topics, letters)
     if boundary is None:
         return Running(SourceLoop(*arguments), control, tolerance)
     loop = ExactlyOnceSourceLoop(

@@ -439,3 +439,73 @@ def test_a_topic_that_cannot_be_created_ends_the_task(broker: Broker) -> None:
     error = run_source(broker, Wrong(1), topics=creation).wait()
     assert isinstance(error, ConnectError)
     assert str(error).startswith("Error while attempting to create/find topic(s) 'new': ")
+
+
+# Dead letters
+
+
+@pytest.mark.parametrize("boundary", [None, Boundary.POLL])
+def test_records_that_fail_are_kept_in_the_dead_letter_topic(
+    broker: Broker, boundary: Boundary | None
+) -> None:
+    broker.create_topic("dead", partitions=1)
+    offsets = MemoryOffsets()
+    running = run_source(
+        broker,
+        Counter(20),
+        offsets=offsets,
+        policy=TOLERANT,
+        steps=[Step(RefusesSeven({}))],
+        boundary=boundary,
+        dead_letter_topic="dead",
+    )
+    with stopped_at_end(running):
+        wait_until(lambda: len(values(broker)) == 19)
+        wait_until(lambda: broker.records("dead"))
+        running.stop()
+    (letter,) = broker.records("dead")
+    found = json.loads(letter.value or b"")
+    assert (found["topic"], found["key"], found["value"]) == ("out", "Nw==", "v7")
+    assert (found["source_partition"], found["source_offset"]) == (SOURCE, {"next": 8})
+    headers = dict(letter.headers)
+    assert headers["__connect.errors.stage"] == b"TRANSFORMATION"
+    assert headers["__connect.errors.exception.message"] == b"no v7"
+    assert headers["__connect.errors.topic"] == b"out"
+
+
+def test_a_record_that_is_too_large_leaves_its_place(broker: Broker) -> None:
+    class Large(Counter):
+        def record(self, number: int) -> SourceRecord:
+            made = super().record(number)
+            return replace(made, value="x" * 2_000_000) if number == 7 else made
+
+    broker.create_topic("dead", partitions=1)
+    offsets = MemoryOffsets()
+    with stopped_at_end(
+        run_source(broker, Large(20), offsets=offsets, policy=TOLERANT, dead_letter_topic="dead")
+    ):
+        wait_until(lambda: offset_of(offsets) == {"next": 20})
+    (letter,) = broker.records("dead")
+    found = json.loads(letter.value or b"")
+    assert found["source_offset"] == {"next": 8}
+    assert found["left_out_bytes"] > 2_000_000
+
+
+@pytest.mark.parametrize("boundary", [None, Boundary.POLL])
+def test_no_offset_passes_a_record_whose_dead_letter_cannot_be_written(
+    broker: Broker, boundary: Boundary | None
+) -> None:
+    offsets = MemoryOffsets()
+    running = run_source(
+        broker,
+        Counter(20),
+        offsets=offsets,
+        policy=TOLERANT,
+        steps=[Step(RefusesSeven({}))],
+        boundary=boundary,
+        dead_letter_topic="no/topic",
+    )
+    error = running.wait()
+    assert isinstance(error, ConnectError) and "no/topic" in str(error)
+    committed = [offset_of(offsets) or {"next": 0}, *(value for _, value in offsets_topic(broker))]
+    assert max(one["next"] for one in committed) <= 7  # type: ignore[index]

@@ -249,96 +249,8 @@ CONNECTOR = ConfigDefinitions(
     ]
 )
 
-SOURCE = CONNECTOR + ConfigDefinitions(
+_DEAD_LETTERS = ConfigDefinitions(
     [
-        Definition(
-            TOPIC_GROUPS,
-            Type.LIST,
-            [],
-            "Groups of topics that are created in their own way, beside the group default.",
-            _LOW,
-            _aliases,
-            "Topic Creation",
-            1,
-            "LONG",
-            "Topic Creation Groups",
-        ),
-        Definition(
-            "exactly.once.support",
-            Type.STRING,
-            "requested",
-            "Whether the connector is refused if it cannot write each record exactly once (required).",
-            _MEDIUM,
-            one_of_any_case("required", "requested"),
-            _EXACTLY_ONCE,
-            2,
-            "SHORT",
-            "Exactly once support",
-        ),
-        Definition(
-            "transaction.boundary",
-            Type.STRING,
-            "poll",
-            "Where transactions end: after each poll, at an interval, or where the connector says.",
-            _MEDIUM,
-            one_of_any_case("interval", "poll", "connector"),
-            _EXACTLY_ONCE,
-            3,
-            "SHORT",
-            "Transaction Boundary",
-        ),
-        Definition(
-            "transaction.boundary.interval.ms",
-            Type.LONG,
-            None,
-            "The interval of transactions in milliseconds. Without it, the worker's offset.flush.interval.ms.",
-            _LOW,
-            lambda name, value: None if value is None else at_least(0)(name, value),
-            _EXACTLY_ONCE,
-            4,
-            "SHORT",
-            "Transaction boundary interval",
-        ),
-        Definition(
-            "offsets.storage.topic",
-            Type.STRING,
-            None,
-            "The topic of this connector's offsets. Without it, that of the worker.",
-            _LOW,
-            non_empty,
-            "offsets.topic",
-            1,
-            "LONG",
-            "Offsets topic",
-        ),
-    ]
-)
-
-SINK = CONNECTOR + ConfigDefinitions(
-    [
-        Definition(
-            TOPICS,
-            Type.LIST,
-            [],
-            "The topics to read, divided by commas.",
-            _HIGH,
-            group=_COMMON,
-            order=4,
-            width="LONG",
-            display_name="Topics",
-        ),
-        Definition(
-            TOPICS_REGEX,
-            Type.STRING,
-            "",
-            "A regular expression for the whole names of the topics to read. Give it, or topics.",
-            _HIGH,
-            java_regex,
-            _COMMON,
-            4,
-            "LONG",
-            "Topics regex",
-        ),
         Definition(
             DEAD_LETTER_TOPIC,
             Type.STRING,
@@ -373,6 +285,106 @@ SINK = CONNECTOR + ConfigDefinitions(
             display_name="Enable Error Context Headers",
         ),
     ]
+)
+SOURCE = (
+    CONNECTOR
+    + _DEAD_LETTERS
+    + ConfigDefinitions(
+        [
+            Definition(
+                TOPIC_GROUPS,
+                Type.LIST,
+                [],
+                "Groups of topics that are created in their own way, beside the group default.",
+                _LOW,
+                _aliases,
+                "Topic Creation",
+                1,
+                "LONG",
+                "Topic Creation Groups",
+            ),
+            Definition(
+                "exactly.once.support",
+                Type.STRING,
+                "requested",
+                "Whether the connector is refused if it cannot write each record exactly once (required).",
+                _MEDIUM,
+                one_of_any_case("required", "requested"),
+                _EXACTLY_ONCE,
+                2,
+                "SHORT",
+                "Exactly once support",
+            ),
+            Definition(
+                "transaction.boundary",
+                Type.STRING,
+                "poll",
+                "Where transactions end: after each poll, at an interval, or where the connector says.",
+                _MEDIUM,
+                one_of_any_case("interval", "poll", "connector"),
+                _EXACTLY_ONCE,
+                3,
+                "SHORT",
+                "Transaction Boundary",
+            ),
+            Definition(
+                "transaction.boundary.interval.ms",
+                Type.LONG,
+                None,
+                "The interval of transactions in milliseconds. Without it, the worker's offset.flush.interval.ms.",
+                _LOW,
+                lambda name, value: None if value is None else at_least(0)(name, value),
+                _EXACTLY_ONCE,
+                4,
+                "SHORT",
+                "Transaction boundary interval",
+            ),
+            Definition(
+                "offsets.storage.topic",
+                Type.STRING,
+                None,
+                "The topic of this connector's offsets. Without it, that of the worker.",
+                _LOW,
+                non_empty,
+                "offsets.topic",
+                1,
+                "LONG",
+                "Offsets topic",
+            ),
+        ]
+    )
+)
+
+SINK = (
+    CONNECTOR
+    + ConfigDefinitions(
+        [
+            Definition(
+                TOPICS,
+                Type.LIST,
+                [],
+                "The topics to read, divided by commas.",
+                _HIGH,
+                group=_COMMON,
+                order=4,
+                width="LONG",
+                display_name="Topics",
+            ),
+            Definition(
+                TOPICS_REGEX,
+                Type.STRING,
+                "",
+                "A regular expression for the whole names of the topics to read. Give it, or topics.",
+                _HIGH,
+                java_regex,
+                _COMMON,
+                4,
+                "LONG",
+                "Topics regex",
+            ),
+        ]
+    )
+    + _DEAD_LETTERS
 )
 
 

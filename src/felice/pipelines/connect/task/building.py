@@ -36,6 +36,7 @@ from felice.pipelines.connect.task.sink import SinkLoop, SinkSettings
 from felice.pipelines.connect.task.source import SourceLoop, SourceSettings
 from felice.pipelines.connect.task.source_offsets import OffsetStore
 from felice.pipelines.connect.task.source_transactions import Boundary, ExactlyOnceSourceLoop
+from felice.pipelines.connect.task.tolerance import Tolerance
 
 _ASSIGNORS = "partition.assignment.strategy"
 _DEAD_LETTER_PRODUCER: Mapping[str, object] = {
@@ -81,9 +82,7 @@ class TaskBuilder:
             self._options[FLUSH_INTERVAL] / 1000,
             self._options[FLUSH_TIMEOUT] / 1000,
         )
-        letters = self._dead_letters(task_id)
-        if letters is not None:
-            tolerance.report_to(letters)
+        letters = self._dead_letters(task_id, tolerance)
         return SinkLoop(task, settings, conversion, tolerance, control, letters)
 
     def source(
@@ -105,8 +104,9 @@ class TaskBuilder:
         )
         conversion = self._parts.conversion(tolerance)
         topics = self._topic_creation(task_id)
+        letters = self._dead_letters(task_id, tolerance)
         if not exactly_once:
-            return SourceLoop(task, settings, conversion, tolerance, control, offsets, topics)
+            return SourceLoop(task, settings, conversion, tolerance, control, offsets, topics, letters)
         interval_ms = self._values["transaction.boundary.interval.ms"] or self._options[FLUSH_INTERVAL]
         return ExactlyOnceSourceLoop(
             task,
@@ -116,6 +116,7 @@ class TaskBuilder:
             control,
             offsets,
             topics,
+            letters,
             connector=task_id.connector,
             offsets_topic=self.offsets_topic,
             boundary=Boundary(self._values["transaction.boundary"].lower()),
@@ -135,7 +136,8 @@ class TaskBuilder:
         pattern: str = self._values[TOPICS_REGEX]
         return (f"^(?:{pattern})$",) if pattern else tuple(self._values[TOPICS])
 
-    def _dead_letters(self, task_id: TaskId) -> DeadLetters | None:
+    def _dead_letters(self, task_id: TaskId, tolerance: Tolerance) -> DeadLetters | None:
+        """The dead-letter topic, to which `tolerance` reports from now on; None if there is none."""
         topic: str = self._values[DEAD_LETTER_TOPIC]
         if not topic:
             return None
@@ -148,13 +150,15 @@ class TaskBuilder:
             creation.ensure(topic)
         finally:
             creation.close()
-        return DeadLetters(
+        letters = DeadLetters(
             Producer({**_DEAD_LETTER_PRODUCER, **config}),
             topic,
             task_id.connector,
             task_id.number,
             adds_headers=self._values["errors.deadletterqueue.context.headers.enable"],
         )
+        tolerance.report_to(letters)
+        return letters
 
     def _topic_creation(self, task_id: TaskId) -> TopicCreation | None:
         groups = self._parts.topic_groups() if self._options[TOPIC_CREATION] else []

@@ -1,22 +1,34 @@
-"""The dead-letter topic of a sink: records that failed, with the bytes that they had in their topic.
+"""The dead-letter topic: records that failed. Those of a sink have the bytes that they had in their topic.
+
+A record of a source may have no bytes yet: its dead letter is JSON with its topic, key, value and place.
 
 Keeps true:  `flush` returns only when every record that was reported is in the topic. The task commits no offset
              before.
-Source:      KIP-298: names of the headers, and their order.
+             After one that could not be written `flush` never succeeds again.
+             A record that is too large for a topic leaves its place and its size.
+Source:      KIP-298: names of the headers, and their order. Kafka keeps dead letters of sinks only.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from felice.client.confluent.producer import Producer
 from felice.client.error import KafkaError
 from felice.client.model import Message
 from felice.pipelines.connect.model.errors import ConnectError, RetriableError
+from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.schema import Struct
 from felice.pipelines.connect.task.sending import send
 from felice.pipelines.connect.task.tolerance import Failure
 
 _PREFIX = "__connect.errors."
+_LARGEST_BYTES = 500_000
+"""Brokers take records of 1 MB by default, with their headers."""
 
 
 class DeadLetters:
@@ -32,22 +44,32 @@ class DeadLetters:
         self._error: KafkaError | None = None
 
     def report(self, failure: Failure) -> None:
-        """Sends a record. One that is no message of a topic has no bytes to keep. Raises `ConnectError`."""
-        message = failure.message
-        if message is None:
-            return
-        headers = list(message.headers() or ())
-        if self._adds_headers:
-            headers += self._context(failure, message)
+        """Sends a record. Raises `ConnectError`."""
+        if (message := failure.message) is not None:
+            self._send(
+                failure, message.key(), message.value(), message.headers() or (), message.timestamp()[1]
+            )
+        elif (record := failure.source_record) is not None:
+            self._send(failure, None, described(record), (), record.timestamp or 0)
+
+    def _send(
+        self,
+        failure: Failure,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int,
+    ) -> None:
+        context = self._context(failure) if self._adds_headers else []
         send(
             self._producer,
             self._topic,
             self._on_delivery,
             self._raise_error,
-            key=message.key(),
-            value=message.value(),
-            headers=headers,
-            timestamp=max(0, message.timestamp()[1]),
+            key=key,
+            value=value,
+            headers=[*headers, *context],
+            timestamp=max(0, timestamp_ms),
         )
         self._producer.poll(0)
         self._raise_error()
@@ -70,17 +92,14 @@ class DeadLetters:
 
     def _raise_error(self) -> None:
         if (error := self._error) is not None:
-            self._error = None
             raise ConnectError(
                 f"a record was not written to the dead-letter topic {self._topic}: {error.str()}"
             )
 
-    def _context(self, failure: Failure, message: Message) -> list[tuple[str, bytes | None]]:
+    def _context(self, failure: Failure) -> list[tuple[str, bytes | None]]:
         error = failure.error
         texts = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
+            **_place(failure),
             "connector.name": self._connector,
             "task.id": self._task,
             "stage": failure.stage.value,
@@ -90,3 +109,33 @@ class DeadLetters:
             "exception.stacktrace": "".join(traceback.format_exception(error)),
         }
         return [(_PREFIX + name, str(text).encode()) for name, text in texts.items()]
+
+
+def _place(failure: Failure) -> dict[str, object]:
+    if (message := failure.message) is not None:
+        return {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
+    return {} if failure.source_record is None else {"topic": failure.source_record.topic}
+
+
+def described(record: SourceRecord) -> bytes:
+    """A record of a source as JSON: bytes as base64, and what JSON does not have as text."""
+    place = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "timestamp": record.timestamp,
+        "source_partition": dict(record.source_partition),
+        "source_offset": dict(record.source_offset),
+    }
+    headers = [[one.name, one.value] for one in record.headers]
+    whole = _json({**place, "headers": headers, "key": record.key, "value": record.value})
+    return whole if len(whole) <= _LARGEST_BYTES else _json({**place, "left_out_bytes": len(whole)})
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, default=_plain, skipkeys=True).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return dict(value.items()) if isinstance(value, Struct) else str(value)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.model.tasks import TaskState
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
+from felice.pipelines.connect.task.dead_letters import DeadLetters
 from felice.pipelines.connect.task.tolerance import Tolerance
 
 log = logging.getLogger("felice.connect.task")
@@ -22,8 +24,15 @@ LastStep = Callable[[], object]
 class TaskLoop:
     """Runs one task. `run` returns when the task was stopped, and raises what makes it fail."""
 
-    def __init__(self, conversion: Conversion, tolerance: Tolerance, control: Control) -> None:
+    def __init__(
+        self,
+        conversion: Conversion,
+        tolerance: Tolerance,
+        control: Control,
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
         self._conversion = conversion
+        self._dead_letters = dead_letters
         self._tolerance = tolerance
         self._control = control
         self._failure: BaseException | None = None
@@ -74,6 +83,20 @@ class TaskLoop:
     @property
     def _is_commit_due(self) -> bool:
         return self._control.now_s() >= self._commit_at_s
+
+    def _flush_dead_letters(self, timeout_s: float) -> None:
+        """Waits until dead letters are in their topic: no offset is committed before.
+
+        Raises `RetriableError` after the time, and `ConnectError`, which fails the task: another try would not help.
+        """
+        if self._dead_letters is None:
+            return
+        try:
+            self._dead_letters.flush(timeout_s)
+        except ConnectError as error:
+            if not isinstance(error, RetriableError):
+                self._fail(error)
+            raise
 
     def _fail(self, error: BaseException) -> None:
         """Keeps the first failure for the loop."""

@@ -57,10 +57,9 @@ class SinkLoop(TaskLoop):
         control: Control,
         dead_letters: DeadLetters | None = None,
     ) -> None:
-        super().__init__(conversion, tolerance, control)
+        super().__init__(conversion, tolerance, control, dead_letters)
         self._task = task
         self._settings = settings
-        self._dead_letters = dead_letters
         self._consumer: Consumer | None = None
         self._context = _Context(self, settings.task_config)
         # Of the partitions that the task reads: the offsets after what was read, after what the task took, and where
@@ -201,13 +200,7 @@ class SinkLoop(TaskLoop):
         self._commit(offsets, written)
 
     def _written(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        if self._dead_letters is not None:
-            try:
-                self._dead_letters.flush(self._settings.commit_timeout_s)
-            except ConnectError as error:
-                if not isinstance(error, RetriableError):
-                    self._fail(error)  # reading again would not help
-                raise
+        self._flush_dead_letters(self._settings.commit_timeout_s)
         return self._task.pre_commit(dict(offsets))
 
     def _commit(self, offsets: Mapping[Partition, int], written: Mapping[Partition, int]) -> None:

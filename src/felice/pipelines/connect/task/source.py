@@ -25,6 +25,7 @@ from felice.pipelines.connect.storage.offset_records import key_text
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
+from felice.pipelines.connect.task.dead_letters import DeadLetters
 from felice.pipelines.connect.task.loop import LastStep, TaskLoop, log
 from felice.pipelines.connect.task.new_topics import TopicCreation
 from felice.pipelines.connect.task.sending import send
@@ -75,8 +76,9 @@ class SourceLoop(TaskLoop):
         control: Control,
         offsets: OffsetStore,
         topics: TopicCreation | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
-        super().__init__(conversion, tolerance, control)
+        super().__init__(conversion, tolerance, control, dead_letters)
         self._task = task
         self._settings = settings
         self._offsets = offsets
@@ -269,6 +271,7 @@ class SourceLoop(TaskLoop):
         self._uncommitted.update(self._submitted.take())
         if self._uncommitted:
             try:
+                self._flush_dead_letters(self._settings.commit_timeout_s)
                 self._offsets.write(list(self._uncommitted.values()))
             except ConnectError as error:
                 log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
@@ -285,8 +288,9 @@ class SourceLoop(TaskLoop):
         if self._producer is not None:
             steps.insert(0, lambda: self._finish(failed=failed))
             steps.append(lambda: self.producer.close(0))
-        if self._topics is not None:
-            steps.append(self._topics.close)
+        for one in (self._topics, self._dead_letters):
+            if one is not None:
+                steps.append(one.close)
         return steps
 
     def _finish(self, *, failed: bool) -> None:

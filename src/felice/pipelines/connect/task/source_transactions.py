@@ -121,6 +121,7 @@ class ExactlyOnceSourceLoop(SourceLoop):
             )
         self.producer.flush(-1)
         self._raise_failure()
+        self._flush_dead_letters(_TIMEOUT_S)
         self.producer.commit_transaction(_TIMEOUT_S)
         self._is_open = False
         self._sent = {}
