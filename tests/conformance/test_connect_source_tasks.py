@@ -96,6 +96,14 @@ class Counter(Quiet):
         self.confirmed.append((record.value, topic))
 
 
+class Large(Counter):
+    """Its record 7 is too large for a broker."""
+
+    def record(self, number: int) -> SourceRecord:
+        made = Quiet.record(self, number)
+        return replace(made, value="x" * 2_000_000) if number == 7 else made
+
+
 def values(broker: Broker, topic: str = "out") -> list[str]:
     return [(one.value or b"").decode() for one in broker.records(topic)]
 
@@ -163,11 +171,6 @@ def test_no_offset_passes_a_record_that_is_not_in_its_topic(broker: Broker) -> N
 
 
 def test_a_record_that_the_broker_refuses_ends_the_task(broker: Broker) -> None:
-    class Large(Counter):
-        def record(self, number: int) -> SourceRecord:
-            made = super().record(number)
-            return replace(made, value="x" * 2_000_000) if number == 7 else made
-
     offsets = MemoryOffsets()
     error = run_source(broker, Large(20), offsets=offsets).wait()
     assert isinstance(error, ConnectError)
@@ -176,11 +179,6 @@ def test_a_record_that_the_broker_refuses_ends_the_task(broker: Broker) -> None:
 
 
 def test_a_refused_record_is_skipped_if_errors_are_tolerated(broker: Broker) -> None:
-    class Large(Counter):
-        def record(self, number: int) -> SourceRecord:
-            made = super().record(number)
-            return replace(made, value="x" * 2_000_000) if number == 7 else made
-
     offsets = MemoryOffsets()
     task = Large(20)
     with stopped_at_end(run_source(broker, task, offsets=offsets, policy=TOLERANT)) as running:
@@ -260,16 +258,14 @@ def test_records_in_columns_are_those_that_are_sent_one_by_one(broker: Broker, i
 
 
 def test_a_refused_record_ends_a_task_that_is_not_told(broker: Broker) -> None:
-    class Large(Quiet):
-        def record(self, number: int) -> SourceRecord:
-            made = super().record(number)
-            return replace(made, value="x" * 2_000_000) if number == 107 else made
+    class QuietLarge(Quiet):
+        record = Large.record
 
     offsets = MemoryOffsets()
-    error = run_source(broker, Large(200, 50), offsets=offsets).wait()
+    error = run_source(broker, QuietLarge(200, 50), offsets=offsets).wait()
     assert isinstance(error, ConnectError)
     assert "producer send callback" in str(error)
-    assert (offset_of(offsets) or {"next": 0})["next"] <= 107
+    assert (offset_of(offsets) or {"next": 0})["next"] <= 7
 
 
 def test_a_task_that_is_not_told_waits_for_its_records(broker: Broker) -> None:
@@ -289,6 +285,19 @@ def test_a_task_that_is_not_told_waits_for_its_records(broker: Broker) -> None:
     committed = offset_of(offsets)
     assert committed is not None
     assert values(broker)[: committed["next"]] == [f"v{n}" for n in range(committed["next"])]
+
+
+def test_a_topic_that_is_not_there_yet_keeps_no_task_from_stopping() -> None:
+    offsets = MemoryOffsets()
+    with Broker(properties={"auto.create.topics.enable": "false"}) as broker:
+        running = run_source(broker, Quiet(10_000_000, 100), offsets=offsets, commit_timeout_s=0.2)
+        with stopped_at_end(running):
+            wait_until(lambda: running.loop._is_behind)  # type: ignore[union-attr]
+        assert offset_of(offsets) is None
+        with stopped_at_end(run_source(broker, Quiet(300, 100), offsets=offsets, commit_timeout_s=0.2)):
+            broker.create_topic("out", partitions=1)
+            wait_until(lambda: offset_of(offsets) == {"next": 300})
+        assert values(broker) == [f"v{n}" for n in range(300)]
 
 
 class RefusesSeven(Transformation):
@@ -474,11 +483,6 @@ def test_records_that_fail_are_kept_in_the_dead_letter_topic(
 
 
 def test_a_record_that_is_too_large_leaves_its_place(broker: Broker) -> None:
-    class Large(Counter):
-        def record(self, number: int) -> SourceRecord:
-            made = super().record(number)
-            return replace(made, value="x" * 2_000_000) if number == 7 else made
-
     broker.create_topic("dead", partitions=1)
     offsets = MemoryOffsets()
     with stopped_at_end(

@@ -38,6 +38,8 @@ QUEUE_KIB = 65_536
 """The most that waits to be sent. Java's producer keeps 32 MiB by default; ours would keep 1 GiB."""
 _MANY = 16
 """So many records of one poll are worth the making of columns."""
+_LOOK_S = 1.0
+"""The limit of the question whether a topic is there."""
 _LONG_S = 1e6
 """No limit: nothing is given up, however long brokers are away."""
 
@@ -94,6 +96,8 @@ class SourceLoop(TaskLoop):
         self._tells_each = (
             type(task).commit_record is not SourceTask.commit_record or tolerance.policy.tolerates_all
         )
+        self._open_topics: set[str] = set()
+        """Topics that were there when records were sent to them."""
         self._producer: Producer | None = None
 
     @property
@@ -148,7 +152,7 @@ class SourceLoop(TaskLoop):
     def _are_sent_as_columns(self, records: Sequence[SourceRecord]) -> bool:
         """Sends records that are alike at once, which is faster. Returns False, and sends none, if they are not."""
         columns = self._conversion.of_sources(records)
-        if columns is None:
+        if columns is None or not self._is_there(columns.topic):
             return False
         newest: dict[int, SourceRecord] = {}
         for record in records:
@@ -156,8 +160,6 @@ class SourceLoop(TaskLoop):
             newest.pop(key, None)
             newest[key] = record  # in the order of the last records
         done = [self._submit(record) for record in newest.values()]
-        if self._topics is not None:
-            self._topics.ensure(columns.topic)
         self._tell_topic(columns.topic)
         try:
             self.producer.produce_arrow(columns.topic, columns.table, timeout=_LONG_S)
@@ -166,6 +168,20 @@ class SourceLoop(TaskLoop):
         self._raise_failure()
         for call in done:
             call()
+        return True
+
+    def _is_there(self, topic: str) -> bool:
+        """Whether a topic is there. Columns for another one would wait for it, and the task could not be stopped."""
+        if self._topics is not None:
+            self._topics.ensure(topic)
+        if topic not in self._open_topics:
+            try:
+                found = self.producer.list_topics(topic, _LOOK_S).topics.get(topic)
+            except KafkaException:
+                return False
+            if found is None or found.error is not None:
+                return False
+            self._open_topics.add(topic)
         return True
 
     def _send_one(self, record: SourceRecord) -> None:
