@@ -30,6 +30,8 @@ class Server:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
         self.statuses: list[int] = []
+        self.is_endless = False
+        """Whether answers have no end."""
         kept = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,9 +43,14 @@ class Server:
                 status = kept.statuses.pop(0) if kept.statuses else 200
                 text = b"why not" if status >= 300 else b""
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
+                self.send_header("Content-Length", str(1 << 40 if kept.is_endless else len(text)))
                 self.end_headers()
                 self.wfile.write(text)
+                while kept.is_endless:
+                    try:
+                        self.wfile.write(b" " * 65_536)
+                    except OSError:
+                        break
 
             do_POST = do_PUT = do_DELETE = do_PATCH = answer
 
@@ -176,6 +183,14 @@ def test_refused_records_are_reported_alone(server: Server, make: Any) -> None:
     quiet = make(behavior_on_error="ignore")
     quiet.put([record(0)])
     assert quiet.context.reported == []
+
+
+def test_an_answer_without_an_end_is_not_read_to_its_end(server: Server, make: Any) -> None:
+    server.is_endless = True
+    task = make(batch_max_size="1")
+    server.statuses = [200, 400]
+    task.put([record(0), record(1)])
+    assert [offset for offset, _ in task.context.reported] == [1]
 
 
 def test_records_without_values(server: Server, make: Any) -> None:

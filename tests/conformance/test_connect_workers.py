@@ -11,7 +11,7 @@ import pytest
 
 from connect_plugins import Odd
 from connect_worker import ServedWorker, running_group, running_worker
-from felice.pipelines.connect.rest import routes
+from felice.pipelines.connect.rest import loggers, routes
 from felice.pipelines.connect.runtime import connectors, tasks
 from felice.testing import Broker, felice_broker
 from waiting import wait_until
@@ -212,3 +212,10 @@ def test_requests_that_make_no_sense(
 ) -> None:
     found, answer = worker.ask(method, path, body)
     assert found == status and text in answer["message"], answer
+
+
+def test_unknown_loggers_are_limited(worker: ServedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loggers, "_MOST", 0)
+    status, answer = worker.ask("PUT", "/admin/loggers/nobody.has.this.logger", {"level": "INFO"})
+    assert (status, answer["error_code"]) == (400, 400)
+    assert worker.ask("PUT", "/admin/loggers/felice", {"level": "WARN"})[0] == 200

@@ -41,7 +41,9 @@ _log = logging.getLogger("felice.connect.http")
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _BUSY = frozenset((408, 425, 429))
 _LONGEST_WAIT_S = 60.0
-_TEXT_BYTES = 300
+_TEXT_LENGTH = 300
+_ANSWER_BYTES = 65_536
+"""So much of an answer is read, so that its connection can be used again."""
 """What an error says of a server's answer at most."""
 
 
@@ -194,6 +196,8 @@ class HttpSinkTask(SinkTask):
         names = {name.lower() for name in headers}
         if "content-type" not in names:
             headers["Content-Type"] = "application/json" if is_json else "text/plain; charset=utf-8"
+        if "accept-encoding" not in names:
+            headers["Accept-Encoding"] = "identity"  # a short text is expected
         auth = None
         if options["auth.type"].upper() == "BASIC":
             password = options["connection.password"]
@@ -272,13 +276,14 @@ class HttpSinkTask(SinkTask):
 
         body = None if batch[0].value is None else self._body(batch)
         try:
-            answer = self._client.request(method, url, content=body)
+            with self._client.stream(method, url, content=body) as answer:
+                said = _beginning(answer)
         except httpx2.HTTPError as error:
             self._again(f"the server does not answer: {error or type(error).__name__}", None)
             return
         if answer.status_code < 300:
             return
-        why = f"the server answers {answer.status_code} {answer.reason_phrase}: {_begin(answer)}"
+        why = f"the server answers {answer.status_code} {answer.reason_phrase}: {said}"
         if answer.status_code in _BUSY or answer.status_code >= 500:
             self._again(why, answer.headers.get("retry-after"))
         elif len(batch) > 1:
@@ -328,6 +333,11 @@ class HttpSinkTask(SinkTask):
             )
 
 
-def _begin(answer: httpx2.Response) -> str:
-    text = " ".join(answer.text.split())
-    return text[:_TEXT_BYTES] or "no reason is given"
+def _beginning(answer: httpx2.Response) -> str:
+    """What an answer says first. One that is long is not read to its end: its connection is closed then."""
+    data = b""
+    for piece in answer.iter_raw():
+        data += piece
+        if len(data) > _ANSWER_BYTES:
+            break
+    return " ".join(data.decode(errors="replace").split())[:_TEXT_LENGTH] or "no reason is given"

@@ -42,6 +42,11 @@ def is_known(name: str) -> bool:
     return name == ROOT or name in logging.root.manager.loggerDict
 
 
+def count() -> int:
+    """The number of loggers."""
+    return len(logging.root.manager.loggerDict)
+
+
 def level_of(name: str) -> Level:
     """The level that counts for a logger."""
     number = _logger(name).getEffectiveLevel()

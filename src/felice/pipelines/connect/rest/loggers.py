@@ -7,9 +7,12 @@ from typing import Any
 from starlette.responses import Response
 
 from felice.pipelines.connect.herder.errors import bad_request, not_found
-from felice.pipelines.connect.herder.loggers import LEVELS, Level, is_known, level_of, levels
+from felice.pipelines.connect.herder.loggers import LEVELS, Level, count, is_known, level_of, levels
 from felice.pipelines.connect.herder.loggers import set_level as set_own_level
 from felice.pipelines.connect.rest.call import Call
+
+_MOST = 10_000
+"""A user may name loggers that do not exist yet, as in Kafka Connect. Each takes memory."""
 
 
 async def list_loggers(call: Call) -> Response:
@@ -33,6 +36,8 @@ async def set_level(call: Call) -> Response:
         raise bad_request("Desired 'level' parameter was not specified in request.")
     if not isinstance(level, str) or level.upper() not in LEVELS:
         raise not_found(f"invalid log level '{level}'.")
+    if not is_known(name) and count() >= _MOST:
+        raise bad_request(f"Logger {name} is not known, and there are {_MOST} loggers already.")
     if call.request.query_params.get("scope", "worker").lower() == "cluster":
         await call.herder.set_level_everywhere(name, level.upper())
         return Response(status_code=204)
