@@ -19,7 +19,7 @@ from felice.client.model import Message
 from felice.dataclass import dataclass
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TransactionContext
-from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.storage.offset_records import key_text
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
@@ -36,6 +36,8 @@ _IDLE_S = 0.1
 """The wait after a `poll` that returned nothing at once, so that an impatient task does not keep a core busy."""
 QUEUE_KIB = 65_536
 """The most that waits to be sent. Java's producer keeps 32 MiB by default; ours would keep 1 GiB."""
+_AGAIN_S = 1.0
+"""The wait after a `poll` that raised `RetriableError`."""
 _MANY = 16
 """So many records of one poll are worth the making of columns."""
 _LOOK_S = 1.0
@@ -128,15 +130,16 @@ class SourceLoop(TaskLoop):
             self._commit()
             self._raise_failure()
             return
-        began_s = self._control.now_s()
+        began_s, wait_s = self._control.now_s(), _IDLE_S
         try:
-            records = self._tolerance.run(Stage.TASK_POLL, self._task, self._task.poll)
-        except Tolerated:
-            records = None
+            records = self._task.poll()
+        except RetriableError as error:
+            log.warning("the source gives no records, it is asked again: %s", error)
+            records, wait_s = None, _AGAIN_S
         if records:
             self._send(records)
-        elif self._control.now_s() - began_s < _IDLE_S:
-            self._control.wait_s(_IDLE_S)
+        elif self._control.now_s() - began_s < wait_s:
+            self._control.wait_s(wait_s)
         self.producer.poll(0)
         self._raise_failure()
         if self._is_commit_due:

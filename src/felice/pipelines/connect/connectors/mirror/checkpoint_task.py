@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from felice.client.admin.enumerations import ConsumerGroupState
 from felice.client.admin.model import ConsumerGroupTopicPartitions
@@ -28,13 +28,15 @@ from felice.pipelines.connect.connectors.mirror.options import (
 )
 from felice.pipelines.connect.connectors.mirror.records import CheckpointKey, CheckpointValue, encoded
 from felice.pipelines.connect.connectors.mirror.sync_reader import SyncReader
-from felice.pipelines.connect.connectors.mirror.watching import is_done
+from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
 from felice.pipelines.connect.model.schema import BYTES, Schema
 
 _log = logging.getLogger("felice.connect.mirror")
 _BYTES = Schema(BYTES)
 _OFFSET = {"offset": 0}
+_AT_ONCE = 100
+"""So many groups are asked for at the same time."""
 _IDLE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
@@ -87,7 +89,7 @@ class MirrorCheckpointTask(SourceTask):
                 records.append(self._record(one))
         if self._moves and time.monotonic() >= self._move_at_s:
             self._move_at_s = time.monotonic() + self._move_interval_s
-            is_done(self._move_groups)
+            self._move_groups()
         return records or None
 
     def stop(self) -> None:
@@ -99,26 +101,29 @@ class MirrorCheckpointTask(SourceTask):
         self._syncs.close()
         self._clusters.close()
 
-    def _translated(self) -> Iterable[_Checkpoint]:
+    def _translated(self) -> Iterator[_Checkpoint]:
+        """The checkpoints of all groups. A group that cannot be asked is named in the log, and left out."""
+        admin = self._clusters.admin(SOURCE)
+        for first in range(0, len(self._groups), _AT_ONCE):
+            wanted = [ConsumerGroupTopicPartitions(group) for group in self._groups[first : first + _AT_ONCE]]
+            asked = admin.list_consumer_group_offsets(wanted, request_timeout=self._limit_s)
+            for group, future in asked.items():
+                try:
+                    found = self._clusters.answer(future, f"cannot read the offsets of the group {group}")
+                except ConnectError as error:
+                    _log.warning("%s", error)
+                else:
+                    yield from self._of_group(group, found.topic_partitions or [])
+
+    def _of_group(self, group: str, offsets: Iterable[TopicPartition]) -> Iterator[_Checkpoint]:
         clusters = self._clusters
-        for group in self._groups:
-            [asked] = (
-                clusters.admin(SOURCE)
-                .list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(group)], request_timeout=self._limit_s
-                )
-                .values()
-            )
-            found = clusters.answer(asked, f"cannot read the offsets of the group {group}")
-            for one in found.topic_partitions or []:
-                if one.offset < 0 or not self._chosen.has(one.topic):
-                    continue
-                downstream = self._syncs.translation.downstream((one.topic, one.partition), one.offset)
-                if downstream is not None:
-                    remote = clusters.names.remote(clusters.source_alias, one.topic)
-                    yield _Checkpoint(
-                        group, remote, one.partition, one.offset, downstream, one.metadata or ""
-                    )
+        for one in offsets:
+            if one.offset < 0 or not self._chosen.has(one.topic):
+                continue
+            downstream = self._syncs.translation.downstream((one.topic, one.partition), one.offset)
+            if downstream is not None:
+                remote = clusters.names.remote(clusters.source_alias, one.topic)
+                yield _Checkpoint(group, remote, one.partition, one.offset, downstream, one.metadata or "")
 
     def _record(self, one: _Checkpoint) -> SourceRecord:
         key, value = encoded(
@@ -143,7 +148,7 @@ class MirrorCheckpointTask(SourceTask):
     # Groups of the target
 
     def _move_groups(self) -> None:
-        """Sets the offsets of groups without members in the target. Raises `ConnectError`."""
+        """Sets the offsets of groups without members in the target. What fails is logged, and tried again later."""
         by_group: dict[str, list[_Checkpoint]] = {}
         for one in self._known.values():
             by_group.setdefault(one.group, []).append(one)
@@ -151,9 +156,12 @@ class MirrorCheckpointTask(SourceTask):
             return
         described = self._clusters.admin(TARGET).describe_consumer_groups(list(by_group))
         for group, asked in described.items():
-            found = self._clusters.answer(asked, f"cannot describe the group {group}")
-            if found.state in _IDLE:
-                self._move(group, by_group[group])
+            try:
+                found = self._clusters.answer(asked, f"cannot describe the group {group}")
+                if found.state in _IDLE:
+                    self._move(group, by_group[group])
+            except ConnectError as error:
+                _log.warning("%s", error)
 
     def _move(self, group: str, checkpoints: list[_Checkpoint]) -> None:
         target = self._clusters.admin(TARGET)

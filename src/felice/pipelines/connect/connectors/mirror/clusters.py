@@ -21,6 +21,12 @@ from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 
 T = TypeVar("T")
 SOURCE, TARGET = "source", "target"
+_AWAY = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
 
 
 class Clusters:
@@ -110,5 +116,10 @@ def code_of(error: BaseException) -> int | None:
 def failure_of(error: BaseException, what: str) -> ConnectError:
     """The error of Connect for one of a client."""
     why = error.error.str() if isinstance(error, KafkaException) else "no answer in time"
-    passes = not isinstance(error, KafkaException) or error.error.retriable()
+    passes = not isinstance(error, KafkaException) or may_pass(error.error)
     return (RetriableError if passes else ConnectError)(f"{what}: {why}")
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether another try may succeed: also if the cluster is away, which the client calls no retriable error."""
+    return error.retriable() or error.code() in _AWAY

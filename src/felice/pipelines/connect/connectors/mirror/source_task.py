@@ -16,7 +16,7 @@ from felice.client.model import OFFSET_BEGINNING, OFFSET_END, Message, TopicPart
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.connector.contexts import TopicPartition as Partition
-from felice.pipelines.connect.connectors.mirror.clusters import SOURCE, Clusters, failure_of
+from felice.pipelines.connect.connectors.mirror.clusters import SOURCE, Clusters, failure_of, may_pass
 from felice.pipelines.connect.connectors.mirror.offset_syncs import OffsetSyncs
 from felice.pipelines.connect.connectors.mirror.options import PARTITIONS
 from felice.pipelines.connect.connectors.mirror.options import SOURCE as OPTIONS
@@ -112,7 +112,7 @@ class MirrorSourceTask(SourceTask):
         error = message.error()
         if error is None:
             return False
-        if error.fatal() or not error.retriable():
+        if error.fatal() or not may_pass(error):
             raise failure_of(KafkaException(error), f"cannot read {self._clusters.source_alias}")
         _log.warning("reading %s: %s", self._clusters.source_alias, error.str())
         return True

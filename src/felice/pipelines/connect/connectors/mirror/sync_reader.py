@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from felice.client.confluent.consumer import Consumer
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import OFFSET_BEGINNING, TopicPartition
-from felice.pipelines.connect.connectors.mirror.clusters import failure_of
+from felice.pipelines.connect.connectors.mirror.clusters import failure_of, may_pass
 from felice.pipelines.connect.connectors.mirror.records import offset_sync
 from felice.pipelines.connect.connectors.mirror.translation import Sync, Translation
 from felice.pipelines.connect.model.errors import RetriableError
@@ -41,7 +41,7 @@ class SyncReader:
                 if error is None:
                     self._next = (message.offset() or 0) + 1
                     self._take(message.key(), message.value())
-                elif error.fatal() or not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
+                elif error.fatal() or not (may_pass(error) or error.code() == KafkaError._PARTITION_EOF):
                     raise failure_of(KafkaException(error), f"cannot read the topic {self._topic}")
 
     def _limits(self, limit_s: float) -> tuple[int, int]:
