@@ -56,6 +56,11 @@ def is_ours(name: str) -> bool:
     return not name.endswith(".plugin.version")
 
 
+def is_kafkas(kind: str, name: str) -> bool:
+    """Sources have the options of dead letters, too. Kafka has them for sinks only."""
+    return kind != "source" or not name.startswith("errors.deadletterqueue.")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_options_are_those_of_kafka(oracle: Oracle, kind: str) -> None:
     ours = [
@@ -70,6 +75,7 @@ def test_options_are_those_of_kafka(oracle: Oracle, kind: str) -> None:
             "displayName": one.display_name,
         }
         for one in KINDS[kind]
+        if is_kafkas(kind, one.name)
     ]
     theirs = oracle.ask({"definitions": kind, "config": {}})["options"]
     assert ours == [one for one in theirs if is_ours(one["name"])]
@@ -78,7 +84,8 @@ def test_options_are_those_of_kafka(oracle: Oracle, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_errors_are_those_of_kafka(oracle: Oracle, kind: str, config: dict[str, str]) -> None:
-    ours = {one.name: cut(one.errors) for one in KINDS[kind].validate(config) if one.errors}
+    found = KINDS[kind].validate(config)
+    ours = {one.name: cut(one.errors) for one in found if one.errors and is_kafkas(kind, one.name)}
     theirs = oracle.ask({"definitions": kind, "config": config})["errors"]
     assert ours == {name: cut(errors) for name, errors in theirs.items() if errors}
 
