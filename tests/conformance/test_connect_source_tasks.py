@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from connect_tasks import MemoryOffsets, run_source, stopped_at_end
+from connect_tasks import MemoryOffsets, Running, run_source, stopped_at_end
 from felice.client.admin import AdminClient
 from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
@@ -90,7 +90,7 @@ class Quiet(SourceTask):
 
 
 class Counter(Quiet):
-    """It is told of each record."""
+    """The loop calls its `commit_record` for each record."""
 
     def commit_record(self, record: SourceRecord, topic: str | None, partition: int, offset: int) -> None:
         self.confirmed.append((record.value, topic))
@@ -449,21 +449,27 @@ def test_a_topic_that_cannot_be_created_ends_the_task(broker: Broker) -> None:
 # Dead letters
 
 
-@pytest.mark.parametrize("boundary", [None, Boundary.POLL])
-def test_records_that_fail_are_kept_in_the_dead_letter_topic(
-    broker: Broker, boundary: Boundary | None
-) -> None:
-    broker.create_topic("dead", partitions=1)
-    offsets = MemoryOffsets()
-    running = run_source(
+def run_refusing_seven(
+    broker: Broker, offsets: MemoryOffsets, boundary: Boundary | None, dead_letter_topic: str
+) -> Running:
+    return run_source(
         broker,
         Counter(20),
         offsets=offsets,
         policy=TOLERANT,
         steps=[Step(RefusesSeven({}))],
         boundary=boundary,
-        dead_letter_topic="dead",
+        dead_letter_topic=dead_letter_topic,
     )
+
+
+@pytest.mark.parametrize("boundary", [None, Boundary.POLL])
+def test_records_that_fail_are_kept_in_the_dead_letter_topic(
+    broker: Broker, boundary: Boundary | None
+) -> None:
+    broker.create_topic("dead", partitions=1)
+    offsets = MemoryOffsets()
+    running = run_refusing_seven(broker, offsets, boundary, "dead")
     with stopped_at_end(running):
         wait_until(lambda: len(values(broker)) == 19)
         wait_until(lambda: broker.records("dead"))
@@ -496,16 +502,7 @@ def test_no_offset_passes_a_record_whose_dead_letter_cannot_be_written(
     broker: Broker, boundary: Boundary | None
 ) -> None:
     offsets = MemoryOffsets()
-    running = run_source(
-        broker,
-        Counter(20),
-        offsets=offsets,
-        policy=TOLERANT,
-        steps=[Step(RefusesSeven({}))],
-        boundary=boundary,
-        dead_letter_topic="no/topic",
-    )
-    error = running.wait()
+    error = run_refusing_seven(broker, offsets, boundary, "no/topic").wait()
     assert isinstance(error, ConnectError) and "no/topic" in str(error)
     committed = [offset_of(offsets) or {"next": 0}, *(value for _, value in offsets_topic(broker))]
     assert max(one["next"] for one in committed) <= 7  # type: ignore[index]

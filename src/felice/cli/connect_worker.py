@@ -188,7 +188,6 @@ def run_mirror(
 ) -> None:
     """Mirrors until SIGTERM or SIGINT."""
     from felice.pipelines.connect.configuration.mirroring import flows
-    from felice.pipelines.connect.configuration.worker_options import worker_config
     from felice.pipelines.connect.herder.mirror import Mirror
 
     found = flows({**read_properties(mirror_file), **key_values(overrides)})
@@ -196,18 +195,13 @@ def run_mirror(
         found = [one for one in found if one.target in clusters]
     if not found:
         raise Fault(f"{mirror_file}: no flow to {', '.join(clusters)} is enabled, and none writes heartbeats")
-    without_effect = {
-        name for one in found for name in worker_config(one.worker, distributed=True).without_effect
-    }
-    _log_as(log_format, log_level, sorted(without_effect))
 
     def tell(name: str, url: str) -> None:
         click.echo(f"The mirror {name} is ready on {url}")
 
-    def made() -> tuple[Service, Callable[[], None]]:
-        return Mirror(found, _spark, on_ready=tell), lambda: None
-
-    _serve(made)
+    mirror = Mirror(found, _spark, on_ready=tell)
+    _log_as(log_format, log_level, mirror.without_effect)
+    _serve(lambda: (mirror, lambda: None))
 
 
 def _run(

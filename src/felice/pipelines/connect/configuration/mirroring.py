@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.configuration.connector import SOURCE as CONNECTOR_OPTIONS
-from felice.pipelines.connect.configuration.worker import BOOTSTRAP, GROUP, OFFSETS_TOPIC
+from felice.pipelines.connect.configuration.worker import BOOTSTRAP, GROUP, OFFSETS_TOPIC, with_prefix
 from felice.pipelines.connect.configuration.worker_options import (
     CONFIG_TOPIC,
     DISTRIBUTED,
@@ -37,14 +37,7 @@ _CLIENTS = ("producer.", "consumer.", "admin.")
 _LOGIN = ("security.", "sasl.", "ssl.")
 """Options of clients that may be given for all clusters at once."""
 _MIRROR_OPTIONS = {one.name for options in (SOURCE, CHECKPOINTS, HEARTBEATS) for one in options}
-_PROVIDERS = "config.providers"
-_WORKER_PREFIXES = (
-    *_CLIENTS,
-    _PROVIDERS,
-    "listeners.",
-    SPARK,
-    *(f"{one}." for one in ("key.converter", "value.converter")),
-)
+_WORKER_PREFIXES = (*_CLIENTS, "config.providers", "key.converter.", "listeners.", SPARK, "value.converter.")
 _CONNECTOR_PREFIXES = (*_CLIENTS, "transforms.", "predicates.", "topic.creation.")
 
 
@@ -91,18 +84,12 @@ def _aliases(options: Mapping[str, str]) -> list[str]:
 def _refuse_unknown(
     options: Mapping[str, str], aliases: Iterable[str], pairs: Iterable[tuple[str, str]]
 ) -> None:
-    prefixes = [f"{one}." for one in aliases]
-    flow_prefixes = [f"{_flow_name(*one)}." for one in pairs]
-    unknown = []
-    for name in options:
-        of_flow = next((one for one in flow_prefixes if name.startswith(one)), None)
-        if of_flow is not None:
-            is_known = _is_of_all(name.removeprefix(of_flow))
-        else:
-            is_known = name == _CLUSTERS or name.startswith(tuple(prefixes)) or _is_of_all(name)
-        if not is_known:
-            unknown.append(name)
-    if unknown:
+    of_clusters = tuple(f"{one}." for one in aliases)
+    known = {_CLUSTERS, *(name for name in options if _is_of_all(name) or name.startswith(of_clusters))}
+    for pair in pairs:
+        prefix = f"{_flow_name(*pair)}."
+        known |= {prefix + name for name in with_prefix(options, prefix) if _is_of_all(name)}
+    if unknown := options.keys() - known:
         raise ConfigError(f"unknown options: {', '.join(sorted(unknown))}")
 
 
@@ -121,7 +108,7 @@ def _is_connectors(name: str) -> bool:
 
 
 def _flow(options: Mapping[str, str], source: str, target: str) -> Flow:
-    own = _with_prefix(options, f"{_flow_name(source, target)}.")
+    own = with_prefix(options, f"{_flow_name(source, target)}.")
     common = {**_common(source, target, options), **{name: own[name] for name in own if _is_connectors(name)}}
     connectors = {name: {"name": name, "connector.class": _JAVA + name, **common} for name in CONNECTORS}
     is_enabled = common["enabled"].strip().lower() == "true"
@@ -166,7 +153,7 @@ def _worker(options: Mapping[str, str], own: Mapping[str, str], source: str, tar
 def _of_cluster(options: Mapping[str, str], alias: str) -> dict[str, str]:
     """The options of a cluster: those for all clusters, and its own."""
     common = {name: text for name, text in options.items() if name.startswith(_LOGIN)}
-    return {**common, **_with_prefix(options, f"{alias}.")}
+    return {**common, **with_prefix(options, f"{alias}.")}
 
 
 def _emits_heartbeats(flow: Flow) -> bool:
@@ -186,7 +173,3 @@ def _at_port(flow: Flow, number: int) -> Flow:
 
 def _flow_name(source: str, target: str) -> str:
     return f"{source}->{target}"
-
-
-def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)}

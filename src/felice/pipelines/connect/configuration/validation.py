@@ -38,6 +38,7 @@ from felice.pipelines.connect.configuration.definitions import (
     parse_value,
 )
 from felice.pipelines.connect.configuration.overrides import refused_overrides
+from felice.pipelines.connect.configuration.worker import with_prefix
 from felice.pipelines.connect.connector.base import Connector
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.plugins import Kind, Plugin, Plugins
@@ -232,7 +233,7 @@ def _aliases(config: Mapping[str, str], option: str) -> list[str]:
 
 def _checked(own: ConfigDefinitions, prefix: str, config: Mapping[str, str]) -> Iterable[ConfigValue]:
     """The values of a plugin's own options. Its checks see the options without their prefix, as Kafka's do."""
-    given = {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
+    given = with_prefix(config, prefix)
     for one in own.validate(given):
         errors = one.errors
         if own[one.name].is_required and one.name not in given:

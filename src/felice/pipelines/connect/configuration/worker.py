@@ -95,8 +95,8 @@ def client_config(
     """
     found = {
         "client.id": f"connector-{name or client.value}-{task}",
-        **_with_prefix(worker, client.value + "."),
-        **_with_prefix(connector, client.value + ".override."),
+        **with_prefix(worker, client.value + "."),
+        **with_prefix(connector, client.value + ".override."),
     }
     found.setdefault(BOOTSTRAP, worker[BOOTSTRAP])
     settings, without_effect = convert_java_keys(found)
@@ -107,5 +107,6 @@ def client_config(
     return dict(settings)
 
 
-def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+def with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)}

@@ -42,9 +42,9 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _BUSY = frozenset((408, 425, 429))
 _LONGEST_WAIT_S = 60.0
 _TEXT_LENGTH = 300
+"""What an error says of a server's answer at most."""
 _ANSWER_BYTES = 65_536
 """So much of an answer is read, so that its connection can be used again."""
-"""What an error says of a server's answer at most."""
 
 
 def _url(name: str, value: Any) -> None:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from felice.client.admin import AdminClient
-from felice.pipelines.connect.configuration.worker import GROUP, OFFSETS_TOPIC
+from felice.pipelines.connect.configuration.worker import GROUP, OFFSETS_TOPIC, with_prefix
 from felice.pipelines.connect.configuration.worker_options import (
     CONFIG_TOPIC,
     HEARTBEAT_MS,
@@ -160,13 +160,9 @@ class DistributedWorker(Worker):
 
     def _topic_configs(self, kind: str) -> Mapping[str, str]:
         """The configuration of a topic that is created: options `config.storage.…` beside those of the worker."""
-        prefix = f"{kind}.storage."
         own = ("topic", "replication.factor", "partitions")
-        return {
-            name.removeprefix(prefix): text
-            for name, text in self.config.given.items()
-            if name.startswith(prefix) and name.removeprefix(prefix) not in own
-        }
+        found = with_prefix(self.config.given, f"{kind}.storage.")
+        return {name: text for name, text in found.items() if name not in own}
 
     def _create_topics(self) -> None:
         """Creates the topics of offsets and states; that of configurations is created when it is read."""

@@ -41,6 +41,8 @@ class Mirror:
         its REST API. Raises `ConfigError`.
         """
         self._configs = {one.name: worker_config(one.worker, distributed=True) for one in flows}
+        self.without_effect = sorted({name for one in self._configs.values() for name in one.without_effect})
+        """The options of workers that have no effect here."""
         self._flows = flows
         self._jobs = SharedJobs(jobs(next(iter(self._configs.values()))))
         self._plugins = plugins

@@ -21,6 +21,7 @@ from felice.pipelines.connect.configuration.connector import (
 )
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions
 from felice.pipelines.connect.configuration.validation import CONDITION, Configurations
+from felice.pipelines.connect.configuration.worker import with_prefix
 from felice.pipelines.connect.converters.converter import Converter
 from felice.pipelines.connect.converters.headers import ByConverter, HeaderConverter
 from felice.pipelines.connect.java.regex import compiled
@@ -114,9 +115,7 @@ class Parts:
 
     def _own(self, definitions: ConfigDefinitions, given: Mapping[str, str], prefix: str) -> dict[str, Any]:
         """The values of a plugin's own options, by their names without the prefix."""
-        return definitions.parse(
-            {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
-        )
+        return definitions.parse(with_prefix(given, prefix))
 
     # Transformations
 

@@ -91,10 +91,11 @@ class SourceLoop(TaskLoop):
         self._checked: Place | None = None
         """The partition that was checked last: sources mostly give one object with many records."""
         self._sent: dict[str, tuple[Place, Place]] = {}
-        """The newest offsets of records that were sent, if the task is not told of each record."""
+        """The newest offsets of records that were sent; empty with `_tells_each`."""
         self._is_behind = False
         """Whether nothing more is sent until everything that was sent is in its topic."""
         self._uncommitted: dict[str, tuple[Place, Place]] = {}
+        # A task that extends `commit_record` gets a call for each record, and a tolerated error belongs to one record.
         self._tells_each = (
             type(task).commit_record is not SourceTask.commit_record or tolerance.policy.tolerates_all
         )
@@ -215,10 +216,9 @@ class SourceLoop(TaskLoop):
             done()
 
     def _submit(self, record: SourceRecord) -> Done:
-        """Counts a record as on its way. Call the result when it is in its topic, or left out.
+        """Counts a record as on its way. Raises `ConnectError` for a place that offsets cannot have.
 
-        Unless the task is told of each record, call the result when the record is sent. Raises `ConnectError` for a
-        place that offsets cannot have.
+        With `_tells_each` call the result when the record is in its topic, or left out; else when it is sent.
         """
         self._check_places(record)
         if self._tells_each:

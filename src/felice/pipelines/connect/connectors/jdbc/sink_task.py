@@ -1,7 +1,7 @@
 """The task of the sink: writes the records of a `put` in one transaction of the database.
 
-Keeps true:  a `put` returns when its rows are committed. With `offsets.table` the offsets are committed with them, and
-             the task that follows reads from these offsets: each record is written once, whatever is killed (W9).
+Keeps true:  a `put` returns when its rows are committed. With `offsets.table` the offsets are committed with them. The
+             next task begins at these offsets. So each record is written once, whatever is killed (W9).
              The records of one key are written in their order: a statement ends where an insert follows a delete, or
              the schema changes.
              A record that the database refuses is reported alone, if the connector's errors are tolerated.

@@ -26,15 +26,12 @@ from felice.pipelines.connect.connectors.mirror.options import (
     TOPICS_EXCLUDE,
     Chosen,
 )
-from felice.pipelines.connect.connectors.mirror.records import CheckpointKey, CheckpointValue, encoded
+from felice.pipelines.connect.connectors.mirror.records import CheckpointKey, CheckpointValue, source_record
 from felice.pipelines.connect.connectors.mirror.sync_reader import SyncReader
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SourceRecord
-from felice.pipelines.connect.model.schema import BYTES, Schema
 
 _log = logging.getLogger("felice.connect.mirror")
-_BYTES = Schema(BYTES)
-_OFFSET = {"offset": 0}
 _AT_ONCE = 100
 """So many groups are asked for at the same time."""
 _IDLE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
@@ -108,12 +105,8 @@ class MirrorCheckpointTask(SourceTask):
             wanted = [ConsumerGroupTopicPartitions(group) for group in self._groups[first : first + _AT_ONCE]]
             asked = admin.list_consumer_group_offsets(wanted, request_timeout=self._limit_s)
             for group, future in asked.items():
-                try:
-                    found = self._clusters.answer(future, f"cannot read the offsets of the group {group}")
-                except ConnectError as error:
-                    _log.warning("%s", error)
-                else:
-                    yield from self._of_group(group, found.topic_partitions or [])
+                if self._clusters.is_answered(future, f"cannot read the offsets of the group {group}"):
+                    yield from self._of_group(group, future.result().topic_partitions or [])
 
     def _of_group(self, group: str, offsets: Iterable[TopicPartition]) -> Iterator[_Checkpoint]:
         clusters = self._clusters
@@ -126,23 +119,14 @@ class MirrorCheckpointTask(SourceTask):
                 yield _Checkpoint(group, remote, one.partition, one.offset, downstream, one.metadata or "")
 
     def _record(self, one: _Checkpoint) -> SourceRecord:
-        key, value = encoded(
+        clusters = self._clusters
+        return source_record(
+            clusters.names.checkpoints(clusters.source_alias),
             CheckpointKey(group=one.group, topic=one.topic, partition=one.partition),
             CheckpointValue(
                 upstream_offset=one.upstream, downstream_offset=one.downstream, metadata=one.metadata
             ),
-        )
-        clusters = self._clusters
-        return SourceRecord(
-            clusters.names.checkpoints(clusters.source_alias),
-            0,
-            _BYTES,
-            key,
-            _BYTES,
-            value,
-            int(time.time() * 1000),
-            source_partition={"group": one.group, "topic": one.topic, "partition": one.partition},
-            source_offset=_OFFSET,
+            {"group": one.group, "topic": one.topic, "partition": one.partition},
         )
 
     # Groups of the target

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
+from felice.pipelines.connect.connector.base import SourceTask
+from felice.pipelines.connect.connectors.mirror.connector import LookingConnector, interval_of
 from felice.pipelines.connect.connectors.mirror.options import (
     ASSIGNED_GROUPS,
     CHECKPOINTS,
     GROUPS,
     GROUPS_EXCLUDE,
-    LACKING,
     Chosen,
 )
 from felice.pipelines.connect.connectors.mirror.places import divided
-
-if TYPE_CHECKING:
-    from felice.pipelines.connect.connectors.mirror.clusters import Clusters
-    from felice.pipelines.connect.connectors.mirror.watching import Watch
 
 _CONSUMERS = ("consumer", "")
 """The protocol types of groups that have offsets: of consumers, and of those that only commit."""
 
 
-class MirrorCheckpoint(SourceConnector):
+class MirrorCheckpoint(LookingConnector):
     """Writes down in the target where groups of the source can read on, and moves idle groups there."""
 
-    version: ClassVar = "1"
     java_class: ClassVar = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
     definitions: ClassVar = CHECKPOINTS
-    lacking: ClassVar = LACKING
-
-    _clusters: Clusters | None = None
-    _watch: Watch | None = None
 
     @classmethod
     def task_class(cls) -> type[SourceTask]:
@@ -50,29 +41,18 @@ class MirrorCheckpoint(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         """Looks for groups, and begins to look for others. What fails is tried again."""
-        from felice.pipelines.connect.connectors.mirror.clusters import Clusters
-        from felice.pipelines.connect.connectors.mirror.watching import Watch, is_done
-
         super().start(config)
         values = CHECKPOINTS.parse(dict(config))
         self._emits: bool = values["enabled"] and values["emit.checkpoints.enabled"]
         if not self._emits:
             return
-        clusters = self._clusters = Clusters(config, values)
-        for cluster in ("source", "target"):
-            clusters.settings(cluster, "admin")  # raises for what is wrong, before any cluster is asked
+        self._open(config, values)
         self._chosen = Chosen(values[GROUPS], values[GROUPS_EXCLUDE])
         self._replicas: int = values["checkpoints.topic.replication.factor"]
         self._sync_replicas: int = values["offset-syncs.topic.replication.factor"]
         self._has_topics = False
         self._groups: list[str] = []
-        is_ready = is_done(self._look)
-        watch = self._watch = Watch("felice-mirror-groups")
-        if values["refresh.groups.enabled"]:
-            watch.every(values["refresh.groups.interval.seconds"], self._refresh, now=False)
-        if not is_ready:
-            watch.once(self._refresh)
-        watch.start()
+        self._begin(interval_of(values, "refresh.groups"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """The groups in turns."""
@@ -82,19 +62,11 @@ class MirrorCheckpoint(SourceConnector):
         shares = divided(self._groups, max_tasks)
         return [{**self.config, ASSIGNED_GROUPS: json.dumps(share)} for share in shares]
 
-    def stop(self) -> None:
-        """Ends the look for groups."""
-        if self._watch is not None:
-            self._watch.stop()
-        if self._clusters is not None:
-            self._clusters.close()
-
     def _look(self) -> bool:
         """Whether the groups have changed."""
         from felice.pipelines.connect.connectors.mirror.clusters import SOURCE, TARGET
 
         clusters = self._clusters
-        assert clusters is not None
         if not self._has_topics:
             clusters.create_own(TARGET, clusters.names.checkpoints(clusters.source_alias), self._replicas)
             clusters.create_own(*clusters.syncs, self._sync_replicas)
@@ -108,7 +80,3 @@ class MirrorCheckpoint(SourceConnector):
         )
         before, self._groups = self._groups, names
         return names != before
-
-    def _refresh(self) -> None:
-        if self._look():
-            self.context.request_task_reconfiguration()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -18,6 +19,8 @@ from felice.pipelines.connect.connectors.mirror.options import (
     names_of,
 )
 from felice.pipelines.connect.model.errors import ConnectError, RetriableError
+
+_log = logging.getLogger("felice.connect.mirror")
 
 T = TypeVar("T")
 SOURCE, TARGET = "source", "target"
@@ -75,6 +78,15 @@ class Clusters:
             return asked.result(self._limit_s)
         except (KafkaException, TimeoutError) as error:
             raise failure_of(error, what) from error
+
+    def is_answered(self, asked: Future[T], what: str) -> bool:
+        """Whether a call of an admin client succeeded, which the log calls `what` if not. Then it has a result."""
+        try:
+            self.answer(asked, what)
+        except ConnectError as error:
+            _log.warning("%s", error)
+            return False
+        return True
 
     def topics(self, cluster: str) -> dict[str, int]:
         """All topics of a cluster, with their numbers of partitions."""

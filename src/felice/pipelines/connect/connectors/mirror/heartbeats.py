@@ -11,10 +11,6 @@ from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
 from felice.pipelines.connect.connectors.mirror import names
 from felice.pipelines.connect.connectors.mirror.options import HEARTBEATS, LACKING, SOURCE_ALIAS, TARGET_ALIAS
 from felice.pipelines.connect.model.record import SourceRecord
-from felice.pipelines.connect.model.schema import BYTES, Schema
-
-_BYTES = Schema(BYTES)
-_OFFSET = {"offset": 0}
 
 
 class MirrorHeartbeat(SourceConnector):
@@ -63,28 +59,14 @@ class MirrorHeartbeatTask(SourceTask):
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """A heartbeat, after the interval."""
-        from felice.pipelines.connect.connectors.mirror.records import HeartbeatKey, HeartbeatValue, encoded
+        from felice.pipelines.connect.connectors.mirror import records
 
         if self._stopped.wait(self._interval_s):
             return None
-        now_ms = int(time.time() * 1000)
-        key, value = encoded(
-            HeartbeatKey(source=self._source, target=self._target), HeartbeatValue(timestamp=now_ms)
-        )
+        key = records.HeartbeatKey(source=self._source, target=self._target)
+        value = records.HeartbeatValue(timestamp=int(time.time() * 1000))
         place = {"sourceClusterAlias": self._source, "targetClusterAlias": self._target}
-        return [
-            SourceRecord(
-                names.HEARTBEATS,
-                0,
-                _BYTES,
-                key,
-                _BYTES,
-                value,
-                now_ms,
-                source_partition=place,
-                source_offset=_OFFSET,
-            )
-        ]
+        return [records.source_record(names.HEARTBEATS, key, value, place)]
 
     def stop(self) -> None:
         """Ends the wait."""

@@ -19,6 +19,7 @@ from felice.pipelines.connect.configuration.definitions import (
     non_empty,
     one_of,
 )
+from felice.pipelines.connect.configuration.worker import with_prefix
 from felice.pipelines.connect.connectors.mirror.names import Names
 from felice.pipelines.connect.java.regex import compiled
 
@@ -42,9 +43,9 @@ _EXCLUDED_CONFIGS = (
 _log = logging.getLogger("felice.connect.mirror")
 
 
-def _only(name: str) -> Validator:
-    """The class of Kafka whose work is built in; others are classes of Java."""
-    return one_of(name, _PACKAGE + name)
+def _only(*names: str) -> Validator:
+    """The classes of Kafka whose work is built in; others are classes of Java."""
+    return one_of(*(form for name in names for form in (name, _PACKAGE + name)))
 
 
 def _patterns(name: str, value: Any) -> None:
@@ -98,7 +99,7 @@ COMMON = ConfigDefinitions(
             f"How mirrored topics are called: {_WITH_PREFIX} puts the source's name before the topic's, "
             f"{_UNCHANGED} keeps it.",
             _LOW,
-            one_of(_WITH_PREFIX, _PACKAGE + _WITH_PREFIX, _UNCHANGED, _PACKAGE + _UNCHANGED),
+            _only(_WITH_PREFIX, _UNCHANGED),
         ),
         Definition("replication.policy.separator", Type.STRING, ".", "Stands between both.", _LOW, non_empty),
         _flag(
@@ -267,18 +268,25 @@ class Chosen:
         return bool(self._includes.fullmatch(name)) and not self._excludes.fullmatch(name)
 
 
-def client_settings(config: Mapping[str, str], cluster: str, client: str) -> dict[str, object]:
-    """The settings of a client. `cluster` is `source` or `target`, `client` is `consumer`, `producer` or `admin`.
+def client_options(config: Mapping[str, str], cluster: str, client: str) -> dict[str, str]:
+    """The options of a client. `cluster` is `source` or `target`, `client` is `consumer`, `producer` or `admin`.
 
-    The options are those with the prefixes `source.cluster.`, `consumer.` and `source.consumer.`: later ones count.
-    Raises `KafkaException` (_INVALID_ARG) for options that cannot be followed.
+    They are those with the prefixes `source.cluster.`, `consumer.` and `source.consumer.`: later ones count.
     """
     found: dict[str, str] = {}
     for prefix in (f"{cluster}.cluster.", f"{client}.", f"{cluster}.{client}."):
-        found |= {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
+        found |= with_prefix(config, prefix)
     for name in ("alias", "poll.timeout.ms", "timeout.ms"):  # the mirror's own, which look like a client's
         found.pop(name, None)
-    settings, without_effect = convert_java_keys(found)
+    return found
+
+
+def client_settings(config: Mapping[str, str], cluster: str, client: str) -> dict[str, object]:
+    """The settings of a client, from `client_options`.
+
+    Raises `KafkaException` (_INVALID_ARG) for options that cannot be followed.
+    """
+    settings, without_effect = convert_java_keys(client_options(config, cluster, client))
     if without_effect:
         _log.info("options of the %s's %s without effect: %s", cluster, client, ", ".join(without_effect))
     return dict(settings)

@@ -6,8 +6,16 @@ Source: KIP-382, and the classes of the same names in `org.apache.kafka.connect.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
+from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.schema import BYTES, Schema
 from felice.protocol.codec import decode, decode_data, encode, encode_data
 from felice.protocol.schema import data, int32, int64, string
+
+_BYTES = Schema(BYTES)
+_NO_OFFSET = {"offset": 0}
 
 
 @data(versions="0")
@@ -78,3 +86,19 @@ def checkpoint(key: bytes, value: bytes) -> tuple[CheckpointKey, CheckpointValue
 def heartbeat(key: bytes, value: bytes) -> tuple[HeartbeatKey, HeartbeatValue]:
     """A heartbeat of these bytes. Raises `MalformedMessage`."""
     return decode(HeartbeatKey, key, 0), decode_data(HeartbeatValue, value)
+
+
+def source_record(topic: str, key: object, value: object, place: Mapping[str, object]) -> SourceRecord:
+    """A checkpoint or heartbeat for its topic, with the time of now. `place` is its partition of the source."""
+    key_bytes, value_bytes = encoded(key, value)
+    return SourceRecord(
+        topic,
+        0,
+        _BYTES,
+        key_bytes,
+        _BYTES,
+        value_bytes,
+        int(time.time() * 1000),
+        source_partition=place,
+        source_offset=_NO_OFFSET,
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
+from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
-from felice.pipelines.connect.connectors.mirror.options import LACKING, PARTITIONS, SOURCE
+from felice.pipelines.connect.connectors.mirror.connector import LookingConnector, interval_of
+from felice.pipelines.connect.connectors.mirror.options import PARTITIONS, SOURCE, client_options
 from felice.pipelines.connect.connectors.mirror.places import (
     CLUSTER,
     OFFSET,
@@ -19,21 +20,12 @@ from felice.pipelines.connect.connectors.mirror.places import (
 )
 from felice.pipelines.connect.model.errors import ConnectError
 
-if TYPE_CHECKING:
-    from felice.pipelines.connect.connectors.mirror.clusters import Clusters
-    from felice.pipelines.connect.connectors.mirror.watching import Watch
 
-
-class MirrorSource(SourceConnector):
+class MirrorSource(LookingConnector):
     """Copies the records of topics of another cluster."""
 
-    version: ClassVar = "1"
     java_class: ClassVar = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     definitions: ClassVar = SOURCE
-    lacking: ClassVar = LACKING
-
-    _clusters: Clusters | None = None
-    _watch: Watch | None = None
 
     @classmethod
     def task_class(cls) -> type[SourceTask]:
@@ -45,9 +37,7 @@ class MirrorSource(SourceConnector):
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:
         """Yes, if tasks read only what was committed in the source."""
-        prefixes = ("consumer.", "source.consumer.")
-        found = next((config[name] for one in prefixes if (name := f"{one}isolation.level") in config), "")
-        return found == "read_committed"
+        return client_options(config, "source", "consumer").get("isolation.level") == "read_committed"
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[Any, Place | None]) -> bool:
@@ -63,34 +53,26 @@ class MirrorSource(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         """Looks for topics, and begins to look for others. What fails is tried again."""
-        from felice.pipelines.connect.connectors.mirror.clusters import Clusters
         from felice.pipelines.connect.connectors.mirror.topics import TopicMirror
-        from felice.pipelines.connect.connectors.mirror.watching import Watch, is_done
 
         super().start(config)
         values = SOURCE.parse(dict(config))
         self._is_enabled: bool = values["enabled"]
         if not self._is_enabled:
             return
-        clusters = self._clusters = Clusters(config, values)
-        for cluster in ("source", "target"):
-            clusters.settings(cluster, "admin")  # raises for what is wrong, before any cluster is asked
-        self._topics = TopicMirror(clusters, values)
+        topics = self._topics = TopicMirror(self._open(config, values), values)
         self._emits_syncs: bool = values["emit.offset-syncs.enabled"]
         self._sync_replicas: int = values["offset-syncs.topic.replication.factor"]
         self._has_syncs = False
-        is_ready = is_done(self._prepare)
-        watch = self._watch = Watch("felice-mirror-topics")
-        for name, job, now in (
-            ("refresh.topics", self._refresh, False),
-            ("sync.topic.configs", self._topics.sync_configs, True),
-            ("sync.topic.acls", self._topics.sync_acls, True),
-        ):
-            if values[f"{name}.enabled"]:
-                watch.every(values[f"{name}.interval.seconds"], job, now=now)
-        if not is_ready:
-            watch.once(self._refresh)
-        watch.start()
+        jobs = {"sync.topic.configs": topics.sync_configs, "sync.topic.acls": topics.sync_acls}
+        self._begin(
+            interval_of(values, "refresh.topics"),
+            [
+                (every_s, job)
+                for name, job in jobs.items()
+                if (every_s := interval_of(values, name)) is not None
+            ],
+        )
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """The partitions in turns, so that those of one topic are in many tasks."""
@@ -99,21 +81,9 @@ class MirrorSource(SourceConnector):
         shares = divided([text_of(one) for one in self._topics.partitions], max_tasks)
         return [{**self.config, PARTITIONS: ",".join(share)} for share in shares]
 
-    def stop(self) -> None:
-        """Ends the look for topics."""
-        if self._watch is not None:
-            self._watch.stop()
-        if self._clusters is not None:
-            self._clusters.close()
-
-    def _prepare(self) -> bool:
+    def _look(self) -> bool:
         """Whether the partitions to mirror have changed."""
-        assert self._clusters is not None
         if self._emits_syncs and not self._has_syncs:
             self._clusters.create_own(*self._clusters.syncs, self._sync_replicas)
             self._has_syncs = True
         return self._topics.look()
-
-    def _refresh(self) -> None:
-        if self._prepare():
-            self.context.request_task_reconfiguration()

@@ -114,14 +114,13 @@ class TopicMirror:
             return []
         wanted = [NewPartitions(self.remote(name), count) for name, count in topics.items()]
         asked = self._clusters.admin(TARGET).create_partitions(wanted)
-        failed = []
-        for name, made in zip(topics, wanted, strict=True):
-            try:
-                asked[made.topic].result()
-            except KafkaException as error:
-                _log.error("the topic %s cannot get partitions: %s", made.topic, error.error.str())
-                failed.append(name)
-        return failed
+        return [
+            name
+            for name, made in zip(topics, wanted, strict=True)
+            if not self._clusters.is_answered(
+                asked[made.topic], f"the topic {made.topic} cannot get partitions"
+            )
+        ]
 
     # Options
 
@@ -136,22 +135,18 @@ class TopicMirror:
         ]
         asked = self._clusters.admin(TARGET).incremental_alter_configs(wanted)
         for resource, done in asked.items():
-            try:
-                done.result()
-            except KafkaException as error:
-                _log.warning("cannot set options of the topic %s: %s", resource.name, error.error.str())
+            self._clusters.is_answered(done, f"cannot set options of the topic {resource.name}")
 
     def _configs(self, topics: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         if not resources:
             return {}
-        found = {}
-        for resource, done in self._clusters.admin(SOURCE).describe_configs(resources).items():
-            try:
-                found[resource.name] = done.result()
-            except KafkaException as error:
-                _log.warning("cannot read options of the topic %s: %s", resource.name, error.error.str())
-        return found
+        asked = self._clusters.admin(SOURCE).describe_configs(resources)
+        return {
+            resource.name: done.result()
+            for resource, done in asked.items()
+            if self._clusters.is_answered(done, f"cannot read options of the topic {resource.name}")
+        }
 
     def _to_set(self, entries: Mapping[str, ConfigEntry]) -> list[ConfigEntry]:
         return [
