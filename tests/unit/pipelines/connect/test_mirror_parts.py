@@ -9,6 +9,7 @@ import pytest
 
 from felice.client.error import KafkaException
 from felice.pipelines.connect.configuration.mirroring import CONNECTORS, flows
+from felice.pipelines.connect.configuration.worker_options import worker_config
 from felice.pipelines.connect.connectors.mirror import records
 from felice.pipelines.connect.connectors.mirror.names import Names
 from felice.pipelines.connect.connectors.mirror.offset_syncs import OffsetSyncs
@@ -219,6 +220,12 @@ def test_a_flow_without_work_is_left_out() -> None:
     assert [one.name for one in flows(given)] == ["A->B"]
 
 
+def test_an_option_without_effect_is_named() -> None:
+    given = CLUSTERS | {"A->B.enabled": "true", "dedicated.mode.enable.internal.rest": "true"}
+    config = worker_config(flows(given)[0].worker, distributed=True)
+    assert config.without_effect == ("dedicated.mode.enable.internal.rest",)
+
+
 def test_flows_have_ports_of_their_own() -> None:
     given = CLUSTERS | {"A->B.enabled": "true", "listeners": "http://10.0.0.1:8083"}
     assert [one.worker["listeners"] for one in flows(given)] == [
@@ -304,4 +311,9 @@ def test_offsets_that_a_user_sets() -> None:
 
 def test_exactly_once_needs_committed_records() -> None:
     assert MirrorSource.exactly_once_support({}) is False
-    assert MirrorSource.exactly_once_support({"source.consumer.isolation.level": "read_committed"}) is True
+    committed = {"source.consumer.isolation.level": "read_committed"}
+    assert MirrorSource.exactly_once_support(committed) is True
+    assert (
+        MirrorSource.exactly_once_support({"consumer.isolation.level": "read_uncommitted", **committed})
+        is True
+    )

@@ -30,7 +30,6 @@ _JAVA = "org.apache.kafka.connect.mirror."
 CONNECTORS = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 """The connectors of each flow, by their names."""
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_INTERNAL_REST = "dedicated.mode.enable.internal.rest"
 _CLUSTERS = "clusters"
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _CLIENTS = ("producer.", "consumer.", "admin.")
@@ -94,7 +93,7 @@ def _refuse_unknown(
 
 
 def _is_of_all(name: str) -> bool:
-    return _is_workers(name) or _is_connectors(name) or name.startswith(_LOGIN) or name == _INTERNAL_REST
+    return _is_workers(name) or _is_connectors(name) or name.startswith(_LOGIN)
 
 
 def _is_workers(name: str) -> bool:

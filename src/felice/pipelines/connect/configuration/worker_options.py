@@ -212,6 +212,7 @@ WITHOUT_EFFECT = frozenset(
         "worker.sync.timeout.ms",
         "worker.unsync.backoff.ms",
         "connect.protocol",
+        "dedicated.mode.enable.internal.rest",
         "rebalance.timeout.ms",
         "inter.worker.key.generation.algorithm",
         "inter.worker.key.size",
@@ -224,7 +225,9 @@ WITHOUT_EFFECT = frozenset(
         "metrics.sample.window.ms",
     )
 )
-"""Kafka's options that say nothing to this worker: Java's plugins and metrics, and the protocol between workers."""
+"""Kafka's options that say nothing to this worker: Java's plugins and metrics, the protocol between workers, and the
+REST API of a mirror, which it always has.
+"""
 REFUSED = {
     "rest.extension.classes": "extensions are classes of Java; put a proxy before the worker instead",
     "admin.listeners": "the worker has one listener; put a proxy before it to hide /admin",
