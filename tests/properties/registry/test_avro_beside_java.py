@@ -43,6 +43,19 @@ def test_random_pairs_have_the_verdicts_and_texts_of_java(oracle: AvroOracle) ->
     assert min(compatible, incompatible, invalid) > PAIRS // 20
 
 
+def test_the_first_branch_that_reads_a_type_decides(oracle: AvroOracle) -> None:
+    # The field `i` is ambiguous. Where B comes first, it reads A by its alias, and nothing looks into A.
+    fields = '[{"name":"i","type":"int","aliases":["f"]},{"name":"f","type":"int"}]'
+    ambiguous = f'{{"type":"record","name":"A","fields":{fields}}}'
+    by_alias = '{"type":"record","name":"B","aliases":["A"],"fields":[]}'
+    for reader, is_ambiguous in (
+        (f"[{by_alias},{ambiguous}]", False),
+        (f"[{ambiguous},{by_alias}]", True),
+    ):
+        assert ("exception" in oracle.ask(reader, ambiguous)) == is_ambiguous
+        assert _answer(reader, ambiguous)["incompatibilities"] == ("exception" if is_ambiguous else [])
+
+
 def test_references_are_named_and_resolved_as_in_java(oracle: AvroOracle) -> None:
     references = [
         '{"type":"enum","name":"x.E","symbols":["A","B"]}',

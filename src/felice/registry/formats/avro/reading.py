@@ -134,13 +134,14 @@ class _Candidates:
 
     def __init__(self, union: Union) -> None:
         self.ids = frozenset(map(id, union.branches))
+        self._branches = union.branches
         self._by_kind: dict[str, list[Schema]] = {}
-        self._by_name: dict[str, list[Schema]] = {}
-        for branch in union.branches:
+        self._by_name: dict[str, list[int]] = {}
+        for index, branch in enumerate(union.branches):
             if isinstance(branch, Named):
                 # A branch reads a type of its own name in any namespace, and those that its aliases name.
                 for name in {branch.name.simple, *(f"={alias}" for alias in alias_texts(branch))}:
-                    self._by_name.setdefault(name, []).append(branch)
+                    self._by_name.setdefault(name, []).append(index)
             else:
                 self._by_kind.setdefault(branch.kind, []).append(branch)
                 for kind in _PROMOTIONS.get(branch.kind, ()):
@@ -149,8 +150,10 @@ class _Candidates:
     def of(self, writer: Schema) -> Iterable[Schema]:
         if not isinstance(writer, Named):
             return self._by_kind.get(writer.kind, ())
+        by_name = self._by_name.get(writer.name.simple, [])
         by_alias = self._by_name.get(f"={writer.name.full}", [])
-        return self._by_name.get(writer.name.simple, []) + by_alias
+        # In the union's order: Java looks no further than the first branch that reads the type.
+        return [self._branches[index] for index in sorted({*by_name, *by_alias})]
 
 
 def _pair_of(comparison: Comparison) -> Pair:
