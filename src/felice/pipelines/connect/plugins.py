@@ -131,6 +131,9 @@ def _bundled() -> Iterator[Plugin]:
     )
     http = _OURS + "connectors.http:HttpSink"
     yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
+    search = _OURS + "connectors.search.sink:ElasticsearchSink"
+    elasticsearch = "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"
+    yield Plugin(Kind.SINK, elasticsearch, search, None, "elasticsearch-sink")
     objects = _OURS + "connectors.objects.sink:S3Sink"
     yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
     mirror = _OURS + "connectors.mirror."

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from felice.pipelines.connect.configuration.definitions import (
     ConfigDefinitions,
@@ -28,23 +27,15 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
+from felice.pipelines.connect.connectors.http_attempts import BUSY, beginning, wait_s
 from felice.pipelines.connect.converters.json import JsonConverter
 from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError, DataError, RetriableError
 from felice.pipelines.connect.model.record import SinkRecord
 
-if TYPE_CHECKING:
-    import httpx2
-
 _log = logging.getLogger("felice.connect.http")
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_BUSY = frozenset((408, 425, 429))
-_LONGEST_WAIT_S = 60.0
-_TEXT_LENGTH = 300
-"""What an error says of a server's answer at most."""
-_ANSWER_BYTES = 65_536
-"""So much of an answer is read, so that its connection can be used again."""
 
 
 def _url(name: str, value: Any) -> None:
@@ -277,14 +268,14 @@ class HttpSinkTask(SinkTask):
         body = None if batch[0].value is None else self._body(batch)
         try:
             with self._client.stream(method, url, content=body) as answer:
-                said = _beginning(answer)
+                said = beginning(answer)
         except httpx2.HTTPError as error:
             self._again(f"the server does not answer: {error or type(error).__name__}", None)
             return
         if answer.status_code < 300:
             return
         why = f"the server answers {answer.status_code} {answer.reason_phrase}: {said}"
-        if answer.status_code in _BUSY or answer.status_code >= 500:
+        if answer.status_code in BUSY or answer.status_code >= 500:
             self._again(why, answer.headers.get("retry-after"))
         elif len(batch) > 1:
             for one in batch:
@@ -312,15 +303,11 @@ class HttpSinkTask(SinkTask):
         """Raises `RetriableError`, with a wait, or `ConnectError` after the last attempt."""
         if self._failures >= self._options["max.retries"]:
             raise ConnectError(f"{why}; it was tried {self._failures + 1} times")
-        wait_s = min(
-            _LONGEST_WAIT_S, self._options["retry.backoff.ms"] / 1000 * 2.0 ** min(self._failures, 10)
+        self.context.set_timeout(
+            int(wait_s(self._options["retry.backoff.ms"], self._failures, retry_after) * 1000)
         )
-        if retry_after is not None and retry_after.isdigit():
-            wait_s = max(wait_s, min(_LONGEST_WAIT_S, float(retry_after)))
         self._failures += 1
         _log.warning("%s; it is tried again", why)
-        # Tasks that failed together do not come back together.
-        self.context.set_timeout(int(wait_s * 1000 * (0.5 + random.random() / 2)))
         raise RetriableError(why)
 
     def _refuse(self, record: SinkRecord, why: str) -> None:
@@ -331,13 +318,3 @@ class HttpSinkTask(SinkTask):
             _log.error(
                 "record %s-%d@%d is left out: %s", record.topic, record.partition or 0, record.offset, why
             )
-
-
-def _beginning(answer: httpx2.Response) -> str:
-    """What an answer says first. One that is long is not read to its end: its connection is closed then."""
-    data = b""
-    for piece in answer.iter_raw():
-        data += piece
-        if len(data) > _ANSWER_BYTES:
-            break
-    return " ".join(data.decode(errors="replace").split())[:_TEXT_LENGTH] or "no reason is given"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.model.schema import Schema
+
+if TYPE_CHECKING:
+    from felice.client.model import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class SinkRecord(ConnectRecord):
     timestamp_type: str = "CreateTime"
     original_topic: str = ""
     original_partition: int = 0
+    original: Message | None = field(default=None, compare=False, repr=False)
+    """The message that was read, which a dead letter has."""
 
     @property
     def place(self) -> tuple[str, int]:

@@ -99,6 +99,7 @@ class Conversion:
             _TIMESTAMP_TYPES[kind],
             topic,
             partition,
+            message,
         )
         return self._transformed(record, message=message) if self._steps else record
 

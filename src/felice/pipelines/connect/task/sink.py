@@ -68,7 +68,6 @@ class SinkLoop(TaskLoop):
         self._taken: dict[Partition, int] = {}
         self._safe: dict[Partition, int] = {}
         self._batch: list[SinkRecord] = []
-        self._messages: dict[tuple[str, int, int], Message] = {}
         self._retry_at_s: float | None = None
         self._is_waiting = False
 
@@ -127,7 +126,6 @@ class SinkLoop(TaskLoop):
 
     def _convert(self, messages: Sequence[Message]) -> None:
         read, convert, batch = self._read, self._conversion.of_message, self._batch
-        keeps_messages = self._dead_letters is not None or self._tolerance.policy.log_enabled
         last: Partition | None = None
         for message in messages:
             at = (message.topic() or "", message.partition() or 0)
@@ -145,8 +143,6 @@ class SinkLoop(TaskLoop):
             read[at] = offset + 1
             if record is not None:
                 batch.append(record)
-                if keeps_messages:
-                    self._messages[(*at, offset)] = message
         if not self._batch:
             self._taken.update(self._read)
 
@@ -163,7 +159,6 @@ class SinkLoop(TaskLoop):
             self._follow_pause()
             return
         self._batch = []
-        self._messages.clear()
         self._retry_at_s = None
         self._taken.update(self._read)
         self._follow_pause()
@@ -200,8 +195,10 @@ class SinkLoop(TaskLoop):
         self._commit(offsets, written)
 
     def _written(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        written = self._task.pre_commit(dict(offsets))
+        # After the task, which may report records while it writes.
         self._flush_dead_letters(self._settings.commit_timeout_s)
-        return self._task.pre_commit(dict(offsets))
+        return written
 
     def _commit(self, offsets: Mapping[Partition, int], written: Mapping[Partition, int]) -> None:
         allowed = {}
@@ -294,8 +291,7 @@ class SinkLoop(TaskLoop):
 
     def set_aside(self, record: SinkRecord, error: BaseException) -> None:
         """Reports a record that the target system refused. Raises `ConnectError` if no error is tolerated."""
-        message = self._messages.get((*record.place, record.offset))
-        self._tolerance.set_aside(Stage.TASK_PUT, self._task, error, message=message)
+        self._tolerance.set_aside(Stage.TASK_PUT, self._task, error, message=record.original)
 
 
 _DECIDED: dict[str, object] = {
