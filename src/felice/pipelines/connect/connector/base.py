@@ -160,8 +160,15 @@ class SourceTask:
     def commit_record(self, record: SourceRecord, topic: str | None, partition: int, offset: int) -> None:
         """Told once for each record of `poll` that is in its topic; a dropped record has no topic (None)."""
 
+    def offsets_committed(self, offsets: Sequence[tuple[Place, Place]]) -> None:
+        """Told which offsets were committed, the newest of each partition of the source.
+
+        What was read before them need not be kept. Kafka Connect has no such call: there, a task counts the calls of
+        `commit_record`.
+        """
+
     def commit(self) -> None:
-        """Told after offsets were committed: what was read before need not be kept."""
+        """Told after offsets were committed. Records of the last `poll` may be on their way still."""
 
     def stop(self) -> None:
         """Makes `poll` return. Then it is not called again."""

@@ -291,11 +291,13 @@ class SourceLoop(TaskLoop):
         if self._uncommitted:
             try:
                 self._flush_dead_letters(self._settings.commit_timeout_s)
-                self._offsets.write(list(self._uncommitted.values()))
+                offsets = list(self._uncommitted.values())
+                self._offsets.write(offsets)
             except ConnectError as error:
                 log.warning("Commit of offsets failed, they will be part of the next one: %s", error)
                 return
             self._uncommitted = {}
+            self._task.offsets_committed(offsets)
         self._task.commit()
 
     def _last_steps(self, *, failed: bool) -> list[LastStep]:

@@ -124,6 +124,8 @@ class ExactlyOnceSourceLoop(SourceLoop):
         self._flush_dead_letters(_TIMEOUT_S)
         self.producer.commit_transaction(_TIMEOUT_S)
         self._is_open = False
+        if self._sent:
+            self._task.offsets_committed(list(self._sent.values()))
         self._sent = {}
         self._task.commit()
 

@@ -55,7 +55,7 @@ class Documents:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._null_behavior = options["behavior.on.null.values"].upper()
-        self._upserts = options["write.method"].upper() == "UPSERT"
+        self._upserts: bool = options["write.method"].upper() == "UPSERT"
         self.is_stream = options["data.stream.type"].upper() != "NONE"
         self._compact: bool = options["compact.map.entries"]
         self._ignores_keys: bool = options["key.ignore"]
