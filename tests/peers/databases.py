@@ -30,6 +30,8 @@ class Database:
     url: str
     user: str | None
     engine: sqlalchemy.Engine
+    server: Server | None = None
+    port: int = 0
 
     @property
     def options(self) -> dict[str, str]:
@@ -93,10 +95,12 @@ def _postgresql(place: Path, port: int) -> Iterator[Database]:
         capture_output=True,
     )
     words = ["-D", data, "-p", port, "-k", place, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+    words += ["-c", "wal_level=logical", "-c", "wal_sender_timeout=10s"]
     command = [*prefix, str(programs / "postgres"), *map(str, words)]
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://felice@127.0.0.1:{port}/postgres")
-    with _server(command, place, engine):
-        yield Database("postgresql", f"jdbc:postgresql://127.0.0.1:{port}/postgres", "felice", engine)
+    with _server(command, place, engine) as server:
+        url = f"jdbc:postgresql://127.0.0.1:{port}/postgres"
+        yield Database("postgresql", url, "felice", engine, server, port)
 
 
 @contextmanager
@@ -146,22 +150,41 @@ def _own_user(name: str, place: Path) -> list[str]:
     return ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups"]
 
 
+class Server:
+    """The process of a database."""
+
+    def __init__(self, command: list[str], place: Path, engine: sqlalchemy.Engine) -> None:
+        self._command, self._place, self._engine = command, place, engine
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        log = self._place / "log"
+        with log.open("ab") as out:
+            process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self._place)
+        self._process = process
+        give_up_at = time.monotonic() + START_S
+        while True:
+            try:
+                self._engine.connect().close()
+                return
+            except sqlalchemy.exc.OperationalError:
+                assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Ends it at once. Processes that it started end by themselves."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._engine.dispose()
+
+
 @contextmanager
-def _server(command: list[str], place: Path, engine: sqlalchemy.Engine) -> Iterator[None]:
-    log = place / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=place)
-        try:
-            give_up_at = time.monotonic() + START_S
-            while True:
-                try:
-                    engine.connect().close()
-                    break
-                except sqlalchemy.exc.OperationalError:
-                    assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
-                    time.sleep(0.1)
-            yield
-        finally:
-            engine.dispose()
-            process.kill()
-            process.wait()
+def _server(command: list[str], place: Path, engine: sqlalchemy.Engine) -> Iterator[Server]:
+    server = Server(command, place, engine)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()

@@ -129,6 +129,9 @@ def _bundled() -> Iterator[Plugin]:
     yield Plugin(
         Kind.SOURCE, confluent + "JdbcSourceConnector", databases + "source:JdbcSource", None, "jdbc-source"
     )
+    postgres = _OURS + "connectors.postgres.source:PostgresSource"
+    debezium = "io.debezium.connector.postgresql.PostgresConnector"
+    yield Plugin(Kind.SOURCE, debezium, postgres, None, "postgres-cdc")
     http = _OURS + "connectors.http:HttpSink"
     yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
     search = _OURS + "connectors.search.sink:ElasticsearchSink"
@@ -159,6 +162,8 @@ def _bundled() -> Iterator[Plugin]:
         for name in names:
             full = f"{_KAFKA}transforms.{name}"
             yield Plugin(Kind.TRANSFORMATION, full, f"{_OURS}transforms.{module}:{name}")
+    changes = "io.debezium.transforms.ExtractNewRecordState"
+    yield Plugin(Kind.TRANSFORMATION, changes, f"{_OURS}transforms.changes:ExtractNewRecordState")
     for name in _PREDICATES:
         full = f"{_KAFKA}transforms.predicates.{name}"
         yield Plugin(Kind.PREDICATE, full, f"{_OURS}transforms.predicates:{name}")
