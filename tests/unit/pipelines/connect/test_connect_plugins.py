@@ -41,7 +41,10 @@ def test_kafkas_plugins_are_ours(found: Plugins) -> None:
 def test_every_plugin_can_be_loaded(found: Plugins) -> None:
     for one in found:
         name = re.sub(r".*\.|\$.*|Connector$", "", one.name)
-        assert one.load().__name__ in (name, f"{name}Source")  # Debezium's names do not say that they are sources
+        assert one.load().__name__ in (
+            name,
+            f"{name}Source",
+        )  # Debezium's names do not say that they are sources
 
 
 @pytest.mark.parametrize(
