@@ -46,7 +46,7 @@ demo: $(VENV)/.demo
 
 # Some tests compute, others wait for sockets and processes. The three parts run side by side, which takes half the time.
 COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
-SPARK     := tests/conformance/test_demo.py tests/streams $(sort $(wildcard tests/conformance/test_spark_*.py tests/conformance/test_streams_*.py))
+PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py streams_*.py connect_*.py mirror*.py kafka_mirror*.py)))
 
 # Each part writes its failures to a file, and the files are printed last.
 test: $(VENV)/.dev
@@ -54,14 +54,14 @@ ifeq ($(strip $(ARGS)),)
 	@mkdir -p $(TEST_LOGS); cd $(TEST_LOGS) && rm -f *.failures *.log
 	@run="$(PYTEST) --failures-to $(TEST_LOGS)"; \
 	$$run/computing.failures $(COMPUTING) > $(TEST_LOGS)/computing.log 2>&1 & computing=$$!; \
-	$$run/spark.failures $(SPARK) > $(TEST_LOGS)/spark.log 2>&1 & spark=$$!; \
-	trap 'kill $$computing $$spark' INT TERM; \
-	$$run/others.failures $(addprefix --ignore=,$(COMPUTING) $(SPARK)) || others=$$?; \
-	wait $$computing || computed=$$?; wait $$spark || sparked=$$?; \
-	cat $(TEST_LOGS)/computing.log $(TEST_LOGS)/spark.log; \
-	[ -n "$$others$$computed$$sparked" ] || exit 0; \
+	$$run/pipelines.failures $(PIPELINES) > $(TEST_LOGS)/pipelines.log 2>&1 & pipelines=$$!; \
+	trap 'kill $$computing $$pipelines' INT TERM; \
+	$$run/others.failures $(addprefix --ignore=,$(COMPUTING) $(PIPELINES)) || others=$$?; \
+	wait $$computing || computed=$$?; wait $$pipelines || piped=$$?; \
+	cat $(TEST_LOGS)/computing.log $(TEST_LOGS)/pipelines.log; \
+	[ -n "$$others$$computed$$piped" ] || exit 0; \
 	printf '\nFailed:\n'; \
-	for part in computing:$$computed spark:$$sparked others:$$others; do \
+	for part in computing:$$computed pipelines:$$piped others:$$others; do \
 		cat $(TEST_LOGS)/$${part%:*}.failures 2>/dev/null || \
 		echo "the run of the part $${part%:*} ended before its last test (exit $${part#*:})"; \
 	done; \
@@ -75,7 +75,7 @@ endif
 RETESTS ?= 3
 
 retest: $(VENV)/.dev
-	@cd $(TEST_LOGS) && cat computing.failures spark.failures others.failures > failures || exit 2; \
+	@cd $(TEST_LOGS) && cat computing.failures pipelines.failures others.failures > failures || exit 2; \
 	if [ ! -s failures ] || grep -qvE '^(FAILED|ERROR) ' failures || [ $$(wc -l < failures) -gt $(RETESTS) ]; then \
 		echo "make retest: expected 1 to $(RETESTS) failed tests in $(TEST_LOGS), found:" >&2; cat failures >&2; exit 2; fi
 	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)

@@ -15,7 +15,7 @@ COMPUTING = """
 def test_right(): pass
 def test_wrong(): assert False
 """
-SPARK = """
+PIPELINES = """
 def test_wrong_too(): assert False
 """
 OTHERS = """
@@ -28,18 +28,18 @@ def test_without_its_fixture(broken): pass
 """
 
 
-def make_test(tmp_path: Path, computing: str, spark: str, others: str) -> tuple[int, list[str]]:
+def make_test(tmp_path: Path, computing: str, pipelines: str, others: str) -> tuple[int, list[str]]:
     """`make test` over a tree of three test files, and what it prints."""
     for folder in ("unit", "streams"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\ntestpaths = ['tests']")
     (tmp_path / "tests" / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "tests" / "unit" / "test_computing.py").write_text(computing)
-    (tmp_path / "tests" / "streams" / "test_spark.py").write_text(spark)
+    (tmp_path / "tests" / "streams" / "test_pipeline.py").write_text(pipelines)
     (tmp_path / "tests" / "test_others.py").write_text(others)
     runner = f"{sys.executable} -m pytest -p no:cacheprovider"
     # `-o`: what the target depends on counts as made.
-    folders = ["COMPUTING=tests/unit", "SPARK=tests/streams"]
+    folders = ["COMPUTING=tests/unit", "PIPELINES=tests/streams"]
     command = ["make", "-f", str(ROOT / "Makefile"), "-o", "./.dev", "test", "VENV=.", *folders]
     # As from a shell: within `make test`, make would also print the directories that it enters and leaves.
     environment = {
@@ -52,12 +52,12 @@ def make_test(tmp_path: Path, computing: str, spark: str, others: str) -> tuple[
 
 
 def test_failures_of_all_runs_are_the_last_lines(tmp_path: Path) -> None:
-    status, lines = make_test(tmp_path, COMPUTING, SPARK, OTHERS)
+    status, lines = make_test(tmp_path, COMPUTING, PIPELINES, OTHERS)
     assert status != 0
     assert lines[-4:] == [
         "Failed:",
         "FAILED tests/unit/test_computing.py::test_wrong",
-        "FAILED tests/streams/test_spark.py::test_wrong_too",
+        "FAILED tests/streams/test_pipeline.py::test_wrong_too",
         "ERROR tests/test_others.py::test_without_its_fixture",
     ]
 
@@ -65,9 +65,9 @@ def test_failures_of_all_runs_are_the_last_lines(tmp_path: Path) -> None:
 RIGHT = "def test_right(): pass"
 
 
-@pytest.mark.parametrize("part", ["computing", "spark", "others"])
+@pytest.mark.parametrize("part", ["computing", "pipelines", "others"])
 def test_a_run_that_dies_is_named(tmp_path: Path, part: str) -> None:
-    tests = dict.fromkeys(["computing", "spark", "others"], RIGHT) | {part: "import os; os._exit(7)"}
+    tests = dict.fromkeys(["computing", "pipelines", "others"], RIGHT) | {part: "import os; os._exit(7)"}
     status, lines = make_test(tmp_path, **tests)
     assert status != 0
     assert lines[-2:] == ["Failed:", f"the run of the part {part} ended before its last test (exit 7)"]

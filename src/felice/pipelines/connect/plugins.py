@@ -139,6 +139,8 @@ def _bundled() -> Iterator[Plugin]:
     yield Plugin(Kind.SINK, elasticsearch, search, None, "elasticsearch-sink")
     objects = _OURS + "connectors.objects.sink:S3Sink"
     yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
+    hdfs = _OURS + "connectors.hdfs.sink:HdfsSink"
+    yield Plugin(Kind.SINK, "io.confluent.connect.hdfs.HdfsSinkConnector", hdfs, None, "hdfs-sink")
     mirror = _OURS + "connectors.mirror."
     for name, reference, short_name in (
         ("MirrorCheckpointConnector", "checkpoints:MirrorCheckpoint", "mirror-checkpoints"),

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from felice.pipelines.connect.connectors.objects.options import AVRO, BYTES, JSON, PARQUET
 from felice.pipelines.connect.converters.json import JsonConverter
+from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import (
@@ -77,7 +77,7 @@ class _Lines(File):
     def __init__(self, options: Mapping[str, Any], schema: Schema | None) -> None:
         super().__init__(options, schema)
         self._out: IO[bytes] = self._file
-        if options["s3.compression.type"] == "gzip":
+        if options.get("s3.compression.type") == "gzip":
             level = options["s3.compression.level"]
             # Without a time, so that the same records make the same bytes.
             self._out = gzip.GzipFile("", "wb", 9 if level < 0 else level, self._file, mtime=0)  # type: ignore[assignment]
@@ -118,6 +118,16 @@ class BytesFile(_Lines):
         if not isinstance(record.value, bytes):
             raise DataError("ByteArrayFormat needs values of bytes; use ByteArrayConverter")
         self._out.write(record.value + self._separator)
+
+
+class TextFile(_Lines):
+    """The text of each record in a line."""
+
+    extension = ".txt"
+
+    def write(self, record: SinkRecord) -> None:
+        """As `File.write`."""
+        self._out.write(printed(record.value).encode() + b"\n")
 
 
 class AvroFile(File):
@@ -260,16 +270,18 @@ def _arrow_value(value: Any) -> Any:
 
 
 _FILES: Mapping[str, Callable[[Mapping[str, Any], Schema | None], File]] = {
-    JSON: JsonFile,
-    AVRO: AvroFile,
-    PARQUET: ParquetFile,
-    BYTES: BytesFile,
+    "JsonFormat": JsonFile,
+    "AvroFormat": AvroFile,
+    "ParquetFormat": ParquetFile,
+    "ByteArrayFormat": BytesFile,
+    "StringFormat": TextFile,
 }
+"""By the names of Confluent's classes, without their packages, which each sink has of its own."""
 
 
 def new_file(options: Mapping[str, Any], schema: Schema | None) -> File:
     """A file of the format that the options name. Raises `DataError` for a schema that it cannot hold."""
     try:
-        return _FILES[options["format.class"]](options, schema)
+        return _FILES[options["format.class"].rpartition(".")[2]](options, schema)
     except ModuleNotFoundError as error:
         raise ConnectError(f"{error.name} is not installed: pip install 'felice[connect-s3]'") from error

@@ -1,4 +1,4 @@
-"""The options of the sink, and the rules between them. No library of stores or formats is imported here."""
+"""The options of sinks of files, and the rules between them. No library of stores or formats is imported here."""
 
 from __future__ import annotations
 
@@ -27,38 +27,8 @@ JSON, AVRO, PARQUET, BYTES = (
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
-OPTIONS = ConfigDefinitions(
+FILES = ConfigDefinitions(
     [
-        Definition(
-            "s3.bucket.name", Type.STRING, documentation="The bucket.", importance=_HIGH, validator=non_empty
-        ),
-        Definition("s3.region", Type.STRING, "us-west-2", "The bucket's region.", _MEDIUM),
-        Definition(
-            "store.url",
-            Type.STRING,
-            None,
-            "The address of a store other than Amazon's, as http://host:9000.",
-            _LOW,
-        ),
-        Definition(
-            "aws.access.key.id",
-            Type.STRING,
-            None,
-            "The key's id; without it, as Amazon's clients find it.",
-            _LOW,
-        ),
-        Definition("aws.secret.access.key", Type.PASSWORD, None, "The secret key.", _LOW),
-        Definition(
-            "s3.part.size",
-            Type.INT,
-            26_214_400,
-            "The bytes of one part of a large object.",
-            _HIGH,
-            at_least(5_242_880),
-        ),
-        Definition(
-            "s3.part.retries", Type.INT, 3, "How often a request is tried again.", _MEDIUM, at_least(0)
-        ),
         Definition("retry.backoff.ms", Type.LONG, 5000, "The wait after a failed write.", _LOW, at_least(0)),
         Definition("topics.dir", Type.STRING, "topics", "The first folder of all names.", _HIGH),
         Definition(
@@ -81,14 +51,6 @@ OPTIONS = ConfigDefinitions(
             -1,
             "The time after which files are written by the clock: then records may be there twice after a crash.",
             _MEDIUM,
-        ),
-        Definition(
-            "format.class",
-            Type.CLASS,
-            JSON,
-            "How files are written.",
-            _HIGH,
-            one_of(JSON, AVRO, PARQUET, BYTES),
         ),
         Definition(
             "partitioner.class",
@@ -143,16 +105,6 @@ OPTIONS = ConfigDefinitions(
             at_least(0),
         ),
         Definition("file.delim", Type.STRING, "+", "What stands between the parts of names.", _LOW),
-        Definition("directory.delim", Type.STRING, "/", "What stands between folders.", _LOW),
-        Definition(
-            "s3.compression.type",
-            Type.STRING,
-            "none",
-            "none or gzip, for JSON and bytes.",
-            _LOW,
-            one_of("none", "gzip"),
-        ),
-        Definition("s3.compression.level", Type.INT, -1, "The level of gzip.", _LOW, between(-1, 9)),
         Definition(
             "avro.codec",
             Type.STRING,
@@ -187,6 +139,59 @@ OPTIONS = ConfigDefinitions(
             "What stands between records in files of bytes.",
             _LOW,
         ),
+    ]
+)
+"""The options that sinks of files share."""
+OPTIONS = FILES + ConfigDefinitions(
+    [
+        Definition(
+            "s3.bucket.name", Type.STRING, documentation="The bucket.", importance=_HIGH, validator=non_empty
+        ),
+        Definition("s3.region", Type.STRING, "us-west-2", "The bucket's region.", _MEDIUM),
+        Definition(
+            "store.url",
+            Type.STRING,
+            None,
+            "The address of a store other than Amazon's, as http://host:9000.",
+            _LOW,
+        ),
+        Definition(
+            "aws.access.key.id",
+            Type.STRING,
+            None,
+            "The key's id; without it, as Amazon's clients find it.",
+            _LOW,
+        ),
+        Definition("aws.secret.access.key", Type.PASSWORD, None, "The secret key.", _LOW),
+        Definition(
+            "s3.part.size",
+            Type.INT,
+            26_214_400,
+            "The bytes of one part of a large object.",
+            _HIGH,
+            at_least(5_242_880),
+        ),
+        Definition(
+            "s3.part.retries", Type.INT, 3, "How often a request is tried again.", _MEDIUM, at_least(0)
+        ),
+        Definition(
+            "format.class",
+            Type.CLASS,
+            JSON,
+            "How files are written.",
+            _HIGH,
+            one_of(JSON, AVRO, PARQUET, BYTES),
+        ),
+        Definition("directory.delim", Type.STRING, "/", "What stands between folders.", _LOW),
+        Definition(
+            "s3.compression.type",
+            Type.STRING,
+            "none",
+            "none or gzip, for JSON and bytes.",
+            _LOW,
+            one_of("none", "gzip"),
+        ),
+        Definition("s3.compression.level", Type.INT, -1, "The level of gzip.", _LOW, between(-1, 9)),
         Definition(
             "storage.class",
             Type.CLASS,

@@ -29,7 +29,7 @@ class Partitioner:
         """Raises `ConfigError` for a pattern that cannot be used."""
         self._kind: str = options["partitioner.class"]
         self._fields: list[str] = options["partition.field.name"]
-        self._delimiter: str = options["directory.delim"]
+        self._delimiter: str = options.get("directory.delim", "/")
         self._zone = ZoneInfo(options["timezone"])
         self._extractor: str = options["timestamp.extractor"]
         self._field: str = options["timestamp.field"]
