@@ -141,6 +141,8 @@ def _bundled() -> Iterator[Plugin]:
     yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
     hdfs = _OURS + "connectors.hdfs.sink:HdfsSink"
     yield Plugin(Kind.SINK, "io.confluent.connect.hdfs.HdfsSinkConnector", hdfs, None, "hdfs-sink")
+    iceberg = _OURS + "connectors.iceberg.sink:IcebergSink"
+    yield Plugin(Kind.SINK, "org.apache.iceberg.connect.IcebergSinkConnector", iceberg, None, "iceberg-sink")
     mirror = _OURS + "connectors.mirror."
     for name, reference, short_name in (
         ("MirrorCheckpointConnector", "checkpoints:MirrorCheckpoint", "mirror-checkpoints"),

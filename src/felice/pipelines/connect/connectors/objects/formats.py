@@ -12,31 +12,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from felice.pipelines.connect.connectors.objects.arrow import PARQUET, arrow_field, arrow_value
 from felice.pipelines.connect.converters.json import JsonConverter
 from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import (
-    ARRAY,
-    BOOLEAN,
-    DATE,
-    DECIMAL,
-    FLOAT32,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    MAP,
-    SCALE,
-    STRING,
     STRUCT,
-    TIME,
-    TIMESTAMP,
     Schema,
-    Struct,
 )
-from felice.pipelines.connect.model.schema import BYTES as BYTES_TYPE
 
 IN_MEMORY = 8 << 20
 _ROWS = 10_000
@@ -189,7 +173,7 @@ class ParquetFile(File):
         codec = options["parquet.codec"]
         self.extension = ".parquet" if codec == "none" else f".{'gz' if codec == 'gzip' else codec}.parquet"
         self._arrow = pyarrow
-        self._columns = pyarrow.schema([_arrow_field(one.name, one.schema) for one in schema.fields])
+        self._columns = pyarrow.schema([arrow_field(one.name, one.schema, PARQUET) for one in schema.fields])
         self._writer = parquet.ParquetWriter(
             self._file, self._columns, compression=codec.upper() if codec != "none" else None
         )
@@ -199,7 +183,7 @@ class ParquetFile(File):
         """As `File.write`."""
         assert self._schema is not None
         self._schema.check(record.value)
-        self._rows.append(_arrow_value(record.value))
+        self._rows.append(arrow_value(record.value))
         if len(self._rows) >= _ROWS:
             self._write_rows()
 
@@ -217,56 +201,6 @@ class ParquetFile(File):
         if self._rows:
             self._write_rows()
         self._writer.close()
-
-
-def _arrow_field(name: str, schema: Schema) -> Any:
-    import pyarrow
-
-    return pyarrow.field(name, _arrow_type(schema), nullable=schema.optional)
-
-
-def _arrow_type(schema: Schema) -> Any:
-    import pyarrow
-
-    if schema.name == DECIMAL:
-        return pyarrow.decimal256(76, int(schema.parameter(SCALE) or 0))
-    logical = {
-        DATE: pyarrow.date32(),
-        TIME: pyarrow.time32("ms"),
-        TIMESTAMP: pyarrow.timestamp("ms", "UTC"),
-    }
-    if schema.name in logical:
-        return logical[schema.name]
-    simple = {
-        INT8: pyarrow.int8(),
-        INT16: pyarrow.int16(),
-        INT32: pyarrow.int32(),
-        INT64: pyarrow.int64(),
-        FLOAT32: pyarrow.float32(),
-        FLOAT64: pyarrow.float64(),
-        BOOLEAN: pyarrow.bool_(),
-        STRING: pyarrow.string(),
-        BYTES_TYPE: pyarrow.binary(),
-    }
-    if schema.type in simple:
-        return simple[schema.type]
-    if schema.type == ARRAY:
-        assert schema.value_schema is not None
-        return pyarrow.list_(_arrow_field("element", schema.value_schema))
-    if schema.type == MAP:
-        assert schema.key_schema is not None and schema.value_schema is not None
-        return pyarrow.map_(_arrow_type(schema.key_schema), _arrow_field("value", schema.value_schema))
-    return pyarrow.struct([_arrow_field(one.name, one.schema) for one in schema.fields])
-
-
-def _arrow_value(value: Any) -> Any:
-    if isinstance(value, Struct):
-        return {name: _arrow_value(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_arrow_value(one) for one in value]
-    if isinstance(value, dict):
-        return [(key, _arrow_value(one)) for key, one in value.items()]
-    return value
 
 
 _FILES: Mapping[str, Callable[[Mapping[str, Any], Schema | None], File]] = {
