@@ -89,6 +89,54 @@ def test_the_life_of_a_connector(worker: ServedWorker, tmp_path: Path) -> None:
     assert (code, errors) == (1, "error: No status found for connector lines\n")
 
 
+def test_what_tasks_tell_of_their_work(worker: ServedWorker, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("".join(f"{number}\n" for number in range(100)))
+    source = {"connector.class": "file-source", "file": str(tmp_path / "in"), "topic": "numbers"}
+    sink = {
+        "connector.class": "file-sink",
+        "file": str(tmp_path / "out"),
+        "topics": "numbers",
+        "transforms": "cast",
+        "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.cast.spec": "int8",
+        "errors.tolerance": "all",
+        "errors.log.enable": "true",
+    }
+    for name, config in (("reads", source), ("writes", sink)):
+        status, body = worker.ask("PUT", f"/connectors/{name}/config", config)
+        assert status == 201, body
+
+    def told(name: str) -> dict[str, object]:
+        found = json.loads(ask(worker, "status", name, "--json"))
+        return dict(found["tasks"][0]["progress"]) if found["tasks"] else {}
+
+    wait_until(lambda: told("reads").get("records") == 100)
+    assert told("reads")["lag"] is None
+    wait_until(lambda: told("writes").get("records") == 100)
+    assert (told("writes")["lag"], told("writes")["failed_records"]) == (0, 0)
+    with (tmp_path / "in").open("a") as file:
+        file.write("no number\n")
+    wait_until(lambda: told("writes").get("failed_records") == 1)
+    error = told("writes")["last_error"]
+    assert (
+        isinstance(error, dict) and error["record"] == "numbers-0@100" and "TRANSFORMATION" in error["text"]
+    )
+    table = ask(worker, "status", "writes")
+    assert "records/s" in table and "numbers-0@100" in table
+    wait_until(lambda: "Error encountered in stage" in ask(worker, "logs", "writes"))
+    lines = [json.loads(one) for one in ask(worker, "logs", "writes", "--task", "0", "--json").splitlines()]
+    assert {one["task"] for one in lines} == {0}
+    assert (
+        run("logs", "writes", "--task", "7", "--url", worker.url)[2]
+        == "error: connector writes has no task 7\n"
+    )
+    for path in ("/connectors/writes/tasks/7/logs", "/connectors/none/tasks/0/progress"):
+        assert worker.ask("GET", path)[0] == 404
+    assert worker.ask("GET", "/connectors/writes/tasks/0/logs?after=x")[0] == 400
+    for name in ("reads", "writes"):
+        worker.ask("DELETE", f"/connectors/{name}")
+
+
 def test_a_failure_is_shown(worker: ServedWorker, tmp_path: Path) -> None:
     file = tmp_path / "bad.properties"
     file.write_text("name=bad\nconnector.class=file-sink\nfile=/nonexistent/folder/file\ntopics=lines\n")

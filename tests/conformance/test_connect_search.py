@@ -39,6 +39,7 @@ from felice.pipelines.connect.model.schema import (
 )
 from felice.pipelines.connect.task.tolerance import ErrorPolicy
 from felice.testing import felice_broker
+from peers.databases import missing, running_database
 from peers.search import Search, running_search
 from waiting import wait_until
 
@@ -330,6 +331,59 @@ def test_a_topic_becomes_an_index(search: Search, tmp_path: Path) -> None:
             assert status == 201, body
             expected = {f"k{number}": {"n": 90 + number} for number in range(10)}
             wait_until(lambda: _has(search, "people", expected))
+
+
+def test_changes_of_a_database_become_documents(search: Search, tmp_path: Path) -> None:
+    """The recipe of docs/connect.md."""
+    why = missing("postgresql")
+    if why is not None:
+        pytest.skip(why)
+    plain = {
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    with (
+        felice_broker() as broker,
+        running_database("postgresql", tmp_path) as database,
+        running_worker(broker.bootstrap, tmp_path) as worker,
+    ):
+        database.run(
+            "CREATE TABLE orders (id int PRIMARY KEY, name text)",
+            "INSERT INTO orders VALUES (1, 'a'), (2, 'b')",
+        )
+        shop = {
+            "connector.class": "postgres-cdc",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(database.port),
+            "database.dbname": "postgres",
+            "database.user": "felice",
+            "topic.prefix": "shop",
+            "slot.name": "felice",
+            "table.include.list": r"public\.orders",
+            "publication.autocreate.mode": "filtered",
+            "transforms": "row,id",
+            "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
+            "transforms.id.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+            "transforms.id.field": "id",
+            **plain,
+        }
+        documents = {
+            "connector.class": "elasticsearch-sink",
+            "topics": "shop.public.orders",
+            "connection.url": search.url,
+            "read.timeout.ms": "60000",
+            "behavior.on.null.values": "delete",
+            "schema.ignore": "true",
+            "consumer.override.topic.metadata.refresh.interval.ms": "500",
+            **plain,
+        }
+        for name, config in (("shop", shop), ("search", documents)):
+            status, body = worker.ask("PUT", f"/connectors/{name}/config", config)
+            assert status == 201, body
+        index = "shop.public.orders"
+        wait_until(lambda: _has(search, index, {"1": {"id": 1, "name": "a"}, "2": {"id": 2, "name": "b"}}))
+        database.run("UPDATE orders SET name = 'B' WHERE id = 2", "DELETE FROM orders WHERE id = 1")
+        wait_until(lambda: _has(search, index, {"2": {"id": 2, "name": "B"}}))
 
 
 def _has(search: Search, index: str, expected: dict[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 _TIMEOUT_S = 100.0
+_FOLLOW_S = 1.0
 _LINE_CHARACTERS = 100
 
 
@@ -126,7 +128,7 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, object]:
 @_options(_url_option, json_option)
 @click.argument("name", required=False)
 def status(url: str, as_json: bool, name: str | None) -> None:
-    """Show the states of a connector and its tasks, or of all; the last line of each error.
+    """Show the states of a connector and its tasks, or of all, with records per second, lag and errors.
 
     \b
     felice connect status orders
@@ -137,6 +139,9 @@ def status(url: str, as_json: bool, name: str | None) -> None:
         found = [one["status"] for one in worker.ask("GET", "/connectors?expand=status").values()]
     else:
         found = [worker.ask("GET", worker.of(name, "/status"))]
+    for one in found:
+        for task in one["tasks"]:
+            task["progress"] = _progress(worker, one["name"], task["id"])
     if as_json:
         show_json(found if name is None else found[0])
         return
@@ -147,15 +152,63 @@ def status(url: str, as_json: bool, name: str | None) -> None:
     show(rows, as_json, empty="There are no connectors.")
 
 
+def _progress(worker: _Worker, name: str, task: int) -> dict[str, Any] | None:
+    """What a task tells of its work; None from a worker of Kafka, which does not know it."""
+    try:
+        found: dict[str, Any] = worker.ask("GET", worker.of(name, f"/tasks/{task}/progress"))
+    except Fault:
+        return None
+    return found
+
+
 def _state_row(name: str, task: int | None, found: Mapping[str, Any]) -> dict[str, object]:
-    lines = str(found.get("trace") or "").strip().splitlines()
+    progress = found.get("progress") or {}
+    error = progress.get("last_error") or {}
+    lines = str(found.get("trace") or error.get("text") or "").strip().splitlines()
+    place = error.get("record")
+    text = f"{place}: {lines[-1]}" if lines and place else "".join(lines[-1:])
     return {
         "connector": name,
         "task": "" if task is None else str(task),
         "state": found["state"],
         "worker": found["worker_id"],
-        "error": lines[-1][:_LINE_CHARACTERS] if lines else "",
+        "records/s": progress.get("records_per_second"),
+        "records": progress.get("records"),
+        "lag": progress.get("lag"),
+        "failed": progress.get("failed_records"),
+        "error": text[:_LINE_CHARACTERS],
     }
+
+
+@connect.command()
+@_options(_url_option, json_option, _name)
+@click.option("--task", type=click.IntRange(0), help="The number of the task; else all tasks.")
+@click.option("--follow", is_flag=True, help="Wait for more lines, until Ctrl-C.")
+def logs(url: str, as_json: bool, name: str, task: int | None, follow: bool) -> None:
+    """Print the last log lines of a connector's tasks, wherever they run.
+
+    \b
+    felice connect logs orders
+    felice connect logs orders --task 0 --follow
+    """
+    worker = _Worker(url)
+    tasks = [one["id"] for one in worker.ask("GET", worker.of(name, "/status"))["tasks"]]
+    if task is not None and task not in tasks:
+        raise Fault(f"connector {name} has no task {task}")
+    seen = dict.fromkeys(tasks if task is None else [task], 0)
+    while True:
+        for number, after in seen.items():
+            found = worker.ask("GET", worker.of(name, f"/tasks/{number}/logs?after={after}"))["lines"]
+            for one in found:
+                seen[number] = one["number"]
+                line = {"task": number, "line": one["line"]}
+                if as_json:
+                    show_json(line)
+                else:
+                    click.echo(one["line"] if len(seen) == 1 else f"[{number}] {one['line']}")
+        if not follow:
+            return
+        time.sleep(_FOLLOW_S)
 
 
 @connect.command()

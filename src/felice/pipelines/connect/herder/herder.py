@@ -33,6 +33,7 @@ from felice.pipelines.connect.herder.states import States
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.plugins import Plugins
+from felice.pipelines.connect.runtime.progress import Progress
 from felice.pipelines.connect.storage.configs import (
     ConfigState,
     RestartRequest,
@@ -254,6 +255,14 @@ class Herder:
         self._states.task(task, TaskState.RESTARTING)
         self._keeper.restart(task.connector, tasks={task.number})
         await self._settled(task.connector)
+
+    def task_progress(self, task: TaskId) -> Progress:
+        """What a task of this worker tells of its work. Raises `RequestError` (404), `NotHere`."""
+        self._check_known(task.connector, "Unknown connector: {}")
+        if task not in self._configs.tasks(task.connector):
+            raise not_found(f"Unknown task: {task}")
+        self._group.check_owns_task(task)
+        return self._keeper.progress(task)
 
     async def restart(self, request: RestartRequest) -> ConnectorStatus:
         """Starts a connector and its tasks again as asked. Returns the states with those that will be restarted.

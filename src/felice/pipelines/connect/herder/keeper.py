@@ -22,6 +22,7 @@ from felice.pipelines.connect.herder.states import States
 from felice.pipelines.connect.model.errors import ConnectError, short_trace
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.runtime.connectors import RunningConnector
+from felice.pipelines.connect.runtime.progress import Progress
 from felice.pipelines.connect.runtime.tasks import Tasks
 from felice.pipelines.connect.storage.configs import ConfigState, TargetState
 
@@ -98,6 +99,10 @@ class Keeper:
         self._is_closing = False
 
     # Asking
+
+    def progress(self, task: TaskId) -> Progress:
+        """What a task tells of its work."""
+        return self._tasks.progress(task)
 
     def look(self, name: str) -> None:
         """Compares what runs of a connector with what shall run."""

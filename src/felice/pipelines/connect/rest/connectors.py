@@ -118,6 +118,19 @@ async def restart(call: Call) -> Response:
     return call.answer(status_document(await call.herder.restart(request)), _ACCEPTED)
 
 
+async def get_task_progress(call: Call) -> Response:
+    """GET /connectors/{connector}/tasks/{task}/progress: records, lag and the last error. Felice's own."""
+    return call.answer(call.herder.task_progress(_task(call)).to_json())
+
+
+async def get_task_logs(call: Call) -> Response:
+    """GET /connectors/{connector}/tasks/{task}/logs?after=number: the last lines of a task's log."""
+    after = call.request.query_params.get("after", "0")
+    if not after.isascii() or not after.isdigit():
+        raise bad_request(f"after is the number of a line, and not {after!r:.40}")
+    return call.answer({"lines": call.herder.task_progress(_task(call)).lines(int(after[:18]))})
+
+
 async def restart_task(call: Call) -> Response:
     """POST /connectors/{connector}/tasks/{task}/restart."""
     await call.herder.restart_task(_task(call))

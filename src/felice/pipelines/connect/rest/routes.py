@@ -53,6 +53,8 @@ RESOURCES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{_ONE}/tasks", internal.put_tasks),
     ("PUT", f"{_ONE}/fence", internal.fence),
     ("GET", f"{_TASK}/status", connectors.get_task_status),
+    ("GET", f"{_TASK}/progress", connectors.get_task_progress),
+    ("GET", f"{_TASK}/logs", connectors.get_task_logs),
     ("POST", f"{_TASK}/restart", connectors.restart_task),
     ("GET", f"{_ONE}/topics", connectors.get_topics),
     ("PUT", f"{_ONE}/topics/reset", connectors.reset_topics),

@@ -27,6 +27,7 @@ Message = dict[str, Any]
 PAUSE, RESUME, STOP = "pause", "resume", "stop"
 # What a task tells the worker, or asks it.
 STATE, TOPIC, READ, WRITE, END = "state", "topic", "read", "write", "end"
+PROGRESS, LINES = "progress", "lines"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from felice.pipelines.connect.model.tasks import TaskState
 from felice.pipelines.connect.runtime.messages import (
     END,
     HEAD,
+    LINES,
     PAUSE,
+    PROGRESS,
     READ,
     RESUME,
     STATE,
@@ -68,6 +70,15 @@ class TaskLink:
     def tell_topic(self, topic: str) -> None:
         """Tells the worker that the task uses a topic."""
         self._send({TOPIC: topic})
+
+    def tell_progress(self, progress: Message) -> None:
+        """Tells the worker what the task has done."""
+        self._send({PROGRESS: progress})
+
+    def tell_lines(self, lines: Sequence[str]) -> None:
+        """Tells the worker lines of the task's log."""
+        if lines:
+            self._send({LINES: list(lines)})
 
     def end(self, trace: str | None) -> None:
         """Tells the worker that the task has ended, with the trace of its error, and closes the link."""

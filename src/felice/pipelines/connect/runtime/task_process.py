@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.configuration.worker import Client, client_config
 from felice.pipelines.connect.connector.base import SinkTask
+from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.tasks import TaskId
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.messages import Ticket
+from felice.pipelines.connect.runtime.progress import LogLines, kept_lines
 from felice.pipelines.connect.runtime.task_link import TaskLink
 from felice.pipelines.connect.storage.offset_topic import TopicOffsets
 from felice.pipelines.connect.task.building import TaskBuilder
@@ -51,15 +54,29 @@ def run_task(spec: TaskSpec, plugins: Plugins | None = None) -> None:
     trace: str | None = None
     try:
         with ExitStack() as stack:
+            lines = stack.enter_context(kept_lines())
+            # Also the last lines, after all else of the task has ended.
+            stack.callback(_tell_rest, link, lines)
+
+            def tell(progress: dict[str, Any]) -> None:
+                link.tell_progress(progress)
+                link.tell_lines(lines.take())
+
             loop = _loop(spec, plugins or Plugins(), control, link, stack)
             loop.on_state = link.tell_state
             loop.on_topic = link.tell_topic
+            loop.on_progress = tell
             loop.run()
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
         raise
     finally:
         link.end(trace)
+
+
+def _tell_rest(link: TaskLink, lines: LogLines) -> None:
+    with suppress(ConnectError):  # the worker is gone; it cannot be told
+        link.tell_lines(lines.take())
 
 
 def _loop(spec: TaskSpec, plugins: Plugins, control: Control, link: TaskLink, stack: ExitStack) -> TaskLoop:

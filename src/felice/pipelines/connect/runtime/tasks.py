@@ -17,6 +17,7 @@ from felice.env.clock import set_within
 from felice.pipelines.connect.model.errors import ConnectError, short_trace
 from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.runtime.messages import PAUSE, RESUME, STOP
+from felice.pipelines.connect.runtime.progress import Progress
 from felice.pipelines.connect.runtime.task_process import TaskSpec
 from felice.pipelines.connect.runtime.worker_links import WorkerLink, WorkerLinks
 from felice.pipelines.connect.task.source_offsets import OffsetStore
@@ -29,6 +30,7 @@ _REASON_S = 10.0
 """The longest wait for the second sign of a task's end, which may say why it ended."""
 BEGIN_S = 20.0
 """The longest wait for the report of a task that shall stop. Spark may just be starting it."""
+_PROGRESSES = 1000
 _CONNECT_S = 120.0
 """The longest time in which a task may report after its job began."""
 
@@ -82,6 +84,8 @@ class Tasks:
         self.on_end: Callable[[TaskId, bool], object] = lambda task, lost: None
         """Called with a task that ended without being asked, and whether its process was lost."""
         self._running: dict[TaskId, RunningTask] = {}
+        self._progress: dict[TaskId, Progress] = {}
+        """Of the tasks that run, and of those that ended last."""
         self._watching: set[asyncio.Task[None]] = set()
 
     def __contains__(self, task: object) -> bool:
@@ -97,6 +101,10 @@ class Tasks:
         link = self._links.open(task, lambda state: self._tell(task, state, None), offsets)
         link.on_topic = lambda topic: self._on_topic(task, topic)
         running = self._running[task] = RunningTask(link)
+        self._progress.pop(task, None)
+        while len(self._progress) >= _PROGRESSES:
+            del self._progress[next(iter(self._progress))]
+        self._progress[task] = link.progress
         loop = asyncio.get_running_loop()
 
         def on_end(failure: BaseException | None) -> None:
@@ -120,6 +128,10 @@ class Tasks:
         watching = loop.create_task(self._watch(task, running))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
+
+    def progress(self, task: TaskId) -> Progress:
+        """What a task has told since it was started, also after its end."""
+        return self._progress.get(task) or Progress()
 
     def pause(self, task: TaskId) -> None:
         """Asks a task to pause. Its state tells when it does."""

@@ -19,8 +19,10 @@ from felice.pipelines.connect.model.tasks import TaskId, TaskState
 from felice.pipelines.connect.runtime.messages import (
     END,
     HEAD,
+    LINES,
     MAX_BYTES,
     MAX_PROOF_BYTES,
+    PROGRESS,
     READ,
     STATE,
     TOPIC,
@@ -31,6 +33,7 @@ from felice.pipelines.connect.runtime.messages import (
     length_of,
     proof,
 )
+from felice.pipelines.connect.runtime.progress import Progress
 from felice.pipelines.connect.storage.json_records import decoded, member
 from felice.pipelines.connect.task.source_offsets import OffsetStore
 
@@ -55,6 +58,7 @@ class WorkerLink:
         """Set when the task said goodbye, or its connection broke: it can do nothing for the worker any more."""
         self.begun = asyncio.Event()
         """Set when the task has reported: from then on it can follow wishes."""
+        self.progress = Progress()
         self.trace: str | None = None
         """The trace of the error that ended the task."""
         self.said_goodbye = False
@@ -94,6 +98,10 @@ class WorkerLink:
             self._on_state(TaskState(message[STATE]))
         elif TOPIC in message:
             self.on_topic(member(message, TOPIC, str))
+        elif PROGRESS in message:
+            self.progress.take(member(message, PROGRESS, dict))
+        elif LINES in message:
+            self.progress.add_lines(member(message, LINES, list))
         elif END in message:
             self.trace = message[END]
             self.said_goodbye = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.model.tasks import TaskState
@@ -19,6 +20,8 @@ from felice.pipelines.connect.task.tolerance import Tolerance
 log = logging.getLogger("felice.connect.task")
 
 LastStep = Callable[[], object]
+
+PROGRESS_S = 1.0
 
 
 class TaskLoop:
@@ -44,6 +47,11 @@ class TaskLoop:
         self.on_topic: Callable[[str], None] = lambda topic: None
         """Called in the loop with each topic that the task uses for the first time (KIP-558)."""
         self._topics_used: set[str] = set()
+        self.on_progress: Callable[[dict[str, Any]], None] = lambda progress: None
+        """Called in the loop about once in a second with what the task has done."""
+        self._tell_at_s = 0.0
+        self._records = 0
+        """The records that were handed on."""
 
     def run(self) -> None:
         """Runs the task until it is stopped."""
@@ -52,8 +60,10 @@ class TaskLoop:
             while not self._control.is_stopping:
                 self._tell_state()
                 self._turn()
+                if self._control.now_s() >= self._tell_at_s:
+                    self._tell_progress()
         except BaseException:
-            _run_all(self._last_steps(failed=True), raises=False)
+            _run_all([self._tell_progress, *self._last_steps(failed=True)], raises=False)
             raise
         _run_all(self._last_steps(failed=False), raises=True)
 
@@ -67,6 +77,18 @@ class TaskLoop:
         if topic not in self._topics_used:
             self._topics_used.add(topic)
             self.on_topic(topic)
+
+    def _tell_progress(self) -> None:
+        self._tell_at_s = self._control.now_s() + PROGRESS_S
+        failure = self._tolerance.last_failure
+        error = None if failure is None else {"text": f"{failure}: {failure.error}", "record": failure.place}
+        self.on_progress(
+            {"records": self._records, "failed": self._tolerance.failures, "lag": self._lag(), "error": error}
+        )
+
+    def _lag(self) -> int | None:
+        """How many records are still to be read, if that is known."""
+        return None
 
     def _begin(self) -> None:
         raise NotImplementedError

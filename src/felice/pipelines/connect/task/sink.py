@@ -105,6 +105,15 @@ class SinkLoop(TaskLoop):
             self._put()
         self._apply_seeks()
 
+    def _lag(self) -> int | None:
+        lag = 0
+        for at, offset in self._read.items():
+            marks = self.consumer.get_watermark_offsets(TopicPartition(*at), cached=True)
+            if offset < 0 or marks is None or marks[1] < 0:
+                return None
+            lag += max(0, marks[1] - offset)
+        return lag
+
     # Reading
 
     def _poll(self) -> list[Message]:
@@ -158,6 +167,7 @@ class SinkLoop(TaskLoop):
             self._retry_at_s = self._control.now_s() + wait_s
             self._follow_pause()
             return
+        self._records += len(self._batch)
         self._batch = []
         self._retry_at_s = None
         self._taken.update(self._read)

@@ -139,6 +139,7 @@ class SourceLoop(TaskLoop):
             records, wait_s = None, _AGAIN_S
         if records:
             self._send(records)
+            self._records += len(records)
         elif self._control.now_s() - began_s < wait_s:
             self._control.wait_s(wait_s)
         self.producer.poll(0)

@@ -62,6 +62,15 @@ class Failure:
     message: Message | None = None
     source_record: SourceRecord | None = None
 
+    @property
+    def place(self) -> str | None:
+        """Where the record stands: in its topic, or in its source."""
+        if self.message is not None:
+            return f"{self.message.topic()}-{self.message.partition()}@{self.message.offset()}"
+        if self.source_record is not None:
+            return f"{dict(self.source_record.source_partition)}@{dict(self.source_record.source_offset)}"
+        return None
+
     def __str__(self) -> str:
         return f"Error encountered in stage '{self.stage.value}' when executing class '{self.executing}'"
 
@@ -112,6 +121,7 @@ class Tolerance:
         self._control = control
         self.failures = 0
         """The records that were set aside."""
+        self.last_failure: Failure | None = None
 
     def report_to(self, reporter: Reporter) -> None:
         """Tells another reporter of failed records, too."""
@@ -140,7 +150,7 @@ class Tolerance:
 
     def set_aside(self, stage: Stage, executing: object, error: BaseException, **about: Any) -> None:
         """Hands a record to the reporters. `about` is as for `run`. Raises `ConnectError` if no error is tolerated."""
-        failure = Failure(stage, _name(executing), error, **about)
+        failure = self.last_failure = Failure(stage, _name(executing), error, **about)
         for one in self._reporters:
             one.report(failure)
         if not self.policy.tolerates_all:
