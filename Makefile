@@ -26,6 +26,7 @@
 #                KILL_MINUTES=60 ends the kills earlier
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
+#   make connect-kills  tasks of six connectors are killed KILLS (20) times in each phase of their work
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
@@ -39,7 +40,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills registry-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills registry-kills connect-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -154,6 +155,9 @@ spark-kills: $(VENV)/.dev
 
 streams-kills: $(VENV)/.dev
 	$(PY) tests/conformance/streams_kills.py $(KILLS) $(SEED)
+
+connect-kills: $(VENV)/.dev
+	CONNECT_KILLS=$(if $(filter file,$(origin KILLS)),20,$(KILLS)) $(PYTEST) -s tests/conformance/test_connect_kills.py
 
 registry-kills: $(VENV)/.dev
 	REGISTRY_KILLS=$(KILLS) $(PYTEST) -s tests/conformance/test_registry_failover.py
