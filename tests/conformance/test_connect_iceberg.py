@@ -287,6 +287,22 @@ def test_a_catalog_that_is_away(make: Make, catalog: Catalog, monkeypatch: pytes
     assert [one["id"] for one in rows(catalog)] == [0, 1]
 
 
+def test_offsets_that_a_person_sets(catalog: Catalog, make: Make, tmp_path: Path) -> None:
+    task = make()
+    task.put([record(one) for one in range(3)])
+    commit(task, 3)
+    config = config_of(tmp_path)
+    for offset, count in ((1, 5), (None, 8)):
+        assert IcebergSink.alter_offsets(config, {("t", 0): offset, ("other", 1): None})
+        again = make()
+        again.put([record(one) for one in range(offset or 0, 3)])
+        commit(again, 3)
+        assert len(rows(catalog)) == count
+    dynamic = {**config, "iceberg.tables.dynamic-enabled": "true"}
+    with pytest.raises(ConnectError, match="change them there"):
+        IcebergSink.alter_offsets(dynamic, {("t", 0): 1})
+
+
 def test_a_missing_table(make: Make) -> None:
     with pytest.raises(ConnectError, match="auto-create-enabled is false"):
         make(create="false").put([record(0)])

@@ -127,6 +127,16 @@ LACKING = (
 """Options of Iceberg's sink that this one does not have."""
 
 
+def routes(config: Mapping[str, str]) -> dict[str, str]:
+    """The regular expressions of routes by their tables."""
+    ending = ".route-regex"
+    return {
+        name[len(TABLE) : -len(ending)]: config[name]
+        for name in sorted(config)
+        if name.startswith(TABLE) and name.endswith(ending)
+    }
+
+
 def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
     """Options that do not fit together, with the error."""
     found = []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
+from felice.pipelines.connect.connector.contexts import TopicPartition
 from felice.pipelines.connect.connectors.iceberg.options import LACKING, OPTIONS, conflicts
 
 
@@ -28,3 +29,11 @@ class IcebergSink(SinkConnector):
         from felice.pipelines.connect.connectors.iceberg.sink_task import IcebergSinkTask
 
         return IcebergSinkTask
+
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """Sets the offsets in the tables, which decide what is added. Raises `ConnectError` if they are not known."""
+        from felice.pipelines.connect.connectors.iceberg.tables import set_offsets
+
+        set_offsets(config, offsets)
+        return True

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.iceberg.options import CATALOG, OPTIONS, TABLE, conflicts
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError, RetriableError
+from felice.pipelines.connect.connectors.iceberg.failures import failures
+from felice.pipelines.connect.connectors.iceberg.options import OPTIONS, TABLE, conflicts, routes
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import Struct
 
@@ -44,11 +44,7 @@ class IcebergSinkTask(SinkTask):
         self._connector = config.get("name", "sink")
         self._catalog: Any = None
         self._tables: dict[str, Table] = {}
-        self._routes = [
-            (re.compile(config[name]), name[len(TABLE) : -len(".route-regex")])
-            for name in sorted(config)
-            if name.startswith(TABLE) and name.endswith(".route-regex")
-        ]
+        self._routes = [(re.compile(pattern), name) for name, pattern in routes(config).items()]
         self._next: dict[TopicPartition, int] = {}
         """The offsets after the records that were taken."""
         self._first: dict[TopicPartition, int] = {}
@@ -92,7 +88,7 @@ class IcebergSinkTask(SinkTask):
         self._committed_s = time.monotonic()
         try:
             for one in self._tables.values():
-                with _failures():
+                with failures():
                     one.commit()
         except BaseException:
             # The framework reads on at the last commit. What a table has got by then is left out by its offsets.
@@ -111,7 +107,7 @@ class IcebergSinkTask(SinkTask):
     def _add(self, record: SinkRecord) -> None:
         try:
             for name in self._targets(record):
-                with _failures():
+                with failures():
                     self._table(name).add(record)
                 self._first.setdefault(record.place, record.offset)
         except DataError as error:
@@ -132,49 +128,15 @@ class IcebergSinkTask(SinkTask):
         return [name for pattern, name in self._routes if pattern.fullmatch(str(value))]
 
     def _table(self, name: str) -> Table:
-        from felice.pipelines.connect.connectors.iceberg.tables import Table
+        from felice.pipelines.connect.connectors.iceberg.tables import Table, open_catalog
 
         found = self._tables.get(name)
         if found is None:
             if self._catalog is None:
-                self._catalog = self._opened()
+                self._catalog = open_catalog(self._config)
             default = self._options["iceberg.tables.default-partition-by"]
             partition_by = self._config.get(f"{TABLE}{name}.partition-by", default)
             found = self._tables[name] = Table(
                 self._catalog, name, self._options, self._connector, partition_by
             )
         return found
-
-    def _opened(self) -> Any:
-        from pyiceberg.catalog import load_catalog
-
-        given = {
-            name[len(CATALOG) :]: value for name, value in self._config.items() if name.startswith(CATALOG)
-        }
-        try:
-            return load_catalog(self._options["iceberg.catalog"], **given)
-        except ValueError as error:
-            raise ConfigError(f"the catalog cannot be used: {error}") from error
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Errors of the catalog and of files as those of the framework."""
-    from pyiceberg import exceptions
-
-    try:
-        yield
-    except ConnectError:
-        raise
-    except ModuleNotFoundError as error:
-        raise ConnectError(f"{error.name} is not installed: pip install 'felice[connect-iceberg]'") from error
-    except (OSError, exceptions.RESTError, exceptions.CommitStateUnknownException) as error:
-        raise RetriableError(f"the tables cannot be reached: {_text(error)}") from error
-    except Exception as error:  # of catalogs of any kind
-        if type(error).__name__ in ("OperationalError", "InterfaceError"):  # a database that is away
-            raise RetriableError(f"the catalog cannot be reached: {_text(error)}") from error
-        raise ConnectError(f"the tables cannot be written: {_text(error)}") from error
-
-
-def _text(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -22,9 +22,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.transforms import parse_transform
 
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.iceberg.options import partition_fields
+from felice.pipelines.connect.connectors.iceberg.failures import failures
+from felice.pipelines.connect.connectors.iceberg.options import CATALOG, OPTIONS, partition_fields, routes
 from felice.pipelines.connect.connectors.objects.arrow import ICEBERG, arrow_field, arrow_value
-from felice.pipelines.connect.model.errors import ConnectError, DataError
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import Schema, Struct
 
@@ -32,6 +33,38 @@ _log = logging.getLogger("felice.connect.iceberg")
 
 _OFFSET = "felice.offset."
 _ATTEMPTS = 10
+
+
+def open_catalog(config: Mapping[str, str]) -> Catalog:
+    """The catalog of a configuration. Raises `ConfigError`."""
+    given = {name[len(CATALOG) :]: value for name, value in config.items() if name.startswith(CATALOG)}
+    try:
+        return load_catalog(config.get("iceberg.catalog", "iceberg"), **given)
+    except ValueError as error:
+        raise ConfigError(f"the catalog cannot be used: {error}") from error
+
+
+def set_offsets(config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> None:
+    """Sets the offsets in all tables of a configuration; None is a reset. Raises `ConnectError`."""
+    if config.get("iceberg.tables.dynamic-enabled", "").lower() == "true":
+        raise ConnectError(
+            "the offsets are in the properties felice.offset.… of tables that the records name: change them there"
+        )
+    options = OPTIONS.parse(dict(config))
+    prefix = f"{_OFFSET}{config.get('name', 'sink')}."
+    with failures():
+        catalog = open_catalog(config)
+        for name in {*options["iceberg.tables"], *routes(config)}:
+            if not catalog.table_exists(name):
+                continue
+            with catalog.load_table(name).transaction() as change:
+                given = {f"{prefix}{topic}.{number}": offset for (topic, number), offset in offsets.items()}
+                kept = {key: str(offset) for key, offset in given.items() if offset is not None}
+                if kept:
+                    change.set_properties(kept)
+                gone = [key for key in given if key not in kept and key in change.table_metadata.properties]
+                if gone:
+                    change.remove_properties(*gone)
 
 
 class Table:
