@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -17,6 +18,7 @@ from conformance.registry_process import RegistryProcess
 from connect_contexts import NotedSink
 from connect_worker import running_worker
 from felice.pipelines.connect.connector.contexts import Place
+from felice.pipelines.connect.connectors.jdbc import source_task
 from felice.pipelines.connect.connectors.jdbc.sink import JdbcSink
 from felice.pipelines.connect.connectors.jdbc.sink_task import JdbcSinkTask
 from felice.pipelines.connect.connectors.jdbc.source import JdbcSource
@@ -156,6 +158,35 @@ def test_rows_with_larger_ids_are_read_once(database: Database) -> None:
         assert values(source.records(), "id") == [(6,)]
     with Source(database, source.offsets, mode="incrementing", incrementing_column_name="id") as again:
         assert again.records() == []
+
+
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp"])
+def test_a_connection_that_breaks_within_a_result_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    original = source_task._with_next
+    breaks_after = iter((3, 2, 0))
+
+    def broken(rows: Iterator[Any]) -> Iterator[Any]:
+        most = next(breaks_after, None)
+        for number, pair in enumerate(original(rows)):
+            if number == most:
+                raise sqlalchemy.exc.OperationalError("FETCH", {}, Exception("the connection is lost"))
+            yield pair
+
+    monkeypatch.setattr(source_task, "_with_next", broken)
+    with running_database("sqlite", tmp_path) as database:
+        database.run(
+            "CREATE TABLE items (id INTEGER PRIMARY KEY NOT NULL, at TIMESTAMP NOT NULL)",
+            *(f"INSERT INTO items VALUES ({one}, '2026-01-01 00:00:0{one // 2}')" for one in range(10)),
+        )
+        options = {"mode": mode, "incrementing_column_name": "id", "timestamp_column_name": "at"}
+        del options["timestamp_column_name" if mode == "incrementing" else "incrementing_column_name"]
+        with Source(database, **options) as source:
+            ids = [one.value["id"] for _ in range(3) for one in source.records()]
+    assert list(dict.fromkeys(ids)) == list(range(10))
+    # Rows of one time come again; rows with larger ids do not.
+    assert mode == "timestamp" or ids == list(range(10))
 
 
 def test_the_numbered_column_is_found(database: Database) -> None:

@@ -479,6 +479,40 @@ def test_a_server_that_is_killed_comes_back(database: Database) -> None:
         assert [one.value["after"]["id"] for one in found] == [6]
 
 
+def test_a_connection_that_breaks_within_a_batch_loses_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg2
+
+    from felice.pipelines.connect.connectors.postgres.server import Stream
+
+    database.run("CREATE TABLE items (id int PRIMARY KEY)")
+    original = Stream.read
+    calls = 0
+
+    def breaks(self: Stream, wait_s: float) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            raise psycopg2.OperationalError("broken")
+        return original(self, wait_s)
+
+    with Source(database, snapshot_mode="no_data") as source:
+        source.rest()
+        for number in range(6):
+            database.run(f"INSERT INTO items VALUES ({2 * number}), ({2 * number + 1})")
+        monkeypatch.setattr(Stream, "read", breaks)
+        ids: list[int] = []
+        give_up_at = time.monotonic() + 30
+        while len(ids) < 12:
+            assert time.monotonic() < give_up_at, ids
+            try:
+                ids += [one.value["after"]["id"] for one in source.task.poll() or ()]
+            except RetriableError:
+                monkeypatch.setattr(Stream, "read", original if calls > 20 else breaks)
+    assert ids == list(range(12))
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [

@@ -82,6 +82,8 @@ class IcebergSinkTask(SinkTask):
 
     def close(self, partitions: Collection[TopicPartition]) -> None:
         """Gives up all rows that wait. Those of other partitions are read again, which the tables allow."""
+        for at in partitions:
+            self._first.pop(at, None)
         self._forget()
 
     def _commit(self) -> None:

@@ -86,12 +86,16 @@ class JdbcSourceTask(SourceTask):
         return None
 
     def _batch(self, reader: _Reader) -> Sequence[SourceRecord] | None:
+        found: list[SourceRecord] = []
         try:
             if reader.rows is None:
                 reader.open(self._engine.connect())
-            found = list(itertools.islice(reader.records(), self._options["batch.max.rows"]))
+            for record in itertools.islice(reader.records(), self._options["batch.max.rows"]):
+                found.append(record)
         except SQLAlchemyError as error:
             reader.close()
+            if found:
+                return found  # the reader goes on after them; the next call meets the error, if it stays
             self._tolerate(error)
             return None
         self._failures = 0

@@ -176,27 +176,38 @@ class PostgresSourceTask(SourceTask):
     def _read(self) -> list[SourceRecord]:
         if self._reader is None:
             self._reader = self._connect()
-        records: list[SourceRecord] = []
         most = self._options["max.batch.size"]
         if isinstance(self._reader, _Rows):
-            for record, position in self._reader.records(most):
-                self._position = position
-                records.append(record)
+            found = list(self._reader.records(most))
+            if found:
+                self._position = found[-1][1]
             if self._reader.is_done:
                 self._end_rows()
-            return records
+            return [record for record, _ in found]
         if self._options["snapshot.mode"] == INITIAL_ONLY:
             self._stopped.wait(_SLICE_S)
             return []
+        records, position = self._read_log(self._reader, most)
+        # Only now: a failure on the way drops the records, which are read again from the old position.
+        self._position = position
+        return records + self._beat(self._reader)
+
+    def _read_log(self, log: _Log, most: int) -> tuple[list[SourceRecord], Position | None]:
+        """What the log has, and the position after it. Returns soon, also if none of many changes has a record."""
+        records: list[SourceRecord] = []
+        last = self._position
         wait_s = min(_SLICE_S, self._options["poll.interval.ms"] / 1000)
+        end_s = time.monotonic() + _SLICE_S
         while len(records) < most and not self._stopped.is_set():
-            message = self._reader.stream.read(0 if records else wait_s)
+            message = log.stream.read(0 if records else wait_s)
             if message is None:
                 break
-            for record, position in self._reader.records(message):
-                self._position = position
+            for record, position in log.records(message):
                 records.append(record)
-        return records + self._beat(self._reader)
+                last = position
+            if time.monotonic() >= end_s:
+                break
+        return records, last
 
     def _end_rows(self) -> None:
         """The rows are read. The last of them had the position at which the log begins; without one it is here."""
@@ -346,7 +357,11 @@ class _Rows:
         self.end = replace(start, seen=self._snapshot.seen, in_rows=False)
         """Where the log begins after the rows."""
         self._rows = self._snapshot.rows()
-        self._ahead = next(self._rows, None)
+        try:
+            self._ahead = next(self._rows, None)
+        except BaseException:
+            self.close()
+            raise
         self._is_first = True
         _log.info("the rows of all tables are read")
 
