@@ -9,8 +9,6 @@ import json
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,15 +17,15 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from connect_worker import distributed_options
 from felice.client import Consumer, Producer, TopicPartition
 from felice.dataclass import dataclass
+from felice.pipelines.connect.connectors.file import FileStreamSource, FileStreamSourceTask
+from felice.pipelines.connect.model.errors import ConnectError
 from felice.testing import Broker, felice_broker
+from felice.testing.connectors import PHASES, ConnectorKit, TaskFailed
 
 KILLS = int(os.environ.get("CONNECT_KILLS", "0"))
-PHASES = ("read", "transform", "write", "flush", "commit")
-PROGRAM = Path(__file__).parent / "programs" / "connect_killed.py"
-RECORDS = 400
+RECORDS = 300
 WAIT_S = 60.0
 STRINGS = {"value.converter": "org.apache.kafka.connect.storage.StringConverter"}
 JSON = {
@@ -173,28 +171,10 @@ class Killed:
     def __init__(self, case: Case, directory: Path, broker: Broker) -> None:
         self.case, self._directory, self._broker = case, directory, broker
         self._sent = 0
-        offsets = f"offsets-{directory.name}"
-        broker.create_topic(offsets, partitions=1)
-        self._worker = {
-            **distributed_options(
-                broker.bootstrap, offset_flush_interval_ms="100", offset_storage_topic=offsets
-            ),
-            "exactly.once.source.support": "enabled",
-            "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
-        }
-        self._config = {
-            "name": f"{case.name}-{directory.name}",
-            "connector.class": case.name,
-            **case.config(directory),
-        }
+        self._config = {"name": case.name, "connector.class": case.name, **case.config(directory)}
         if case.add is None:
-            self._config |= {
-                "topics": "numbers",
-                "consumer.override.auto.offset.reset": "earliest",
-                # The next process takes the place of a killed one at once.
-                "consumer.override.group.instance.id": "task",
-                "consumer.override.max.poll.records": "20",
-            }
+            self._config |= {"topics": "numbers", "consumer.override.max.poll.records": "20"}
+        self._kit = ConnectorKit(broker.bootstrap, self._config, directory=directory)
 
     def send(self, count: int) -> None:
         if self.case.add is not None:
@@ -216,51 +196,19 @@ class Killed:
         schema = {"type": "struct", "fields": [{"field": "id", "type": "int32"}], "name": "v"}
         return json.dumps({"schema": schema, "payload": payload})
 
-    def run(self, phase: str | None, at: int = 1, *, before: bool = False) -> subprocess.Popen[bytes]:
-        given = {
-            "worker": self._worker,
-            "connector": self._config,
-            "phase": phase,
-            "at": at,
-            "before": before,
-        }
-        with (self._directory / "log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stderr=log)
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(given).encode() + b"\n")
-        process.stdin.flush()
-        return process
-
     def kill_in(self, phase: str) -> None:
         """A new process, killed in the phase: at one of its first calls, before or after the call."""
-        process = self.run(phase, random.choice((1, 1, 2, 3)), before=random.random() < 0.5)
-        self.send(20)
-        try:
-            code = process.wait(10)
-        except subprocess.TimeoutExpired:  # there were fewer calls
-            process.kill()
-            code = process.wait()
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-        assert code == -9, (self._directory / "log").read_text()[-3000:]
+        self.send(60)  # three batches, so that there are so many calls
+        self._kit.kill(phase, call=random.choice((1, 1, 2)), before=random.random() < 0.5, within_s=6)
 
     def check(self) -> None:
-        process = self.run(None)
-        assert process.stdin is not None
-        try:
+        with self._kit.running() as process:
             give_up_at = time.monotonic() + WAIT_S
             while set(found := self.case.arrived(self._directory, self._broker)) != set(range(self._sent)):
-                log = (self._directory / "log").read_text()
-                assert process.poll() is None, log[-3000:]
+                assert process.poll() is None, self._kit.log[-3000:]
                 missing = sorted(set(range(self._sent)) - set(found))
-                assert time.monotonic() < give_up_at, (
-                    f"missing after {WAIT_S:g} s: {missing[:20]}\n{log[-2000:]}"
-                )
+                assert time.monotonic() < give_up_at, f"missing: {missing[:20]}\n{self._kit.log[-2000:]}"
                 time.sleep(0.3)
-        finally:
-            process.stdin.close()
-            process.wait(30)
         twice = [number for number, count in Counter(found).items() if count > 1]
         assert not (self.case.once and twice), f"{len(twice)} records are there twice: {sorted(twice)[:20]}"
         print(f"{self.case.name}: {self._sent} records, {len(twice)} of them more than once")
@@ -268,11 +216,47 @@ class Killed:
 
 @pytest.mark.parametrize("case", [one for one in CASES if KILLS or one.is_quick], ids=lambda case: case.name)
 def test_nothing_is_lost(case: Case, tmp_path: Path) -> None:
-    kills = KILLS or 1
-    with felice_broker() as broker:
+    with felice_broker(topics=["numbers"]) as broker:
         killed = Killed(case, tmp_path, broker)
         killed.send(RECORDS)
         for phase in PHASES:
-            for _ in range(kills):
+            for _ in range(KILLS or 1):
                 killed.kill_in(phase)
         killed.check()
+
+
+class Broken(FileStreamSource):
+    """Loses what it has read when it starts again."""
+
+    @classmethod
+    def task_class(cls) -> type[FileStreamSourceTask]:
+        return BrokenTask
+
+
+class BrokenTask(FileStreamSourceTask):
+    def start(self, config: Mapping[str, str]) -> None:
+        if "fails" in config:
+            raise ConnectError("it never works")
+        super().start(config)
+        self._position = Path(config["file"]).stat().st_size
+
+
+def test_the_kit_finds_a_connector_that_loses_records(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("".join(f"{number}\n" for number in range(100)))
+    plugin = "conformance.test_connect_kills:Broken"
+    config = {"name": "broken", "connector.class": "Broken", "file": f"{tmp_path}/in", "topic": "out"}
+    with felice_broker(topics=["out"]) as broker:
+        kit = ConnectorKit(broker.bootstrap, config, directory=tmp_path, plugin=plugin)
+        kit.kill("write", before=True, within_s=3)
+        with kit.running():
+            time.sleep(2)
+        assert _records("out", int)(tmp_path, broker) != list(range(100))
+        with pytest.raises(ValueError, match="one of the phases"):
+            kit.kill("sleep")
+        failing = ConnectorKit(
+            broker.bootstrap, {**config, "fails": "yes"}, directory=tmp_path, plugin=plugin
+        )
+        with pytest.raises(TaskFailed, match="it never works"):
+            failing.kill("read")
+        with pytest.raises(TaskFailed, match="it never works"), failing.running() as process:
+            process.wait(30)
