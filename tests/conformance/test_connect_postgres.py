@@ -412,6 +412,15 @@ def test_rows_that_were_not_read_to_their_end_are_read_again(database: Database)
         assert source.rest() == []
 
 
+def test_rows_alone(database: Database) -> None:
+    database.run("CREATE TABLE items (id int PRIMARY KEY)", "INSERT INTO items VALUES (1)")
+    with Source(database, snapshot_mode="initial_only") as source:
+        assert source.briefly(1) == [("r", None, (1,))]
+        database.run("INSERT INTO items VALUES (2)")
+        assert source.rest() == []
+        assert database.rows("SELECT active FROM pg_replication_slots") == [(False,)]
+
+
 def test_the_log_is_freed_only_up_to_a_committed_offset(database: Database) -> None:
     def confirmed() -> Any:
         return database.rows("SELECT confirmed_flush_lsn FROM pg_replication_slots")[0][0]

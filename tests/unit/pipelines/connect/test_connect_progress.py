@@ -42,6 +42,8 @@ def test_lines_have_numbers_and_a_limit() -> None:
     assert one.lines(2500) == []
     one.add_lines(["x" * 10_000])
     assert len(one.lines(2500)[0]["line"]) == 4000
+    one.add_lines(["x" * 4000] * 500)
+    assert len(one.lines(0)) == 65
 
 
 def test_a_process_keeps_its_lines_for_the_time_of_a_task() -> None:

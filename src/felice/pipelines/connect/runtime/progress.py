@@ -12,8 +12,8 @@ from typing import Any
 
 from felice.pipelines.connect.storage.json_records import member
 
-_LINES = 1000
-"""The lines that a worker keeps of a task."""
+_LINES, _CHARACTERS = 1000, 262_144
+"""The lines that a worker keeps of a task, and their characters."""
 _PENDING = 200
 """The lines that wait in a task to be told; older ones are dropped."""
 _LINE_CHARACTERS = 4000
@@ -29,7 +29,8 @@ class Progress:
         self._lag: int | None = None
         self._failed = 0
         self._error: Any = None
-        self._lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        self._lines: deque[tuple[int, str]] = deque()
+        self._characters = 0
         self._last = 0
 
     def take(self, message: dict[str, Any]) -> None:
@@ -48,7 +49,11 @@ class Progress:
         """Takes lines of the task's log."""
         for line in lines:
             self._last += 1
-            self._lines.append((self._last, str(line)[:_LINE_CHARACTERS]))
+            text = str(line)[:_LINE_CHARACTERS]
+            self._lines.append((self._last, text))
+            self._characters += len(text)
+            while len(self._lines) > _LINES or self._characters > _CHARACTERS:
+                self._characters -= len(self._lines.popleft()[1])
 
     def lines(self, after: int) -> list[dict[str, Any]]:
         """The lines that follow the one with this number."""

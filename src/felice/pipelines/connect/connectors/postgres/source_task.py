@@ -174,6 +174,9 @@ class PostgresSourceTask(SourceTask):
             self._reader = None
 
     def _read(self) -> list[SourceRecord]:
+        if self._options["snapshot.mode"] == INITIAL_ONLY and not self._wants_rows:
+            self._stopped.wait(_SLICE_S)
+            return []
         if self._reader is None:
             self._reader = self._connect()
         most = self._options["max.batch.size"]
@@ -184,9 +187,6 @@ class PostgresSourceTask(SourceTask):
             if self._reader.is_done:
                 self._end_rows()
             return [record for record, _ in found]
-        if self._options["snapshot.mode"] == INITIAL_ONLY:
-            self._stopped.wait(_SLICE_S)
-            return []
         records, position = self._read_log(self._reader, most)
         # Only now: a failure on the way drops the records, which are read again from the old position.
         self._position = position

@@ -158,7 +158,7 @@ class Bulk:
             size += length
         self._waiting_bytes -= size
         if self._waiting:
-            self._changed.notify()
+            self._changed.notify_all()  # one might wake only the task, which waits for the end of a flush
         return batch
 
     def _send(self, batch: list[Operation]) -> list[Refusal]:
