@@ -132,6 +132,8 @@ def _bundled() -> Iterator[Plugin]:
     postgres = _OURS + "connectors.postgres.source:PostgresSource"
     debezium = "io.debezium.connector.postgresql.PostgresConnector"
     yield Plugin(Kind.SOURCE, debezium, postgres, None, "postgres-cdc")
+    several = _OURS + "connectors.files"
+    yield Plugin(Kind.SOURCE, f"{several}.FilesSource", f"{several}:FilesSource", None, "files-source")
     http = _OURS + "connectors.http:HttpSink"
     yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
     search = _OURS + "connectors.search.sink:ElasticsearchSink"

@@ -31,6 +31,7 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask, SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TopicPartition
+from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, MAX_LINE_BYTES, complete_lines, text_of
 from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SinkRecord, SourceRecord
@@ -42,8 +43,6 @@ FILENAME, POSITION, INODE = "filename", "position", "inode"
 """The names in the source's partition and offset. Kafka's connector has the first two, and does not mind the third."""
 _WAIT_S = 1.0
 """The wait for a file that does not exist, or has nothing new."""
-_CHUNK_BYTES = 1 << 20
-_MAX_LINE_BYTES = 1 << 26
 _TEXT = Schema(STRING)
 
 
@@ -192,24 +191,19 @@ class FileStreamSourceTask(SourceTask):
 
     def _read(self) -> bool:
         assert self._file is not None
-        data = self._file.readline(_CHUNK_BYTES) if self._path is None else self._file.read(_CHUNK_BYTES)
+        data = self._file.readline(CHUNK_BYTES) if self._path is None else self._file.read(CHUNK_BYTES)
         self._rest += data
-        if len(self._rest) > _MAX_LINE_BYTES:
+        if len(self._rest) > MAX_LINE_BYTES:
             raise ConnectError(
-                f"a line of {self._path or 'the standard input'} has more than {_MAX_LINE_BYTES:,} bytes"
+                f"a line of {self._path or 'the standard input'} has more than {MAX_LINE_BYTES:,} bytes"
             )
         return bool(data)
 
     def _take_lines(self, records: list[SourceRecord]) -> None:
-        lines = self._rest.splitlines(keepends=True)
-        # A last "\r" may be the first half of "\r\n".
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()
-        del lines[max(0, self._batch - len(records)) :]
         first = self._position
-        for line in lines:
+        for line in complete_lines(self._rest, max(0, self._batch - len(records))):
             self._position += len(line)
-            text = line[: -2 if line.endswith(b"\r\n") else -1].decode(errors="replace")
+            text = text_of(line)
             offset = {} if self._path is None else {POSITION: self._position, INODE: self._inode}
             records.append(
                 SourceRecord(self._topic, None, None, None, _TEXT, text, None, (), self._place, offset)
