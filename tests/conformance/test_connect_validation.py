@@ -87,6 +87,8 @@ CONFIGS = {
 NOT_OURS = (".plugin.version", ".converter.type")
 # Java's and Python's own words about a regular expression.
 OWN_WORDS = "Invalid regex: "
+# Plugins that Kafka does not bring.
+OTHERS = ("io.confluent.", "io.debezium.")
 # Kafka checks these when tasks start.
 TOPIC_GROUP = re.compile(r"topic\.creation\..+\..+")
 # What Kafka's checks say of an option that is missing, beside that it is missing.
@@ -179,7 +181,7 @@ def answered(found: Validation) -> dict[str, dict[str, Any]]:
             "value": value.value,
             "errors": [words(error) for error in value.errors],
             # Without the converters that Kafka does not have.
-            "recommended": [text for text in value.recommended_values if "io.confluent." not in text],
+            "recommended": [text for text in value.recommended_values if not text.startswith(OTHERS)],
             "definition": None if definition is None else shown(definition),
         }
         for definition, value in found.configs
