@@ -53,6 +53,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice connect delete": WORKER,
     "felice connect distributed": SERVES,
     "felice connect list": WORKER,
+    "felice connect logs": WORKER,
     "felice connect offsets": WORKER,
     "felice connect pause": WORKER,
     "felice connect plugins": WORKER,
