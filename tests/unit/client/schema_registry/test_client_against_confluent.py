@@ -361,7 +361,7 @@ def test_a_silent_registry_is_left_after_the_time_limit(face: str) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
 
         async def scenario(library: Library) -> Any:
-            return await calls(library, ("get_contexts",), url=url, timeout=0.05, max_retries=1)
+            return await calls(library, ("get_contexts",), url=url, timeout=0.5, max_retries=1)
 
         assert same(face, scenario).result == [("ReadTimeout", "")]
 
