@@ -225,6 +225,9 @@ def test_values_without_a_schema_and_what_does_not_fit(catalog: Catalog, make: M
     assert rows(catalog) == [{"id": 0, "tags": ["a"]}, {"id": 3, "tags": None}]
     assert isinstance(task.context, NotedSink)
     assert [offset for offset, _ in task.context.reported] == [2, 1]
+    # Also where the table can hold none of the rows.
+    task.put([record(4, {"id": "no number"}, None)])
+    assert commit(task, 5) == 5 and len(rows(catalog)) == 2
     required = make(tolerates=True)
     catalog.drop_table("db.items")
     required.put([record(0)])

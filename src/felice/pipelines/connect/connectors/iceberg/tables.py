@@ -122,13 +122,10 @@ class Table:
             # The library must not repeat a commit by itself: the offsets are to be compared before each attempt.
             self._table.metadata.properties["commit.retry.num-retries"] = "0"
             schema = self._table.schema().as_arrow()
-            columns = [
-                one.select([n for n in one.column_names if n in schema.names]) for one in self._columns
-            ]
-            rows = pyarrow.concat_tables([_filled(one, schema) for one in columns])
             try:
                 with self._table.transaction() as change:
-                    change.append(rows)
+                    if self._columns:  # else the table could hold none of the rows
+                        change.append(pyarrow.concat_tables([_filled(one, schema) for one in self._columns]))
                     change.set_properties({name: str(offset) for name, offset in self._ends.items()})
                 break
             except CommitFailedException as error:
