@@ -1,11 +1,12 @@
-"""What sink tasks may ask of the framework, noted for tests."""
+"""What tasks may ask of the framework, for tests that call them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from felice.pipelines.connect.connector.contexts import TopicPartition
+from felice.pipelines.connect.connector.contexts import Place, TopicPartition
 from felice.pipelines.connect.model.record import SinkRecord
+from felice.pipelines.connect.storage.offset_records import key_text
 
 
 class NotedSink:
@@ -37,3 +38,19 @@ class NotedSink:
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
     def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+
+class StoredOffsets:
+    """A `SourceTaskContext` with the offsets of a dict, by the texts of their partitions."""
+
+    transaction = None
+
+    def __init__(self, offsets: dict[str, Place]) -> None:
+        self._offsets = offsets
+        self.configs: Mapping[str, str] = {}
+
+    def offset(self, partition: Place) -> Place | None:
+        return self._offsets.get(key_text(partition))
+
+    def offsets(self, partitions: Iterable[Place]) -> list[Place | None]:
+        return [self.offset(one) for one in partitions]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from conformance.registry_process import RegistryProcess
-from connect_contexts import NotedSink
+from connect_contexts import NotedSink, StoredOffsets
 from connect_worker import running_worker
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.connectors.jdbc import source_task
@@ -81,20 +81,6 @@ def database(server: Database) -> Iterator[Database]:
 # Sources
 
 
-class SourceContext:
-    transaction = None
-
-    def __init__(self, offsets: dict[str, Place]) -> None:
-        self._offsets = offsets
-        self.configs: Mapping[str, str] = {}
-
-    def offset(self, partition: Place) -> Place | None:
-        return self._offsets.get(key_text(partition))
-
-    def offsets(self, partitions: Any) -> list[Place | None]:
-        return [self.offset(one) for one in partitions]
-
-
 class Source:
     """A source with its tasks, polled by the test. Offsets are kept over `again`."""
 
@@ -118,7 +104,7 @@ class Source:
         self._tasks = []
         for config in self.configs:
             task = JdbcSourceTask()
-            task.context = SourceContext(self.offsets)
+            task.context = StoredOffsets(self.offsets)
             task.start(config)
             self._tasks.append(task)
 
@@ -337,7 +323,7 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
         connector.start(config)
     assert "hunter2" not in str(failed.value)
     task = JdbcSourceTask()
-    task.context = SourceContext({})
+    task.context = StoredOffsets({})
     task.start({**config, "query": "SELECT 1"})
     assert task.poll() is None  # the first failure is tolerated
     with pytest.raises(ConnectError, match="cannot be read"):

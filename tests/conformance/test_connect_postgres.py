@@ -5,12 +5,13 @@ from __future__ import annotations
 import decimal
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from connect_contexts import StoredOffsets
 from connect_worker import running_group
 from felice.client import Consumer
 from felice.pipelines.connect.connector.contexts import Place
@@ -56,20 +57,6 @@ def _drops(server: Database, slot: str) -> bool:
     return True
 
 
-class Context:
-    transaction = None
-
-    def __init__(self, offsets: dict[str, Place]) -> None:
-        self._offsets = offsets
-        self.configs: Mapping[str, str] = {}
-
-    def offset(self, partition: Place) -> Place | None:
-        return self._offsets.get(key_text(partition))
-
-    def offsets(self, partitions: Any) -> list[Place | None]:
-        return [self.offset(one) for one in partitions]
-
-
 class Source:
     """A task that the test polls."""
 
@@ -79,7 +66,7 @@ class Source:
         errors = [error for one in PostgresSource.validate(config) for error in one.errors]
         assert not errors, errors
         self.task = PostgresSourceTask()
-        self.task.context = Context(self.offsets)  # type: ignore[assignment]
+        self.task.context = StoredOffsets(self.offsets)
         self.task.start(config)
 
     def __enter__(self) -> Source:

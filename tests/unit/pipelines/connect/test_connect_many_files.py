@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from connect_contexts import StoredOffsets
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.connectors import files
 from felice.pipelines.connect.connectors.files import FilesSource, FilesSourceTask
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.storage.offset_records import key_text
-
-
-class Context:
-    transaction = None
-
-    def __init__(self, offsets: dict[str, Place]) -> None:
-        self._offsets = offsets
-        self.configs: Mapping[str, str] = {}
-
-    def offset(self, partition: Place) -> Place | None:
-        return self._offsets.get(key_text(partition))
-
-    def offsets(self, partitions: Any) -> list[Place | None]:
-        return [self.offset(one) for one in partitions]
 
 
 class Reader:
@@ -46,7 +32,7 @@ class Reader:
         self.tasks = []
         for one in connector.task_configs(tasks):
             task = FilesSourceTask()
-            task.context = Context(self.offsets)  # type: ignore[assignment]
+            task.context = StoredOffsets(self.offsets)
             task.start(one)
             self.tasks.append(task)
         _open.append(self)
