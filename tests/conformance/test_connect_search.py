@@ -1,4 +1,4 @@
-"""The sink of documents, against OpenSearch, and against a server that answers as it is told."""
+"""The sink of documents, against OpenSearch, and against a fake server whose answers the test plans."""
 
 from __future__ import annotations
 
@@ -393,7 +393,7 @@ def _has(search: Search, index: str, expected: dict[str, Any]) -> bool:
         return False
 
 
-# Against a server that answers as it is told
+# Against the fake server
 
 
 def test_only_what_was_not_taken_is_sent_again(fake: FakeServer, make: Make) -> None:

@@ -24,3 +24,8 @@ class DataError(ConnectError):
 
 class ConfigError(ConnectError):
     """A configuration that cannot be used; the text is Kafka's."""
+
+
+def one_line(error: BaseException) -> str:
+    """An error's own text on one line, at most 300 characters; without one, the name of its class."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

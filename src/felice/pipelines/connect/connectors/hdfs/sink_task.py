@@ -1,6 +1,6 @@
 """The task of the sink: writes temporary files, and gives them their names with a log written ahead.
 
-Keeps true:  each record is in one file, whatever is killed: the offsets in the logs decide, and not those of the group.
+Keeps true:  each record is in exactly one file. A task reads on at the offset in its log, not at that of its group.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from felice.pipelines.connect.connectors.hdfs.options import url_of
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, RetriableError
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError, RetriableError, one_line
 
 
 class Storage:
@@ -118,13 +118,9 @@ def _failures(what: str) -> Iterator[None]:
     except ConnectError:
         raise
     except (PermissionError, ValueError) as error:
-        raise ConnectError(f"{what}: {_text(error)}") from error
+        raise ConnectError(f"{what}: {one_line(error)}") from error
     except (
         OSError,
         RuntimeError,
     ) as error:  # of the network too; RuntimeError is a NameNode's other refusals
-        raise RetriableError(f"{what}: {_text(error)}") from error
-
-
-def _text(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+        raise RetriableError(f"{what}: {one_line(error)}") from error

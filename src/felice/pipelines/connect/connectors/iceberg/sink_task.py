@@ -99,7 +99,7 @@ class IcebergSinkTask(SinkTask):
         self._first.clear()
 
     def _forget(self) -> None:
-        """Tables are read anew: a commit whose answer was lost may have been made."""
+        """Loads the tables again at their next use: a commit may have succeeded although its answer was lost."""
         self._tables.clear()
         if self._first:
             self.context.seek(dict(self._first))

@@ -237,7 +237,7 @@ OPTIONS = ConfigDefinitions(
             "status.update.interval.ms",
             Type.INT,
             10_000,
-            "How often the server is told how far the log was read.",
+            "How often the task confirms to the server which part of its log is committed.",
             _LOW,
             at_least(1000),
         ),

@@ -3,7 +3,7 @@
 Keeps true:  a record's offset is the end of the last whole transaction, with the place of the record's own transaction
              and the number of its changes up to the record. The log gives the same changes in the same order again, so
              that a task that goes on leaves out exactly those that were committed.
-             The server is told to free its log only up to a committed offset.
+             The task confirms the server's log only up to a committed offset: the server frees no more.
              A slot that is missing, or further than the offset, means lost changes: the task fails and says so.
 """
 
