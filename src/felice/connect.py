@@ -28,6 +28,7 @@ from felice.pipelines.connect.connector.contexts import (
 )
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError, RetriableError
 from felice.pipelines.connect.model.record import Header, SinkRecord, SourceRecord
+from felice.pipelines.connect.model.runs import SourceRun, values_of
 from felice.pipelines.connect.model.schema import (
     Field,
     Schema,
@@ -63,6 +64,7 @@ __all__ = [
     "SourceConnector",
     "SourceConnectorContext",
     "SourceRecord",
+    "SourceRun",
     "SourceTask",
     "SourceTaskContext",
     "Struct",
@@ -79,4 +81,5 @@ __all__ = [
     "one_of",
     "simple",
     "struct",
+    "values_of",
 ]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
+from collections.abc import Iterable
 from dataclasses import field, replace
 from functools import total_ordering
-from operator import index
+from itertools import groupby
+from operator import attrgetter, index
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -243,6 +245,19 @@ def message_of(origin: Origin, record: RecordTuple, error: KafkaError | None = N
 
 
 _new_message = Message.__new__
+
+
+def by_partition(messages: Iterable[Message]) -> list[tuple[Partition, list[Message]]]:
+    """Cuts consumed messages into runs of the same partition, in their order. None of them is an error event."""
+    runs: list[tuple[Partition, list[Message]]] = []
+    # Messages of one batch share their origin, so that its comparison costs next to nothing.
+    for origin, run in groupby(messages, attrgetter("_origin")):
+        at = (origin.topic, origin.partition)
+        if runs and runs[-1][0] == at:
+            runs[-1][1].extend(run)
+        else:
+            runs.append((at, list(run)))
+    return runs
 
 
 def error_message(

@@ -10,7 +10,7 @@ import pytest
 
 from connect_contexts import StoredOffsets
 from felice.pipelines.connect.connector.contexts import Place
-from felice.pipelines.connect.connectors import files
+from felice.pipelines.connect.connectors import files, lines
 from felice.pipelines.connect.connectors.files import FilesSource, FilesSourceTask
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.storage.offset_records import key_text
@@ -162,7 +162,7 @@ def test_batches_headers_and_long_lines(tmp_path: Path, monkeypatch: pytest.Monk
     append(tmp_path / "a.log", "x")
     [record] = reader.tasks[0].poll() or ()
     assert [(one.name, one.value) for one in record.headers] == [("path", f"{tmp_path}/a.log")]
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
     append(tmp_path / "a.log", "y" * 11, end="")
     with pytest.raises(ConnectError, match="more than 10 bytes"):
         reader.lines()

@@ -19,6 +19,7 @@ import stat
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -31,10 +32,11 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask, SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TopicPartition
-from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, MAX_LINE_BYTES, complete_lines, text_of
+from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, texts_of
 from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SinkRecord, SourceRecord
+from felice.pipelines.connect.model.runs import SourceRun, values_of
 from felice.pipelines.connect.model.schema import STRING, Schema
 
 _log = logging.getLogger("felice.connect.file")
@@ -115,7 +117,7 @@ class FileStreamSourceTask(SourceTask):
         self._batch: int = max(1, values["batch.size"])
         self._stopped = threading.Event()
         self._file: IO[bytes] | None = None
-        self._rest = b""
+        self._lines = Lines()
         self._position = 0
         self._inode: int | None = None
         self._place: Place = {} if self._path is None else {FILENAME: self._path}
@@ -129,15 +131,16 @@ class FileStreamSourceTask(SourceTask):
         if self._file is None and not self._open():
             self._stopped.wait(_WAIT_S)
             return None
-        records: list[SourceRecord] = []
+        lines: list[bytes] = []
         while not self._stopped.is_set():
-            self._take_lines(records)
-            if len(records) >= self._batch or not self._read():
+            lines += self._lines.take(self._batch - len(lines))
+            if len(lines) >= self._batch or not self._read():
                 break
-        if not records:
+        if not lines:
             self._follow_rotation()
             self._stopped.wait(_WAIT_S)
-        return records or None
+            return None
+        return self._run(lines)
 
     def stop(self) -> None:
         """Ends the waits."""
@@ -187,28 +190,24 @@ class FileStreamSourceTask(SourceTask):
             size,
             self._position,
         )
-        self._position, self._rest = 0, b""
+        self._position = 0
+        self._lines.clear()
 
     def _read(self) -> bool:
         assert self._file is not None
         data = self._file.readline(CHUNK_BYTES) if self._path is None else self._file.read(CHUNK_BYTES)
-        self._rest += data
-        if len(self._rest) > MAX_LINE_BYTES:
-            raise ConnectError(
-                f"a line of {self._path or 'the standard input'} has more than {MAX_LINE_BYTES:,} bytes"
-            )
+        self._lines.add(data, self._path or "the standard input")
         return bool(data)
 
-    def _take_lines(self, records: list[SourceRecord]) -> None:
-        first = self._position
-        for line in complete_lines(self._rest, max(0, self._batch - len(records))):
-            self._position += len(line)
-            text = text_of(line)
-            offset = {} if self._path is None else {POSITION: self._position, INODE: self._inode}
-            records.append(
-                SourceRecord(self._topic, None, None, None, _TEXT, text, None, (), self._place, offset)
-            )
-        self._rest = self._rest[self._position - first :]
+    def _run(self, lines: list[bytes]) -> SourceRun:
+        ends = list(accumulate(map(len, lines), initial=self._position))[1:]
+        self._position = ends[-1]
+        inode = self._inode
+
+        def offset_after(index: int) -> Place:
+            return {} if inode is None else {POSITION: ends[index], INODE: inode}
+
+        return SourceRun(self._topic, _TEXT, texts_of(lines), self._place, offset_after)
 
     def _follow_rotation(self) -> None:
         """Looks whether the path names another file now, or the same one with less in it."""
@@ -223,7 +222,8 @@ class FileStreamSourceTask(SourceTask):
             if self._read():
                 return  # written since the last look
             self._file.close()
-            self._file, self._inode, self._position, self._rest = None, None, 0, b""
+            self._file, self._inode, self._position = None, None, 0
+            self._lines.clear()
         elif there.st_size < self._position:
             self._begin_again(there.st_size)
             self._file.seek(0)
@@ -291,7 +291,7 @@ class FileStreamSinkTask(SinkTask):
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Writes a line for each record, without a buffer: lines of several tasks do not mix."""
-        lines = "".join([f"{printed(record.value)}\n" for record in records])
+        lines = "".join([f"{printed(value)}\n" for value in values_of(records)])
         self._write(lines.encode(errors="surrogatepass"))
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -19,8 +19,10 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from typing import IO, Any, ClassVar
+from itertools import accumulate
+from typing import IO, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.configuration.definitions import (
@@ -34,9 +36,10 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place
-from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, MAX_LINE_BYTES, complete_lines, text_of
+from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, texts_of
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import Header, SourceRecord
+from felice.pipelines.connect.model.runs import SourceRun
 from felice.pipelines.connect.model.schema import STRING, Schema
 
 _log = logging.getLogger("felice.connect.file")
@@ -125,20 +128,17 @@ class _File:
     position: int = 0
     head: bytes = b""
     """The first bytes before the position, at most `_HEAD_BYTES`."""
-    rest: bytes = b""
-    """What was read after the position, without a whole line."""
+    lines: Lines = field(default_factory=Lines)
+    """What was read after the position."""
     opened: IO[bytes] | None = None
     read_s: float = 0.0
-
-    def offset(self) -> dict[str, Any]:
-        """Where the file is read on."""
-        return {POSITION: self.position, PATH: self.path, HEAD: _hash(self.head)}
 
     def close(self) -> None:
         """Closes the file. It is opened again when it has grown."""
         if self.opened is not None:
             self.opened.close()
-            self.opened, self.rest = None, b""
+            self.opened = None
+            self.lines.clear()
 
 
 class FilesSourceTask(SourceTask):
@@ -233,16 +233,15 @@ class FilesSourceTask(SourceTask):
 
     # Lines
 
-    def _lines(self, one: _File) -> list[SourceRecord]:
+    def _lines(self, one: _File) -> Sequence[SourceRecord]:
         """The next lines of a file. Raises `ConnectError` for one that cannot be read."""
         try:
             if not self._open(one):
                 return []
-            records: list[SourceRecord] = []
-            while True:
-                self._take_lines(one, records)
-                if len(records) >= self._batch or not self._read(one):
-                    return records
+            lines = one.lines.take(self._batch)
+            while len(lines) < self._batch and self._read(one):
+                lines += one.lines.take(self._batch - len(lines))
+            return self._records(one, lines) if lines else []
         except OSError as error:
             raise ConnectError(f"cannot read the file {one.path}: {error.strerror}") from error
 
@@ -280,7 +279,8 @@ class FilesSourceTask(SourceTask):
             size,
             one.position,
         )
-        one.position, one.head, one.rest = 0, b"", b""
+        one.position, one.head = 0, b""
+        one.lines.clear()
         if one.opened is not None:
             one.opened.seek(0)
 
@@ -292,39 +292,31 @@ class FilesSourceTask(SourceTask):
     def _read(self, one: _File) -> bool:
         assert one.opened is not None
         data = one.opened.read(CHUNK_BYTES)
-        one.rest += data
-        if len(one.rest) > MAX_LINE_BYTES:
-            raise ConnectError(f"a line of {one.path} has more than {MAX_LINE_BYTES:,} bytes")
+        one.lines.add(data, one.path)
         if data:
             one.read_s = time.monotonic()
         return bool(data)
 
     def _has_more(self, one: _File) -> bool:
         """Whether a file that is gone from the patterns has lines that were not read."""
-        return bool(self._read(one)) or bool(complete_lines(one.rest, 1))
+        return self._read(one) or one.lines.count > 0
 
-    def _take_lines(self, one: _File, records: list[SourceRecord]) -> None:
-        first = one.position
-        for line in complete_lines(one.rest, self._batch - len(records)):
-            one.position += len(line)
-            if len(one.head) < _HEAD_BYTES:
-                one.head = (one.head + line)[:_HEAD_BYTES]
-            headers = (Header(self._header, _TEXT, one.path),) if self._header else ()
-            records.append(
-                SourceRecord(
-                    self._topic,
-                    None,
-                    None,
-                    None,
-                    _TEXT,
-                    text_of(line),
-                    None,
-                    headers,
-                    source_partition=one.place,
-                    source_offset=one.offset(),
-                )
-            )
-        one.rest = one.rest[one.position - first :]
+    def _records(self, one: _File, lines: list[bytes]) -> Sequence[SourceRecord]:
+        first, before = one.position, one.head
+        if len(before) < _HEAD_BYTES:
+            one.head = (before + b"".join(lines[:_HEAD_BYTES]))[:_HEAD_BYTES]
+        ends = list(accumulate(map(len, lines), initial=first))[1:]
+        one.position = ends[-1]
+        path, whole = one.path, one.head
+
+        def offset_after(index: int) -> Place:
+            return {POSITION: ends[index], PATH: path, HEAD: _hash(whole[: ends[index]])}
+
+        run = SourceRun(self._topic, _TEXT, texts_of(lines), one.place, offset_after)
+        if not self._header:
+            return run
+        headers = (Header(self._header, _TEXT, path),)
+        return [replace(record, headers=headers) for record in run]
 
 
 def _hash(head: bytes) -> str:

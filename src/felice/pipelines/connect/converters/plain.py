@@ -82,6 +82,14 @@ class StringConverter(Converter):
         text = None if data is None else data.decode(self._encoding, errors="replace")
         return _TEXT, text
 
+    def from_column(
+        self, topic: str, data: Sequence[bytes | None]
+    ) -> tuple[Sequence[Schema | None], Sequence[Any]]:
+        """The texts of many values."""
+        encoding = self._encoding
+        texts = [None if one is None else one.decode(encoding, "replace") for one in data]
+        return [_TEXT] * len(texts), texts
+
 
 def printed(value: Any) -> str:
     """A value as Java prints it."""

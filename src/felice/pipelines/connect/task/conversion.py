@@ -13,6 +13,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.connect.converters.converter import Converter
 from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SinkRecord, SourceRecord
+from felice.pipelines.connect.model.runs import TIMESTAMP_TYPES, SinkRun, SourceRun
 from felice.pipelines.connect.model.schema import Schema
 from felice.pipelines.connect.task.tolerance import Stage, Tolerance
 from felice.pipelines.connect.transforms.predicates import Predicate
@@ -61,8 +62,6 @@ class Columns:
 
 Parts: TypeAlias = tuple[tuple[Schema | None, Any], tuple[Schema | None, Any], tuple[Header, ...]]
 """Schema and value of a record's key, the same of its value, and its headers."""
-_TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
-"""By the numbers of `Message.timestamp`."""
 
 
 class Conversion:
@@ -80,6 +79,20 @@ class Conversion:
         self._steps = steps
         self._tolerance = tolerance
 
+    def of_messages(self, topic: str, partition: int, messages: Sequence[Message]) -> SinkRun | None:
+        """The records of messages of one partition, or None if they must be converted one by one.
+
+        That is so with transformations or headers, or if one cannot be converted.
+        """
+        if self._steps or any(message.headers() for message in messages):
+            return None
+        try:
+            keys = self._key.from_column(topic, [message.key() for message in messages])
+            values = self._value.from_column(topic, [message.value() for message in messages])
+        except Exception:
+            return None  # the message that cannot be converted is found, and its error told, one by one
+        return SinkRun(topic, partition, messages, keys, values)
+
     def of_message(self, message: Message) -> SinkRecord | None:
         """The record of a message, or None if a transformation dropped it. Raises `Tolerated`."""
         topic, partition = message.topic() or "", message.partition() or 0
@@ -96,7 +109,7 @@ class Conversion:
             timestamp if kind else None,
             headers,
             message.offset() or 0,
-            _TIMESTAMP_TYPES[kind],
+            TIMESTAMP_TYPES[kind],
             topic,
             partition,
             message,
@@ -123,19 +136,31 @@ class Conversion:
 
         That is so if they differ in topic or schemas, have headers or transformations, or if one cannot be converted.
         """
+        if self._steps:
+            return None
+        try:
+            return self._of_run(records) if isinstance(records, SourceRun) else self._of_list(records)
+        except Exception:
+            return None  # the record that cannot be converted is found, and its error told, one by one
+
+    def _of_run(self, run: SourceRun) -> Columns:
+        import pyarrow as pa
+
+        return Columns(
+            run.topic, pa.table({"value": self._value.to_column(run.topic, run.value_schema, run.values)})
+        )
+
+    def _of_list(self, records: Sequence[SourceRecord]) -> Columns | None:
         first = records[0]
         topic, key_schema, value_schema = first.topic, first.key_schema, first.value_schema
         schemas = {(id(one.key_schema), id(one.value_schema)) for one in records}
-        if self._steps or len(schemas) > 1 or any(one.headers or one.topic != topic for one in records):
+        if len(schemas) > 1 or any(one.headers or one.topic != topic for one in records):
             return None
-        try:
-            columns = {
-                "key": self._key.to_column(topic, key_schema, [one.key for one in records]),
-                "value": self._value.to_column(topic, value_schema, [one.value for one in records]),
-            }
-            return Columns(topic, _table(columns, records))
-        except Exception:
-            return None  # the record that cannot be converted is found, and its error told, one by one
+        columns = {
+            "key": self._key.to_column(topic, key_schema, [one.key for one in records]),
+            "value": self._value.to_column(topic, value_schema, [one.value for one in records]),
+        }
+        return Columns(topic, _table(columns, records))
 
     def _read_at_once(self, topic: str, message: Message) -> Parts | None:
         """Key and value of a message without headers, or None if an error shall be handled, step by step."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.client.confluent.consumer import Consumer
 from felice.client.error import KafkaException
-from felice.client.model import Message, TopicPartition
+from felice.client.model import Message, TopicPartition, by_partition
 from felice.dataclass import dataclass
 from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition as Partition
@@ -67,7 +67,7 @@ class SinkLoop(TaskLoop):
         self._read: dict[Partition, int] = {}
         self._taken: dict[Partition, int] = {}
         self._safe: dict[Partition, int] = {}
-        self._batch: list[SinkRecord] = []
+        self._batch: Sequence[SinkRecord] = ()
         self._retry_at_s: float | None = None
         self._is_waiting = False
 
@@ -134,30 +134,32 @@ class SinkLoop(TaskLoop):
         return found
 
     def _convert(self, messages: Sequence[Message]) -> None:
-        read, convert, batch = self._read, self._conversion.of_message, self._batch
-        last: Partition | None = None
-        for message in messages:
-            at = (message.topic() or "", message.partition() or 0)
-            if at not in read:
+        for at, run in by_partition(messages):
+            if at not in self._read:
                 continue  # taken away since it was read
-            offset = message.offset() or 0
-            if at != last:
-                last = at
-                self._safe.setdefault(at, offset)
-                self._tell_topic(at[0])
-            try:
-                record = convert(message)
-            except Tolerated:
-                record = None
-            read[at] = offset + 1
-            if record is not None:
-                batch.append(record)
+            self._safe.setdefault(at, run[0].offset() or 0)
+            self._tell_topic(at[0])
+            made = self._conversion.of_messages(*at, run)
+            records = self._one_by_one(run) if made is None else made
+            self._read[at] = (run[-1].offset() or 0) + 1
+            self._batch = [*self._batch, *records] if self._batch else records
         if not self._batch:
             self._taken.update(self._read)
 
+    def _one_by_one(self, messages: Sequence[Message]) -> list[SinkRecord]:
+        records = []
+        for message in messages:
+            try:
+                record = self._conversion.of_message(message)
+            except Tolerated:
+                continue
+            if record is not None:
+                records.append(record)
+        return records
+
     def _put(self) -> None:
         try:
-            self._task.put(tuple(self._batch))
+            self._task.put(self._batch)
         except RetriableError as error:
             wait_ms = self._context.take_timeout_ms()
             wait_s = _RETRY_S if wait_ms is None else wait_ms / 1000
@@ -168,7 +170,7 @@ class SinkLoop(TaskLoop):
             self._follow_pause()
             return
         self._records += len(self._batch)
-        self._batch = []
+        self._batch = ()
         self._retry_at_s = None
         self._taken.update(self._read)
         self._follow_pause()
@@ -231,7 +233,7 @@ class SinkLoop(TaskLoop):
         self._safe.update(allowed)
 
     def _rewind(self) -> None:
-        self._batch, self._retry_at_s = [], None
+        self._batch, self._retry_at_s = (), None
         for at, offset in self._safe.items():
             self.consumer.seek(TopicPartition(*at, offset))
             self._read[at] = self._taken[at] = offset

@@ -21,6 +21,7 @@ from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TransactionContext
 from felice.pipelines.connect.model.errors import ConnectError, RetriableError
 from felice.pipelines.connect.model.record import SourceRecord
+from felice.pipelines.connect.model.runs import SourceRun
 from felice.pipelines.connect.storage.offset_records import key_text
 from felice.pipelines.connect.storage.topic_clients import PARTITIONER
 from felice.pipelines.connect.task.control import Control
@@ -159,12 +160,7 @@ class SourceLoop(TaskLoop):
         columns = self._conversion.of_sources(records)
         if columns is None or not self._is_there(columns.topic):
             return False
-        newest: dict[int, SourceRecord] = {}
-        for record in records:
-            key = id(record.source_partition)
-            newest.pop(key, None)
-            newest[key] = record  # in the order of the last records
-        done = [self._submit(record) for record in newest.values()]
+        done = [self._submit(record) for record in _newest(records)]
         self._tell_topic(columns.topic)
         try:
             self.producer.produce_arrow(columns.topic, columns.table, timeout=_LONG_S)
@@ -324,6 +320,18 @@ class SourceLoop(TaskLoop):
         if self._sent:
             self._take_sent()
         self._write_offsets()
+
+
+def _newest(records: Sequence[SourceRecord]) -> Iterable[SourceRecord]:
+    """The last record of each partition of the source, in their order."""
+    if isinstance(records, SourceRun):
+        return [records.last]
+    newest: dict[int, SourceRecord] = {}
+    for record in records:
+        key = id(record.source_partition)
+        newest.pop(key, None)
+        newest[key] = record
+    return newest.values()
 
 
 def nothing() -> None:
