@@ -37,7 +37,15 @@ STEADY: dict[str, Callable[..., Any]] = {
 }
 # The registry, which finds so many schemas in its topic.
 REGISTRIES = {f"registry-{count}": count for count in (1, 10_000, 100_000)}
-SINGLE = [*STEADY, "start", "spark", "cleaner", *REGISTRIES]
+CONNECT = (
+    "connect-files",
+    "connect-jdbc",
+    "connect-s3",
+    "connect-idle-1",
+    "connect-idle-5",
+    "connect-idle-20",
+)
+SINGLE = [*STEADY, "start", "spark", "cleaner", *REGISTRIES, *CONNECT]
 ALL = [*SINGLE, *CLUSTER_WORKLOADS, *ATTACKS, "attacks"]
 
 Results = dict[str, dict[str, list[Figures]]]
@@ -85,6 +93,13 @@ def run_registry(name: str, scale: float, turns: int) -> Results:
     from bench.registry import stored_schemas
 
     return {name: {"felice": [stored_schemas(REGISTRIES[name], 4 * scale) for _ in range(turns)]}}
+
+
+def run_connect(name: str, scale: float, turns: int) -> Results:
+    """Measures `felice connect` beside what else does the same: Kafka Connect, or a program written by hand."""
+    from bench.connect import compared
+
+    return {name: compared(name, scale, turns)}
 
 
 def run_attacks(names: list[str], turns: int) -> Results:
@@ -173,6 +188,8 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
     for name in wanted:
         if name in REGISTRIES:
             results |= run_registry(name, scale, turns)
+        if name in CONNECT:
+            results |= run_connect(name, scale, turns)
     attacks = list(ATTACKS) if "attacks" in wanted else [name for name in wanted if name in ATTACKS]
     if attacks:
         results |= run_attacks(attacks, turns)

@@ -39,10 +39,13 @@ class Bucket:
             client_options={"allow_http": True},
         )
 
+    def names(self) -> list[str]:
+        """The names of all objects."""
+        return sorted(one["path"] for page in obstore.list(self._store) for one in page)
+
     def objects(self) -> dict[str, bytes]:
         """All objects by their names."""
-        names = [one["path"] for page in obstore.list(self._store) for one in page]
-        return {name: bytes(obstore.get(self._store, name).bytes()) for name in sorted(names)}
+        return {name: bytes(obstore.get(self._store, name).bytes()) for name in self.names()}
 
 
 @contextmanager

@@ -32,6 +32,8 @@ from felice.pipelines.connect.model.schema import (
     Schema,
 )
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 
 class JsonConverter(Converter):
     """See the module."""
@@ -98,6 +100,7 @@ class JsonConverter(Converter):
         self._style = Style(
             config["decimal.format"].upper() == "NUMERIC", config["replace.null.with.default"]
         )
+        self._decoder = json.JSONDecoder(parse_float=decimal.Decimal if self._has_schemas else None)
         self._capacity: int = config["schemas.cache.size"]
         self._written: dict[Schema, Any] = {}
         self._read: dict[str, Schema] = {}
@@ -113,7 +116,7 @@ class JsonConverter(Converter):
         if self._has_schemas:
             payload = {"schema": None if schema is None else self._schema_json(schema), "payload": payload}
         try:
-            text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            text = _ENCODER.encode(payload)
         except (ValueError, TypeError, RecursionError) as error:
             raise DataError(f"the value cannot be written as JSON: {error}") from None
         return decimals_written(text).encode(errors="surrogatepass")
@@ -125,7 +128,7 @@ class JsonConverter(Converter):
         if data is None:
             return None, None
         try:
-            read = json.loads(data, parse_float=decimal.Decimal if self._has_schemas else float)
+            read = self._decoder.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"

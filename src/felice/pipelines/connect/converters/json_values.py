@@ -45,6 +45,8 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY = datetime.date(1970, 1, 1)
 _WHOLE = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
 _FLOAT = struct.Struct(">f")
+_AS_THEY_ARE = frozenset((str, int, bool))
+"""Most values: JSON has them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Style:
 
 def to_json(schema: Schema | None, value: Any, style: Style) -> Any:
     """What `json` writes for a value; `decimals_written` then finishes the text. Raises `DataError`."""
+    if type(value) in _AS_THEY_ARE and (schema is None or schema.name not in _TO_JSON):
+        return value
     if value is None:
         if schema is None:
             return None
@@ -107,6 +111,8 @@ def from_json(schema: Schema, given: Any, style: Style) -> Any:
         if schema.optional:
             return None
         raise DataError("Invalid null value for required " + schema.type + " field")
+    if schema.type == STRING and schema.name is None and type(given) is str:
+        return given
     if schema.name in _FROM_JSON:
         return _FROM_JSON[schema.name](schema, given)
     if schema.type == STRUCT:
@@ -168,7 +174,7 @@ _MARKED = re.compile(f'"{_MARK}([0-9.-]+)"')
 
 def decimals_written(text: str) -> str:
     """The JSON text with its decimals as numbers."""
-    return _MARKED.sub(r"\1", text)
+    return _MARKED.sub(r"\1", text) if _MARK in text else text
 
 
 def _digits(value: decimal.Decimal) -> str:

@@ -188,6 +188,8 @@ def check(schema: Schema, value: Any, path: str = "") -> None:
         if not schema.optional:
             raise DataError(f"Invalid value: null used for required field{where.removeprefix(' for field')}")
         return
+    if schema.name is None and type(value) is _EXACT.get(schema.type):
+        return
     expected = _LOGICAL.get(schema.name or "", _PLAIN[schema.type])
     if not expected(schema, value):
         kind = f"{schema.type} ({schema.name})" if schema.name else schema.type
@@ -230,6 +232,8 @@ _PLAIN: dict[str, _Allows] = {
     MAP: lambda schema, value: isinstance(value, dict),
     STRUCT: lambda schema, value: isinstance(value, Struct) and value.schema == schema,
 }
+_EXACT: dict[str, type] = {STRING: str, BYTES: bytes, BOOLEAN: bool, FLOAT32: float, FLOAT64: float}
+"""The usual types of values without limits: they need no other check."""
 _LOGICAL: dict[str, _Allows] = {
     DECIMAL: _is_decimal,
     DATE: lambda schema, value: type(value) is datetime.date,

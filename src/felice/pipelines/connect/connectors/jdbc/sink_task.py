@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import sqlalchemy
@@ -56,6 +56,10 @@ class _Row:
     values: Mapping[str, Any] | None
 
 
+_Columns: TypeAlias = tuple[tuple[Wanted, ...], list[tuple[str, Schema]]]
+"""The columns of a row, and the names and schemas of those that a record's value has."""
+
+
 class JdbcSinkTask(SinkTask):
     """Writes rows."""
 
@@ -69,6 +73,7 @@ class JdbcSinkTask(SinkTask):
         self._engine = engine_of(self._options)
         self._stopped = threading.Event()
         self._tables: dict[str, Table] = {}
+        self._last: tuple[Schema, tuple[Wanted, ...], _Columns] | None = None
         self._retries: int = self._options["max.retries"]
         self._offsets = _OffsetsTable(self._options["offsets.table"], self._name)
 
@@ -143,15 +148,23 @@ class JdbcSinkTask(SinkTask):
         schema, value = record.value_schema, record.value
         if not isinstance(value, Struct) or schema is None:
             raise DataError("the value must be a struct with a schema; use a converter with schemas")
-        allowed = options["fields.whitelist"]
-        members = [
-            one
-            for one in schema.fields
-            if one.name not in key_values and (not allowed or one.name in allowed)
-        ]
-        columns = (*key_columns, *(Wanted(one.name, one.schema) for one in members))
-        values = {one.name: sql_value(one.schema, value[one.name], self._zone) for one in members}
+        columns, members = self._columns(tuple(key_columns), schema)
+        values = {name: sql_value(kind, value[name], self._zone) for name, kind in members}
         return _Row(record, table, columns, key_values, values)
+
+    def _columns(self, keys: tuple[Wanted, ...], schema: Schema) -> _Columns:
+        """The columns of a row, and the members of a value that are not keys. The last ones are kept."""
+        if self._last is not None and self._last[0] is schema and self._last[1] == keys:
+            return self._last[2]
+        names, allowed = {one.name for one in keys}, self._options["fields.whitelist"]
+        members = [
+            (one.name, one.schema)
+            for one in schema.fields
+            if one.name not in names and (not allowed or one.name in allowed)
+        ]
+        found = (*keys, *(Wanted(*one) for one in members)), members
+        self._last = schema, keys, found
+        return found
 
     def _keys(self, record: SinkRecord) -> list[tuple[str, Schema, Any]]:
         mode, names = self._options["pk.mode"], self._options["pk.fields"]
