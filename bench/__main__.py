@@ -137,14 +137,19 @@ def medians(results: Results) -> dict[str, dict[str, Figures]]:
 
 
 def show(found: dict[str, dict[str, Figures]]) -> None:
-    """Prints a table of figures, with the ratio of the first two systems."""
+    """Prints a table of figures for each set of systems, with the ratio of the first two."""
+    sets = {tuple(by_system) for by_system in found.values()}
+    for systems in sorted(sets):
+        _show(list(systems), {name: by for name, by in found.items() if tuple(by) == systems})
+
+
+def _show(systems: list[str], found: dict[str, dict[str, Figures]]) -> None:
     table = Table(box=None, pad_edge=False)
-    systems = list(next(iter(found.values())))
     for heading in ("workload", "figure", *systems, *(["ratio"] if len(systems) == 2 else [])):
         table.add_column(heading, justify="left" if heading in ("workload", "figure") else "right")
     for name, by_system in found.items():
         for figure in next(iter(by_system.values())):
-            values = [by_system[system][figure] for system in systems if system in by_system]
+            values = [by_system[system][figure] for system in systems]
             row = [name, figure, *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in values)]
             if len(values) == 2 and values[1]:
                 row.append(f"{values[0] / values[1]:.2f}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -17,13 +18,12 @@ class RestClient:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.headers = {"Content-Type": "application/json"}
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The status and the JSON of an answer."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json"}, method=method
-        )
+        request = urllib.request.Request(self.url + path, data, self.headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 text = response.read()
@@ -31,6 +31,10 @@ class RestClient:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.loads(error.read())
+
+    def log_in(self, user: str, password: str) -> None:
+        """Sends user and password with each request from now on."""
+        self.headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
     def states(self, name: str) -> list[str]:
         """The states of a connector and its tasks."""

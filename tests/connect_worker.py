@@ -15,7 +15,7 @@ from connect_plugins import PLUGINS
 from connect_rest import TIMEOUT_S, RestClient
 from felice.pipelines.connect.configuration.worker_options import worker_config
 from felice.pipelines.connect.herder.distributed import DistributedWorker
-from felice.pipelines.connect.herder.server import worker_server
+from felice.pipelines.connect.herder.server import login_of, worker_server
 from felice.pipelines.connect.herder.worker import Address, Worker
 from felice.pipelines.connect.plugins import Plugins
 from felice.pipelines.connect.runtime.task_process import TaskSpec
@@ -111,9 +111,9 @@ class ServedWorker(RestClient):
         address = Address(config)
         if self._distributed:
             self.worker: Worker = DistributedWorker(config, self.jobs, address, Forwarder(), self._plugins)
-            return worker_server(self.worker, address)
-        self.worker = Worker(config, self.jobs, address, self._plugins)
-        return worker_server(self.worker, address)
+        else:
+            self.worker = Worker(config, self.jobs, address, self._plugins)
+        return worker_server(self.worker, address, login=login_of(config))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

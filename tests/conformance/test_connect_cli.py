@@ -12,6 +12,7 @@ import pytest
 
 from connect_worker import ServedWorker, running_worker
 from felice.testing import felice_broker
+from felice.web.users import PasswordHash, write_users
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -185,3 +186,29 @@ def test_a_worker_that_cannot_start(tmp_path: Path) -> None:
         file.write_text(text)
         code, _, errors = run("standalone", str(file))
         assert code == 1 and error in errors and errors.count("\n") == 1
+
+
+def test_a_worker_with_users(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    write_users(users, {"alice": PasswordHash.of("secret")})
+    with (
+        felice_broker() as broker,
+        running_worker(broker.bootstrap, tmp_path, rest_users_file=str(users)) as worker,
+    ):
+        code, _, errors = run("list", "--url", worker.url)
+        assert (code, errors) == (1, "error: this server needs a user and a password\n")
+        address = worker.url.replace("http://", "http://alice:secret@")
+        code, out, _ = run("list", "--url", address, "--json")
+        assert (code, json.loads(out)) == (0, [])
+    code, _, errors = run("list", "--url", address)
+    assert code == 1 and "secret" not in errors and "alice" not in errors
+
+
+def test_a_file_of_users_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    file.write_text(
+        "bootstrap.servers=localhost:1\nkey.converter=x\nvalue.converter=x\n"
+        f"offset.storage.file.filename={tmp_path}/offsets\nrest.users.file={tmp_path}/nobody\n"
+    )
+    code, _, errors = run("standalone", str(file))
+    assert code == 1 and errors.startswith("error: rest.users.file: ") and errors.count("\n") == 1, errors

@@ -19,6 +19,7 @@ import waiting
 from connect_rest import TIMEOUT_S, RestClient
 from connect_worker import distributed_options, running_group
 from felice.testing import Broker, felice_broker
+from felice.web.users import PasswordHash, write_users
 from peers.kafka_connect import running_kafka_connect
 
 # Workers, groups and Spark take their time on a busy machine.
@@ -188,6 +189,46 @@ def test_exactly_once_over_the_loss_of_workers(broker: Broker, tmp_path: Path) -
             wait_until(lambda gone=victim.worker_id: gone not in owners(workers[0], ["once"])[1])
         wait_until(lambda: len(lines_of(broker)) > count, describe=lambda: str(len(lines_of(broker))))
     assert lines_of(broker) == [str(line) for line in range(count + 1)]
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_users_log_in_and_workers_do_not(broker: Broker, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    write_users(users, {"alice": PasswordHash.of("secret")})
+    options = {"rest_users_file": str(users), "exactly_once_source_support": "enabled"}
+    with running_group(broker.bootstrap, 2, **options) as workers:
+        for method, path in (
+            ("GET", "/"),
+            ("GET", "/connectors"),
+            ("GET", "/connectors/lines/tasks"),
+            ("PUT", "/connectors/lines/config"),
+            ("POST", "/connectors/lines/tasks/0/restart"),
+            ("GET", "/unknown"),
+            ("POST", "/connectors/lines/tasks?forward=true/x"),
+        ):
+            status, _ = workers[0].ask(method, path, {} if method != "GET" else None)
+            assert status == (400 if "?" in path else 401), path
+        # Without a user and without a signature the requests of workers are refused, too.
+        for method, path in (("POST", "/connectors/lines/tasks"), ("PUT", "/connectors/lines/fence")):
+            assert workers[0].ask(method, path, [])[0] == 400
+        for worker in workers:
+            worker.log_in("alice", "wrong")
+            assert worker.ask("GET", "/connectors")[0] == 401
+            worker.log_in("alice", "secret")
+        # One of them is not the leader: it forwards requests, and asks the leader to fence and to publish tasks.
+        for number, worker in enumerate(workers):
+            name, file = f"lines{number}", tmp_path / f"in{number}"
+            append(file, str(number))
+            config = file_source(file, **{"exactly.once.support": "required"})
+            wait_until(
+                lambda worker=worker, name=name, config=config: (
+                    worker.ask("PUT", f"/connectors/{name}/config", config)[0] in (200, 201)
+                )
+            )
+        wait_until(
+            lambda: sorted(lines_of(broker)) == ["0", "1"],
+            describe=lambda: str(workers[0].ask("GET", "/connectors?expand=status")),
+        )
 
 
 @pytest.mark.timeout(LIMIT_S)

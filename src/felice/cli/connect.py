@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import click
 
@@ -44,7 +44,7 @@ _url_option = click.option(
     default=DEFAULT_URL,
     envvar="FELICE_CONNECT_URL",
     show_default=True,
-    help="Address of a worker; any worker of a group will do.",
+    help="Address of a worker; any worker of a group will do. With a log in: http://user:password@host:8083.",
 )
 _name = click.argument("name")
 
@@ -58,6 +58,9 @@ class _Worker:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
+        address = urlsplit(self._url)
+        self._name = urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
+        """The address without user and password, for errors."""
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The JSON of the answer. Raises `Fault` with the worker's own text."""
@@ -67,13 +70,13 @@ class _Worker:
             answer = httpx2.request(method, self._url + path, json=body, timeout=_TIMEOUT_S, trust_env=False)
         except httpx2.HTTPError as error:
             raise Fault(
-                f"no worker of Connect answers at {self._url}: {error or type(error).__name__}. "
+                f"no worker of Connect answers at {self._name}: {error or type(error).__name__}. "
                 "Is one running, and does --url name it?"
             ) from None
         try:
             found = answer.json() if answer.content else None
         except ValueError:
-            raise Fault(f"{self._url} is no worker of Connect: it does not answer with JSON") from None
+            raise Fault(f"{self._name} is no worker of Connect: it does not answer with JSON") from None
         if answer.status_code >= 400:
             message = found.get("message") if isinstance(found, dict) else None
             raise Fault(str(message or f"the worker answered {answer.status_code}"))

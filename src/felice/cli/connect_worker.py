@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from felice.pipelines.connect.herder.worker import Address, Worker
     from felice.pipelines.connect.runtime.tasks import Jobs
     from felice.pipelines.connect.storage.configs import TargetState
+    from felice.web.login import Login
     from felice.web.serving import Service, WebServer
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -161,9 +162,9 @@ def run_standalone(
             except Exception as error:
                 raise Fault(f"connector {name}: {error}") from None
 
-    def made(address: Address, tls: ServerTls | None) -> WebServer:
+    def made(address: Address, tls: ServerTls | None, login: Login | None) -> WebServer:
         worker = Worker(config, _spark(config), address)
-        return worker_server(worker, address, after_start=create, tls=tls)
+        return worker_server(worker, address, after_start=create, tls=tls, login=login)
 
     _run(config, made, worker_file, log_format, log_level)
 
@@ -176,9 +177,9 @@ def run_distributed(worker_file: Path, overrides: Sequence[str], log_format: str
 
     config = _config(worker_file, overrides, distributed=True)
 
-    def made(address: Address, tls: ServerTls | None) -> WebServer:
+    def made(address: Address, tls: ServerTls | None, login: Login | None) -> WebServer:
         worker = DistributedWorker(config, _spark(config), address, Forwarder())
-        return worker_server(worker, address, tls=tls)
+        return worker_server(worker, address, tls=tls, login=login)
 
     _run(config, made, worker_file, log_format, log_level)
 
@@ -206,24 +207,26 @@ def run_mirror(
 
 def _run(
     config: WorkerConfig,
-    made: Callable[[Address, ServerTls | None], WebServer],
+    made: Callable[[Address, ServerTls | None, Login | None], WebServer],
     worker_file: Path,
     log_format: str,
     log_level: str,
 ) -> None:
+    from felice.pipelines.connect.herder.server import login_of
     from felice.pipelines.connect.herder.worker import Address
     from felice.web.hosts import is_loopback
 
     _log_as(log_format, log_level, config.without_effect)
     address = Address(config)
-    if not is_loopback(address.host):
+    login = login_of(config)
+    if login is None and not is_loopback(address.host):
         click.echo(
             f"warning: the worker at {address.host} is open to every network, without a log in", err=True
         )
     tls = _tls(config, worker_file) if address.scheme == "https" else None
 
     def started() -> tuple[Service, Callable[[], None]]:
-        server = made(address, tls)
+        server = made(address, tls, login)
         return server, lambda: click.echo(READY + server.url)
 
     _serve(started)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
-from felice.web.basic import BasicLogin
+from felice.web.basic import BasicLogin, IsOpen
 from felice.web.bodies import BodyLimits
 from felice.web.errors import Errors, HttpError
 from felice.web.hosts import KnownHosts
@@ -38,6 +38,7 @@ def application(
     errors: Errors | None = None,
     limits: Limits | None = None,
     login: Login | None = None,
+    is_open: IsOpen = lambda scope: False,
     access_log: bool = True,
     lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
@@ -45,7 +46,8 @@ def application(
 
     Parameters of paths are one segment each, decoded (`felice.web.paths`). Handlers raise `HttpError`, or Starlette's
     `HTTPException` for a status without a code of its own. With `login` a request without a valid user gets 401; the
-    name is `request.user.display_name`. `lifespan` begins before the first request and ends after the last one.
+    name is `request.user.display_name`. A request that `is_open` accepts needs no user. `lifespan` begins before the
+    first request and ends after the last one.
     """
     errors, limits = errors or Errors(), limits or Limits()
 
@@ -60,7 +62,11 @@ def application(
             Middleware(Failures, errors=errors),
             Middleware(KnownHosts, errors=errors),
             Middleware(RawPaths, errors=errors),
-            *([Middleware(BasicLogin, login=login, errors=errors)] if login is not None else []),
+            *(
+                [Middleware(BasicLogin, login=login, errors=errors, is_open=is_open)]
+                if login is not None
+                else []
+            ),
             Middleware(BodyLimits, limits=limits, errors=errors),
         ],
         exception_handlers={HTTPException: on_http_exception},

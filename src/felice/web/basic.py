@@ -11,6 +11,7 @@ import base64
 import binascii
 import logging
 import math
+from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.authentication import SimpleUser
@@ -22,20 +23,26 @@ from felice.web.login import CannotCheck, Login, TooManyFailures, WrongLogin
 
 _log = logging.getLogger("felice.web")
 
+IsOpen = Callable[[Scope], bool]
+"""Whether a request needs no user, because its handler checks something else, such as a signature."""
+
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="felice", charset="UTF-8"'}
 
 
 class BasicLogin:
     """The middleware. The user's name is `request.user.display_name`."""
 
-    def __init__(self, app: ASGIApp, login: Login, errors: Errors) -> None:
+    def __init__(
+        self, app: ASGIApp, login: Login, errors: Errors, is_open: IsOpen = lambda scope: False
+    ) -> None:
         self._app = app
         self._login = login
         self._errors = errors
+        self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request. Raises `HttpError`: 401, 429 after too many failures, 503 if it cannot check."""
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not self._is_open(scope):
             scope["user"] = SimpleUser(await self._user(scope))
         await self._app(scope, receive, send)
 

@@ -116,6 +116,16 @@ PATTERNS = [
 ]
 
 
+def extracted(chance: random.Random) -> dict[str, str]:
+    if chance.random() < 0.4:
+        return {"field": chance.choice(NAMES)}
+    pieces = [*NAMES, ".", ".", "`", "`", "\\", "b.c"]
+    path = ".".join(chance.choices(NAMES, k=2))
+    if chance.random() < 0.6:
+        path = "".join(chance.choices(pieces, k=chance.randint(1, 6)))
+    return {"field": path, "field.syntax.version": chance.choice(["V2", "v2", "V2", "V1"])}
+
+
 def conversions(chance: random.Random) -> dict[str, str]:
     config = {"target.type": chance.choice(["string", "unix", "Date", "Time", "Timestamp"])}
     if config["target.type"] == "string" or chance.random() < 0.7:
@@ -128,7 +138,7 @@ def conversions(chance: random.Random) -> dict[str, str]:
 
 
 CASES: dict[type[Transformation], Choose] = {
-    ExtractField: lambda chance: {"field": chance.choice(NAMES)},
+    ExtractField: extracted,
     HoistField: lambda chance: {"field": "whole"},
     ValueToKey: lambda chance: {"fields": some(chance)},
     ReplaceField: replaced,

@@ -33,6 +33,11 @@ def schema_text(file: FileDescriptor) -> str:
     return base64.standard_b64encode(file.serialized_pb).decode()
 
 
+def text_of_file(file: FileDescriptorProto) -> str:
+    """The same of a file that is not in a pool."""
+    return base64.standard_b64encode(file.SerializeToString(deterministic=True)).decode()
+
+
 def index_path(message: Descriptor) -> list[int]:
     """The path of a message type in its file: its number there, then that of each nested type."""
     path: list[int] = []

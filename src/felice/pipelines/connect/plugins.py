@@ -88,6 +88,12 @@ _CONVERTERS = {
         for name in ("Boolean", "ByteArray", "Double", "Float", "Integer", "Long", "Short")
     },
 }
+_OF_REGISTRY = {
+    "avro.AvroConverter": "avro",
+    "json.JsonSchemaConverter": "json_schema",
+    "protobuf.ProtobufConverter": "protobuf",
+}
+"""Converters with a schema registry, which are Confluent's."""
 _TRANSFORMATIONS = {
     "casting": ("Cast",),
     "fields": (
@@ -155,8 +161,9 @@ def _bundled() -> Iterator[Plugin]:
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
         for name, module in _CONVERTERS.items():
             yield Plugin(kind, _KAFKA + name, f"{_OURS}{module}:{name.rpartition('.')[2]}")
-    avro = "io.confluent.connect.avro.AvroConverter"
-    yield Plugin(Kind.CONVERTER, avro, _OURS + "converters.avro:AvroConverter")
+    for name, module in _OF_REGISTRY.items():
+        reference = f"{_OURS}converters.{module}:{name.rpartition('.')[2]}"
+        yield Plugin(Kind.CONVERTER, f"io.confluent.connect.{name}", reference)
     simple = "SimpleHeaderConverter"
     yield Plugin(Kind.HEADER_CONVERTER, f"{_KAFKA}storage.{simple}", f"{_OURS}converters.headers:{simple}")
     for module, names in _TRANSFORMATIONS.items():

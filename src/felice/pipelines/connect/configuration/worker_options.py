@@ -48,6 +48,7 @@ SESSION_MS, HEARTBEAT_MS, REBALANCE_DELAY_MS = (
     "scheduled.rebalance.max.delay.ms",
 )
 SLOTS, RESTARTS = "task.slots", "task.restart.max.attempts"
+USERS_FILE = "rest.users.file"
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 SPARK = "spark."
 """The beginning of options of Spark's session."""
@@ -117,6 +118,13 @@ _COMMON = [
         Type.LIST,
         [],
         "With the policy Allowlist, the options of clients that a connector may override.",
+        _MEDIUM,
+    ),
+    Definition(
+        USERS_FILE,
+        Type.STRING,
+        None,
+        "The file of the users that may use the REST API (felice users add). Without it nobody logs in.",
         _MEDIUM,
     ),
     Definition(
@@ -229,7 +237,7 @@ WITHOUT_EFFECT = frozenset(
 REST API of a mirror, which it always has.
 """
 REFUSED = {
-    "rest.extension.classes": "extensions are classes of Java; put a proxy before the worker instead",
+    "rest.extension.classes": "extensions are classes of Java; rest.users.file is the file of users that log in",
     "admin.listeners": "the worker has one listener; put a proxy before it to hide /admin",
     "access.control.allow.origin": "pages of other sites may not use the worker; put a proxy before it",
     "access.control.allow.methods": "pages of other sites may not use the worker; put a proxy before it",

@@ -20,7 +20,14 @@ from felice.pipelines.connect.configuration.definitions import (
     one_of_any_case,
 )
 from felice.pipelines.connect.converters.converter import Converter
-from felice.pipelines.connect.converters.json_values import Style, decimals_written, from_json, plain, to_json
+from felice.pipelines.connect.converters.json_values import (
+    Style,
+    from_json,
+    json_bytes,
+    parsed_json,
+    plain,
+    to_json,
+)
 from felice.pipelines.connect.model.errors import DataError
 from felice.pipelines.connect.model.record import Header
 from felice.pipelines.connect.model.schema import (
@@ -31,8 +38,6 @@ from felice.pipelines.connect.model.schema import (
     Field,
     Schema,
 )
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class JsonConverter(Converter):
@@ -115,11 +120,7 @@ class JsonConverter(Converter):
         payload = to_json(schema, value, self._style)
         if self._has_schemas:
             payload = {"schema": None if schema is None else self._schema_json(schema), "payload": payload}
-        try:
-            text = _ENCODER.encode(payload)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"the value cannot be written as JSON: {error}") from None
-        return decimals_written(text).encode(errors="surrogatepass")
+        return json_bytes(payload)
 
     def from_bytes(
         self, topic: str, data: bytes | None, headers: Sequence[Header] = ()
@@ -127,12 +128,7 @@ class JsonConverter(Converter):
         """The schema of the envelope, and the value that it describes."""
         if data is None:
             return None, None
-        try:
-            read = self._decoder.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
-            ) from None
+        read = parsed_json(data, self._decoder)
         if not self._has_schemas:
             return None, read
         if self._given is not None:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import datetime
 import decimal
+import json
 import math
 import re
 import struct
@@ -51,14 +52,40 @@ _AS_THEY_ARE = frozenset((str, int, bool))
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """`numeric`: decimals are numbers. `fills`: a null stands for its schema's default."""
+    """`numeric`: decimals are numbers. `fills`: a null stands for its schema's default.
+
+    `has_entries`: maps whose keys are no texts are arrays of objects with `key` and `value`, and not of pairs.
+    """
 
     numeric: bool
     fills: bool
+    has_entries: bool = False
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def json_bytes(value: Any) -> bytes:
+    """The JSON text of what `to_json` made. Raises `DataError`."""
+    try:
+        text = _ENCODER.encode(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"the value cannot be written as JSON: {error}") from None
+    return _decimals_written(text).encode(errors="surrogatepass")
+
+
+def parsed_json(data: bytes, decoder: json.JSONDecoder) -> Any:
+    """The value of a JSON text. Raises `DataError`."""
+    try:
+        return decoder.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+        ) from None
 
 
 def to_json(schema: Schema | None, value: Any, style: Style) -> Any:
-    """What `json` writes for a value; `decimals_written` then finishes the text. Raises `DataError`."""
+    """What `json_bytes` writes for a value. Raises `DataError`."""
     if type(value) in _AS_THEY_ARE and (schema is None or schema.name not in _TO_JSON):
         return value
     if value is None:
@@ -97,10 +124,16 @@ def to_json(schema: Schema | None, value: Any, style: Style) -> Any:
 
 def _map(schema: Schema | None, value: dict[Any, Any], style: Style) -> Any:
     keys, values = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
-    is_object = all(isinstance(key, str) for key in value) if keys is None else keys.type == STRING
+    is_object = all(isinstance(key, str) for key in value) if keys is None else is_of_members(keys, style)
     if is_object:
         return {key: to_json(values, one, style) for key, one in value.items()}
-    return [[to_json(keys, key, style), to_json(values, one, style)] for key, one in value.items()]
+    pairs = [[to_json(keys, key, style), to_json(values, one, style)] for key, one in value.items()]
+    return [{"key": key, "value": one} for key, one in pairs] if style.has_entries else pairs
+
+
+def is_of_members(keys: Schema, style: Style) -> bool:
+    """Whether a map with these keys is an object. With entries, keys have a schema that must be kept."""
+    return keys == Schema(STRING) if style.has_entries else keys.type == STRING
 
 
 def from_json(schema: Schema, given: Any, style: Style) -> Any:
@@ -133,12 +166,14 @@ def from_json(schema: Schema, given: Any, style: Style) -> Any:
 
 def _pairs(schema: Schema, given: Any, style: Style) -> dict[Any, Any]:
     assert schema.key_schema is not None and schema.value_schema is not None
-    if schema.key_schema.type == STRING:
+    if is_of_members(schema.key_schema, style):
         if not isinstance(given, dict):
             raise DataError(
                 f"Maps with string fields should be encoded as JSON objects, but found {_kind(given)}"
             )
         return {key: from_json(schema.value_schema, one, style) for key, one in given.items()}
+    if style.has_entries and isinstance(given, list):
+        given = [[one.get("key"), one.get("value")] if isinstance(one, dict) else one for one in given]
     if not isinstance(given, list) or not all(isinstance(one, list) and len(one) == 2 for one in given):
         raise DataError(
             f"Maps with non-string fields should be encoded as JSON arrays of tuples, but found {_kind(given)}"
@@ -172,7 +207,7 @@ _MARK = f"decimal {uuid.uuid4().hex} "
 _MARKED = re.compile(f'"{_MARK}([0-9.-]+)"')
 
 
-def decimals_written(text: str) -> str:
+def _decimals_written(text: str) -> str:
     """The JSON text with its decimals as numbers."""
     return _MARKED.sub(r"\1", text) if _MARK in text else text
 

@@ -40,6 +40,7 @@ from felice.pipelines.connect.model.schema import (
     simple,
     struct,
 )
+from felice.pipelines.connect.transforms.paths import SYNTAX, FieldPath
 from felice.pipelines.connect.transforms.transformation import (
     R,
     SchemaCache,
@@ -66,21 +67,26 @@ class ExtractField(Transformation):
     """The whole key or value becomes one of its fields. Null stays null."""
 
     definitions: ClassVar = ConfigDefinitions(
-        [Definition("field", Type.STRING, documentation="Field name to extract."), _REPLACES]
+        [Definition("field", Type.STRING, documentation="Field name to extract."), SYNTAX, _REPLACES]
     )
+
+    def __init__(self, config: Mapping[str, Any], part: str = "value") -> None:
+        super().__init__(config, part)
+        self._path = FieldPath(config["field"], config["field.syntax.version"])
 
     def apply(self, record: R) -> R | None:
         """The record with the field. A missing field is null without a schema, and an error with one."""
-        schema, value, name = self.schema_of(record), self.value_of(record), self.config["field"]
+        schema, value = self.schema_of(record), self.value_of(record)
         if schema is None:
-            found = None if value is None else require_map(value, "field extraction").get(name)
+            found = None if value is None else self._path.of_map(require_map(value, "field extraction"))
             return self.with_part(record, None, found)
         whole = None if value is None else require_struct(value, "field extraction")
-        member = schema.field(name)
+        member = self._path.schema(schema)
         if member is None:
-            raise DataError(f"Unknown field: {name}")
-        found = None if whole is None else _get(whole, name, self.config["replace.null.with.default"])
-        return self.with_part(record, member.schema, found)
+            raise DataError(f"Unknown field: {self._path.text}")
+        fills = self.config["replace.null.with.default"]
+        found = None if whole is None else self._path.of_struct(whole, fills=fills)
+        return self.with_part(record, member, found)
 
 
 class HoistField(Transformation):
