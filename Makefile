@@ -26,7 +26,7 @@
 #                KILL_MINUTES=60 ends the kills earlier
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
-#   make connect-kills  tasks of six connectors are killed KILLS (20) times in each phase of their work
+#   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 

@@ -136,6 +136,7 @@ def test_a_dead_letter_topic_that_cannot_be_made_is_the_tasks_error(broker: Brok
     [
         ({"consumer.override.partition.assignment.strategy": "cooperative-sticky"}, "leave the option out"),
         ({"consumer.override.sasl.login.class": "org.example.Login"}, "names a Java class"),
+        ({"consumer.override.max.poll.records": "0"}, "Value must be at least 1"),
     ],
 )
 def test_options_of_clients_that_cannot_be_followed_are_refused(
@@ -143,3 +144,22 @@ def test_options_of_clients_that_cannot_be_followed_are_refused(
 ) -> None:
     with pytest.raises((ConfigError, KafkaException), match=text):
         sink(worker(broker), sink_config(tmp_path / "out", topics="t") | options)
+
+
+def test_a_sink_gets_as_many_records_as_its_consumer_may_poll(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    put = FileStreamSinkTask.put
+    monkeypatch.setattr(
+        FileStreamSinkTask, "put", lambda task, records: (sizes.append(len(records)), put(task, records))
+    )
+    broker.create_topic("t", partitions=1)
+    for number in range(50):
+        broker.produce("t", str(number))
+    options = {"topics": "t", "consumer.override.max.poll.records": "7"}
+    with stopped_at_end(
+        sink(worker(broker) | {"consumer.max.poll.records": "9"}, sink_config(tmp_path / "out") | options)
+    ):
+        wait_until(lambda: sum(sizes) == 50)
+    assert max(sizes) == 7

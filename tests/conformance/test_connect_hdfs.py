@@ -35,8 +35,8 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_hdfs(tmp_path_factory.mktemp("hdfs")) as url:
-        yield url
+    with running_hdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started.url
 
 
 _sinks: list[Sink] = []

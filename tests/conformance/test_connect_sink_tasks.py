@@ -13,6 +13,7 @@ from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition as Partition
 from felice.pipelines.connect.model.errors import ConnectError, DataError, RetriableError
 from felice.pipelines.connect.model.record import ConnectRecord, SinkRecord
+from felice.pipelines.connect.task import sink
 from felice.pipelines.connect.task.conversion import Step
 from felice.pipelines.connect.task.tolerance import ErrorPolicy
 from felice.pipelines.connect.transforms.routing import Filter
@@ -124,6 +125,29 @@ def test_a_record_has_its_place_key_time_and_headers(broker: Broker) -> None:
     )
     assert (record.timestamp, record.timestamp_type) == (stored.timestamp_ms, "CreateTime")
     assert [(one.name, one.value) for one in record.headers] == [("h", b"1"), ("h", None)]
+
+
+def test_a_task_that_cannot_open_its_partitions_tries_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "_RETRY_S", 0.2)
+    fill(broker, 20)
+
+    class Late(Recorder):
+        def open(self, partitions: Collection[Partition]) -> None:
+            super().open(partitions)
+            if len(self.calls) < 4:
+                raise RetriableError("the server is away")
+            self.context.seek({("in", 0): 5})
+
+    task = Late()
+    with stopped_at_end(run_sink(broker, task, "in")):
+        wait_until(lambda: len(task.records) == 15)
+        assert task.values(0) == [f"v{n}" for n in range(10, 20, 2)]
+        assert task.values(1) == [f"v{n}" for n in range(1, 20, 2)]
+        fill(broker, 2, 20)
+        wait_until(lambda: len(task.records) == 17)
+    assert task.calls.count("open [('in', 0), ('in', 1)]") == 3
 
 
 def test_a_next_generation_goes_on_after_the_last_commit(broker: Broker) -> None:

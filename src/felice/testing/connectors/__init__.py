@@ -58,9 +58,6 @@ class ConnectorKit:
         supports exactly once. `directory` gets the log of the tasks.
         """
         self._config = dict(config)
-        if "topics" in config or "topics.regex" in config:
-            # The next process takes a killed one's place in the group at once.
-            self._config.setdefault("consumer.override.group.instance.id", "task")
         offsets = f"{config['name']}-offsets"
         self._plugin = plugin
         self._worker = {

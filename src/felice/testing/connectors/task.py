@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -21,6 +22,8 @@ from felice.client.confluent.consumer import Consumer
 from felice.client.confluent.producer import Producer
 from felice.pipelines.connect.configuration.worker import Client, client_config
 from felice.pipelines.connect.connector.base import Connector, SinkTask
+from felice.pipelines.connect.connector.contexts import Place
+from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.tasks import TaskId
 from felice.pipelines.connect.plugins import Kind, Plugin, Plugins
 from felice.pipelines.connect.storage.offset_topic import TopicOffsets
@@ -28,6 +31,9 @@ from felice.pipelines.connect.task.building import TaskBuilder
 from felice.pipelines.connect.task.control import Control
 from felice.pipelines.connect.task.conversion import Conversion
 
+_FAILED = 3
+"""The exit code of a task that failed."""
+_WITHIN_S = 60.0
 _Calls = dict[str, list[tuple[Any, str]]]
 """The methods that are called in each phase."""
 _SOURCE: _Calls = {
@@ -38,7 +44,7 @@ _SOURCE: _Calls = {
 }
 _SINK: _Calls = {
     "read": [(Consumer, "consume")],
-    "transform": [(Conversion, "of_message")],
+    "transform": [(Conversion, "of_message"), (Conversion, "of_messages")],
     "commit": [(Consumer, "commit")],
 }
 
@@ -46,7 +52,9 @@ _SINK: _Calls = {
 def main() -> int:
     """Runs the program."""
     given = json.loads(sys.stdin.readline())
-    worker, config = given["worker"], given["connector"]
+    # The next process takes a killed one's place in the group of a sink at once.
+    worker = {"consumer.group.instance.id": "task", **given["worker"]}
+    config = given["connector"]
     builder = TaskBuilder(Plugins(_plugins(given["plugin"])), worker, config)
     kind: Any = builder.connector.task_class()
     is_sink = issubclass(kind, SinkTask)
@@ -54,22 +62,59 @@ def main() -> int:
         {"write": [(kind, "put")], "flush": [(kind, "pre_commit")]} if is_sink else {"read": [(kind, "poll")]}
     )
     _kill_in((_SINK if is_sink else _SOURCE) | own, given["phase"], given["call"], before=given["before"])
-    connector = builder.connector()
-    connector.start(config)
-    options = connector.task_configs(1)[0]
-    connector.stop()
     control, task_id = Control(), TaskId(config["name"], 0)
+
+    def opened() -> TopicOffsets:
+        return _offsets(builder, worker, config, task_id)
+
     threading.Thread(target=_stop_at_end, args=(control,), daemon=True).start()
     try:
+        options = _task_config(builder.connector(), config, _Context(opened))
         if is_sink:
             builder.sink(task_id, kind(), options, control).run()
         else:
-            with closing(_offsets(builder, worker, config, task_id)) as offsets:
+            with closing(opened()) as offsets:
                 builder.source(task_id, kind(), options, control, offsets).run()
     except Exception:
         traceback.print_exc()
-        return 3
+        return _FAILED
     return 0
+
+
+def _task_config(connector: Any, config: Mapping[str, str], context: _Context) -> Mapping[str, str]:
+    """The configuration of the only task. Some connectors find the work for it only after a while."""
+    connector.context = context
+    connector.start(config)
+    try:
+        give_up_at = time.monotonic() + _WITHIN_S
+        while not (found := connector.task_configs(1)):
+            if time.monotonic() > give_up_at:
+                raise ConnectError(f"the connector has made no configuration of a task in {_WITHIN_S:g} s")
+            time.sleep(0.1)
+        made: Mapping[str, str] = found[0]
+        return made
+    finally:
+        connector.stop()
+
+
+class _Context:
+    """What the connector may ask (`SourceConnectorContext`). Its tasks do not change while one of them runs."""
+
+    def __init__(self, opened: Callable[[], TopicOffsets]) -> None:
+        self._opened = opened
+
+    def request_task_reconfiguration(self) -> None:
+        """Does nothing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the program."""
+        traceback.print_exception(error)
+        os._exit(_FAILED)
+
+    def offset(self, partition: Place) -> Place | None:
+        """The last committed offset."""
+        with closing(self._opened()) as offsets:
+            return offsets.read([partition])[0]
 
 
 def _plugins(reference: str | None) -> list[Plugin] | None:

@@ -100,3 +100,14 @@ def test_a_broken_entry_point_is_named(monkeypatch: pytest.MonkeyPatch, value: s
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     with pytest.raises(ConfigError, match="broken"):
         Plugins()
+
+
+@pytest.mark.parametrize(
+    "plugin", Plugins([]).of(Kind.SOURCE, Kind.SINK), ids=lambda plugin: plugin.name.rpartition(".")[2]
+)
+def test_a_task_may_be_ended_before_it_has_started(plugin: Plugin) -> None:
+    task = plugin.load().task_class()()
+    task.stop()
+    if plugin.kind is Kind.SOURCE:
+        assert task.stopping.is_set()
+        task.close()

@@ -18,6 +18,7 @@ from felice.pipelines.connect.configuration.definitions import (
     Definition,
     Importance,
     Type,
+    at_least,
     one_of_any_case,
 )
 from felice.pipelines.connect.model.tasks import TaskId
@@ -73,6 +74,12 @@ TASK_OPTIONS = ConfigDefinitions(
 )
 
 
+POLL_RECORDS = "max.poll.records"
+_POLL = ConfigDefinitions(
+    [Definition(POLL_RECORDS, Type.INT, 500, "The most records of a poll.", Importance.MEDIUM, at_least(1))]
+)
+
+
 class Client(Enum):
     """The clients of a task: the prefix of the options, and a part of the client's id."""
 
@@ -99,12 +106,22 @@ def client_config(
         **with_prefix(connector, client.value + ".override."),
     }
     found.setdefault(BOOTSTRAP, worker[BOOTSTRAP])
+    if client is Client.CONSUMER:
+        found.pop(POLL_RECORDS, None)  # see `poll_records`
     settings, without_effect = convert_java_keys(found)
     if without_effect:
         _log.warning(
             "options of the %s of %s without effect: %s", client.value, task, ", ".join(without_effect)
         )
     return dict(settings)
+
+
+def poll_records(worker: Mapping[str, str], connector: Mapping[str, str]) -> int:
+    """The most records that a sink gets at once: an option of Java's consumer alone. Raises `ConfigError`."""
+    prefixes = (f"{Client.CONSUMER.value}.", f"{Client.CONSUMER.value}.override.")
+    given = {**with_prefix(worker, prefixes[0]), **with_prefix(connector, prefixes[1])}
+    found: int = _POLL.parse(given)[POLL_RECORDS]
+    return found
 
 
 def with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:

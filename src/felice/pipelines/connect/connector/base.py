@@ -8,9 +8,10 @@ Source: Kafka's package `org.apache.kafka.connect.source` and `.sink`, whose lif
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions, ConfigValue
 from felice.pipelines.connect.connector.contexts import (
@@ -140,12 +141,20 @@ class SinkConnector(Connector):
 class SourceTask:
     """Reads records of another system.
 
-    Every method but `stop` is called by one thread. `stop` comes from another thread while `poll` may be waiting, and
-    makes it return soon.
+    Every method but `stop` is called by one thread. `stop` comes from another thread while `start` or `poll` may be
+    waiting, and makes it return soon.
     """
 
     context: SourceTaskContext
     """Set before `start`."""
+    stopping: threading.Event
+    """Set when the task shall end. Wait for it instead of sleeping, in `start` too: `stopping.wait(seconds)`."""
+
+    def __new__(cls, *arguments: object, **named: object) -> Self:
+        """The event is there before `start`, and in a subclass with an `__init__` of its own."""
+        task = super().__new__(cls)
+        task.stopping = threading.Event()
+        return task
 
     def start(self, config: Mapping[str, str]) -> None:
         """Begins at the offsets of `context`. Raises `ConnectError`: the task is FAILED then."""
@@ -171,7 +180,8 @@ class SourceTask:
         """Told after offsets were committed. Records of the last `poll` may be on their way still."""
 
     def stop(self) -> None:
-        """Makes `poll` return. Then it is not called again."""
+        """Makes `poll` return: sets `stopping`. Then it is not called again. Extend it for other waits."""
+        self.stopping.set()
 
     def close(self) -> None:
         """Gives up connections and files, on the task's own thread, after the last `poll`."""
@@ -187,7 +197,10 @@ class SinkTask:
         """Begins. Raises `ConnectError`: the task is FAILED then."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
-        """Partitions that the task reads from now on. A task that keeps offsets itself calls `context.seek` here."""
+        """Partitions that the task reads from now on. A task that keeps offsets itself calls `context.seek` here.
+
+        Raises `RetriableError` to be called again later; no record comes before.
+        """
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Takes records, in the order of their offsets in each partition. They need not be written before `flush`.

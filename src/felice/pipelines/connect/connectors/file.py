@@ -17,7 +17,6 @@ import logging
 import os
 import stat
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -109,14 +108,14 @@ class FileStreamSource(SourceConnector):
 class FileStreamSourceTask(SourceTask):
     """Reads the lines."""
 
+    _file: IO[bytes] | None = None
+
     def start(self, config: Mapping[str, str]) -> None:
         """Opens nothing yet: the file may come later."""
         values = FileStreamSource.definitions.parse(dict(config))
         self._path: str | None = values["file"] or None
         self._topic: str = values["topic"]
         self._batch: int = max(1, values["batch.size"])
-        self._stopped = threading.Event()
-        self._file: IO[bytes] | None = None
         self._lines = Lines()
         self._position = 0
         self._inode: int | None = None
@@ -129,22 +128,18 @@ class FileStreamSourceTask(SourceTask):
     def poll(self) -> Sequence[SourceRecord] | None:
         """The lines that are there, or None after a second without one."""
         if self._file is None and not self._open():
-            self._stopped.wait(_WAIT_S)
+            self.stopping.wait(_WAIT_S)
             return None
         lines: list[bytes] = []
-        while not self._stopped.is_set():
+        while not self.stopping.is_set():
             lines += self._lines.take(self._batch - len(lines))
             if len(lines) >= self._batch or not self._read():
                 break
         if not lines:
             self._follow_rotation()
-            self._stopped.wait(_WAIT_S)
+            self.stopping.wait(_WAIT_S)
             return None
         return self._run(lines)
-
-    def stop(self) -> None:
-        """Ends the waits."""
-        self._stopped.set()
 
     def close(self) -> None:
         """Closes the file."""

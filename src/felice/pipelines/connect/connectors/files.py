@@ -16,7 +16,6 @@ import hashlib
 import logging
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -154,7 +153,6 @@ class FilesSourceTask(SourceTask):
         self._header: str = options["file.header"]
         self._batch: int = options["batch.size"]
         self._interval_s: float = options["scan.interval.ms"] / 1000
-        self._stopped = threading.Event()
         self._files: dict[int, _File] = {}
         """By their inodes."""
         self._turns: Iterator[_File] = iter(())
@@ -168,17 +166,12 @@ class FilesSourceTask(SourceTask):
         for _ in range(2):
             for one in self._turns:
                 records = self._lines(one)
-                if records or self._stopped.is_set():
+                if records or self.stopping.is_set():
                     return records or None
             self._turns = iter(list(self._files.values()))
         wait_s = min(_SLICE_S, max(0.0, self._scan_s - time.monotonic()))
-        self._stopped.wait(wait_s)
+        self.stopping.wait(wait_s)
         return None
-
-    def stop(self) -> None:
-        """Ends the waits."""
-        if hasattr(self, "_stopped"):
-            self._stopped.set()
 
     def close(self) -> None:
         """Closes the files."""

@@ -22,6 +22,7 @@ from felice.pipelines.connect.configuration.worker import (
     TOPIC_CREATION,
     Client,
     client_config,
+    poll_records,
 )
 from felice.pipelines.connect.connector.base import SinkTask, SourceTask
 from felice.pipelines.connect.model.errors import ConfigError
@@ -81,6 +82,7 @@ class TaskBuilder:
             consumer,
             self._options[FLUSH_INTERVAL] / 1000,
             self._options[FLUSH_TIMEOUT] / 1000,
+            poll_records(self._worker, self._config),
         )
         letters = self._dead_letters(task_id, tolerance)
         return SinkLoop(task, settings, conversion, tolerance, control, letters)

@@ -69,6 +69,9 @@ class SinkLoop(TaskLoop):
         self._safe: dict[Partition, int] = {}
         self._batch: Sequence[SinkRecord] = ()
         self._retry_at_s: float | None = None
+        self._unopened: list[Partition] = []
+        """Partitions that the task could not open yet. It reads none until it could."""
+        self._open_at_s = 0.0
         self._is_waiting = False
 
     @property
@@ -95,6 +98,9 @@ class SinkLoop(TaskLoop):
         )
 
     def _turn(self) -> None:
+        if self._unopened and self._control.now_s() >= self._open_at_s:
+            self._open()
+            self._apply_seeks()
         self._follow_pause()
         if self._context.wants_commit or self._is_commit_due:
             self._commit_regularly()
@@ -118,6 +124,8 @@ class SinkLoop(TaskLoop):
 
     def _poll(self) -> list[Message]:
         until_s = self._commit_at_s if self._retry_at_s is None else min(self._commit_at_s, self._retry_at_s)
+        if self._unopened:
+            until_s = min(until_s, self._open_at_s)
         wait_s = min(_SLICE_S, max(0.0, until_s - self._control.now_s()))
         first = self.consumer.poll(wait_s)
         if first is None:
@@ -176,8 +184,8 @@ class SinkLoop(TaskLoop):
         self._follow_pause()
 
     def _follow_pause(self) -> None:
-        """Reads nothing while the task is paused or tries a batch again, and never what the task paused itself."""
-        waits = self._control.is_paused or self._retry_at_s is not None
+        """Reads nothing while the task is paused or tries something again, and never what the task paused itself."""
+        waits = self._control.is_paused or self._retry_at_s is not None or bool(self._unopened)
         if waits != self._is_waiting:
             self._is_waiting = waits
             if waits:
@@ -245,8 +253,9 @@ class SinkLoop(TaskLoop):
         try:
             for at in partitions:
                 self._read[at] = self._taken[at] = -1
-            if partitions:
-                self._task.open(partitions)
+            self._unopened += partitions
+            if self._unopened:
+                self._open()
             seeks = self._context.take_seeks()
             for at, offset in seeks.items():
                 if at in self._read:
@@ -254,8 +263,19 @@ class SinkLoop(TaskLoop):
             self.consumer.assign([TopicPartition(*at, seeks.get(at, -1001)) for at in self._read])
             if self._is_waiting:
                 self.consumer.pause(_of(partitions))
+            self._follow_pause()
         except Exception as error:
             self._fail(error)
+
+    def _open(self) -> None:
+        """Lets the task open its new partitions. A failure that may pass is met again later."""
+        try:
+            self._task.open(self._unopened)
+        except RetriableError as error:
+            log.warning("the task cannot open its partitions, next try in %g s: %s", _RETRY_S, error)
+            self._open_at_s = self._control.now_s() + _RETRY_S
+        else:
+            self._unopened = []
 
     def _give_up(self, partitions: list[Partition], *, commits: bool) -> None:
         mine = [at for at in partitions if at in self._read]
@@ -283,6 +303,7 @@ class SinkLoop(TaskLoop):
                 for places in (self._read, self._taken, self._safe):
                     places.pop(at, None)
                 self._context.paused.discard(at)
+            self._unopened = [at for at in self._unopened if at not in partitions]
             self._forget_records_of(set(partitions))
             if not self._batch:
                 self._retry_at_s = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -59,7 +58,6 @@ class JdbcSourceTask(SourceTask):
         """Prepares; connects with the first `poll`."""
         options = OPTIONS.parse(dict(config))
         self._options = options
-        self._stopped = threading.Event()
         self._engine = engine_of(options)
         self._failures = 0
         if options["query"]:
@@ -75,14 +73,14 @@ class JdbcSourceTask(SourceTask):
     def poll(self) -> Sequence[SourceRecord] | None:
         """A batch of the table whose turn it is; None when no table is due."""
         if not self._readers:
-            self._stopped.wait(1)
+            self.stopping.wait(1)
             return None
         now_s = time.monotonic()
         for _ in self._readers:
             reader = next(self._turns)
             if reader.due_s <= now_s:
                 return self._batch(reader)
-        self._stopped.wait(min(1.0, max(0.0, min(one.due_s for one in self._readers) - now_s)))
+        self.stopping.wait(min(1.0, max(0.0, min(one.due_s for one in self._readers) - now_s)))
         return None
 
     def _batch(self, reader: _Reader) -> Sequence[SourceRecord] | None:
@@ -109,11 +107,7 @@ class JdbcSourceTask(SourceTask):
         if not is_lost(error) or self._failures >= max(1, self._options["connection.attempts"]):
             raise ConnectError(f"the database cannot be read: {reason_of(error)}") from error
         _log.warning("the database is away, and is tried again: %s", reason_of(error))
-        self._stopped.wait(self._options["connection.backoff.ms"] / 1000)
-
-    def stop(self) -> None:
-        """Ends the waits."""
-        self._stopped.set()
+        self.stopping.wait(self._options["connection.backoff.ms"] / 1000)
 
     def close(self) -> None:
         """Closes the connections."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from felice.client.admin.enumerations import ConsumerGroupState
 from felice.client.admin.model import ConsumerGroupTopicPartitions
@@ -54,10 +53,14 @@ class _Checkpoint:
 class MirrorCheckpointTask(SourceTask):
     """Writes the checkpoints of its groups."""
 
+    _closes: tuple[Callable[[], object], ...] = ()
+    """What gives the clients up, as far as `start` has made them."""
+
     def start(self, config: Mapping[str, str]) -> None:
         """Begins to follow the offset syncs."""
         values = CHECKPOINTS.parse(dict(config))
         self._clusters = Clusters(config, values)
+        self._closes = (self._clusters.close,)
         self._groups: list[str] = json.loads(config[ASSIGNED_GROUPS])
         self._chosen = Chosen(values[TOPICS], values[TOPICS_EXCLUDE])
         self._limit_s: float = values["admin.timeout.ms"] / 1000
@@ -67,14 +70,14 @@ class MirrorCheckpointTask(SourceTask):
         self._move_at_s = time.monotonic()
         cluster, topic = self._clusters.syncs
         self._syncs = SyncReader(self._clusters.settings(cluster, "consumer"), topic)
+        self._closes = (self._syncs.close, *self._closes)
         self._known: dict[tuple[str, str, int], _Checkpoint] = {}
         """The newest checkpoint of each group and partition of the target."""
-        self._stopped = threading.Event()
         self._is_first = True
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """The checkpoints of the groups that went on, after the interval. Raises `RetriableError`, `ConnectError`."""
-        if not self._is_first and self._stopped.wait(self._interval_s):
+        if not self._is_first and self.stopping.wait(self._interval_s):
             return None
         self._is_first = False
         self._syncs.read(self._limit_s)
@@ -89,14 +92,10 @@ class MirrorCheckpointTask(SourceTask):
             self._move_groups()
         return records or None
 
-    def stop(self) -> None:
-        """Ends the wait."""
-        self._stopped.set()
-
     def close(self) -> None:
         """Closes the clients."""
-        self._syncs.close()
-        self._clusters.close()
+        for close in self._closes:
+            close()
 
     def _translated(self) -> Iterator[_Checkpoint]:
         """The checkpoints of all groups. A group that cannot be asked is named in the log, and left out."""

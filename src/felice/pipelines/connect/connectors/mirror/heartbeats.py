@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -55,19 +54,14 @@ class MirrorHeartbeatTask(SourceTask):
         values = HEARTBEATS.parse(dict(config))
         self._source, self._target = values[SOURCE_ALIAS], values[TARGET_ALIAS]
         self._interval_s: float = values["emit.heartbeats.interval.seconds"]
-        self._stopped = threading.Event()
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """A heartbeat, after the interval."""
         from felice.pipelines.connect.connectors.mirror import records
 
-        if self._stopped.wait(self._interval_s):
+        if self.stopping.wait(self._interval_s):
             return None
         key = records.HeartbeatKey(source=self._source, target=self._target)
         value = records.HeartbeatValue(timestamp=int(time.time() * 1000))
         place = {"sourceClusterAlias": self._source, "targetClusterAlias": self._target}
         return [records.source_record(names.HEARTBEATS, key, value, place)]
-
-    def stop(self) -> None:
-        """Ends the wait."""
-        self._stopped.set()

@@ -7,7 +7,7 @@ Keeps true:  a record keeps its partition, key, value, headers and time, and the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from felice.client.confluent.consumer import Consumer
 from felice.client.confluent.producer import Producer
@@ -46,11 +46,15 @@ _READING: Mapping[str, object] = {
 class MirrorSourceTask(SourceTask):
     """Mirrors its partitions."""
 
+    _closes: tuple[Callable[[], object], ...] = ()
+    """What gives the clients up, as far as `start` has made them."""
+
     def start(self, config: Mapping[str, str]) -> None:
         """Goes on after the last offsets."""
         values = OPTIONS.parse(dict(config))
         self._wait_s: float = values["consumer.poll.timeout.ms"] / 1000
         self._clusters = Clusters(config, values)
+        self._closes = (self._clusters.close,)
         names, alias = self._clusters.names, self._clusters.source_alias
         mine = [partition_of(text) for text in config[PARTITIONS].split(",")]
         self._places: dict[Partition, Place] = {
@@ -60,12 +64,15 @@ class MirrorSourceTask(SourceTask):
         self._syncs = (
             self._made_syncs(values["offset.lag.max"]) if values["emit.offset-syncs.enabled"] else None
         )
+        if (syncs := self._syncs) is not None:
+            self._closes = (lambda: syncs.close(_FLUSH_S), *self._closes)
         settings = {
             "auto.offset.reset": "earliest",
             **self._clusters.settings(SOURCE, "consumer"),
             **_READING,
         }
         self._consumer = Consumer(settings)
+        self._closes = (self._consumer.close, *self._closes)
         self._consumer.assign(self._beginnings(str(settings["auto.offset.reset"])))
 
     def poll(self) -> Sequence[SourceRecord] | None:
@@ -90,10 +97,8 @@ class MirrorSourceTask(SourceTask):
 
     def close(self) -> None:
         """Closes the clients."""
-        self._consumer.close()
-        if self._syncs is not None:
-            self._syncs.close(_FLUSH_S)
-        self._clusters.close()
+        for close in self._closes:
+            close()
 
     def _made_syncs(self, max_lag: int) -> OffsetSyncs:
         cluster, topic = self._clusters.syncs

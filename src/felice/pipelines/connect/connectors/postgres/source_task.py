@@ -10,7 +10,6 @@ Keeps true:  a record's offset is the end of the last whole transaction, with th
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -101,7 +100,6 @@ class PostgresSourceTask(SourceTask):
         for _, text in conflicts(config):
             raise ConfigError(text)
         options = self._options = OPTIONS.parse(dict(config))
-        self._stopped = threading.Event()
         self._selection = Selection(options)
         self._place: Place = {"server": options["topic.prefix"]}
         found = self.context.offset(self._place)
@@ -141,11 +139,6 @@ class PostgresSourceTask(SourceTask):
                         "the server was not told how far its log was read: %s", " ".join(str(error).split())
                     )
 
-    def stop(self) -> None:
-        """Ends the waits."""
-        if hasattr(self, "_stopped"):
-            self._stopped.set()
-
     def close(self) -> None:
         """Closes the connections."""
         if not hasattr(self, "_options"):
@@ -175,7 +168,7 @@ class PostgresSourceTask(SourceTask):
 
     def _read(self) -> list[SourceRecord]:
         if self._options["snapshot.mode"] == INITIAL_ONLY and not self._wants_rows:
-            self._stopped.wait(_SLICE_S)
+            self.stopping.wait(_SLICE_S)
             return []
         if self._reader is None:
             self._reader = self._connect()
@@ -198,7 +191,7 @@ class PostgresSourceTask(SourceTask):
         last = self._position
         wait_s = min(_SLICE_S, self._options["poll.interval.ms"] / 1000)
         end_s = time.monotonic() + _SLICE_S
-        while len(records) < most and not self._stopped.is_set():
+        while len(records) < most and not self.stopping.is_set():
             message = log.stream.read(0 if records else wait_s)
             if message is None:
                 break
