@@ -21,6 +21,8 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 Row = tuple[str, str | None, str | None, int]
 """Topic, key, value, timestamp."""
+Told = tuple[str, str | None, str | None, int, str | None]
+"""The same with the header `h`, or None."""
 _NULL = "\\N"
 
 
@@ -60,7 +62,7 @@ class Oracle:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, topology: str, rows: Iterable[Row]) -> list[Row]:
+    def run(self, topology: str, rows: Iterable[Told]) -> list[Told]:
         assert self._process.stdin and self._process.stdout
         lines = [f"RUN {topology}", *("\t".join(map(_shown, row)) for row in rows), "END"]
         self._process.stdin.write("\n".join(lines) + "\n")
@@ -69,8 +71,8 @@ class Oracle:
         for line in self._process.stdout:
             if line == "END\n":
                 return found
-            topic, key, value, timestamp = line.rstrip("\n").split("\t")
-            found.append((topic, _read(key), _read(value), int(timestamp)))
+            topic, key, value, timestamp, header = line.rstrip("\n").split("\t")
+            found.append((topic, _read(key), _read(value), int(timestamp), _read(header)))
         raise AssertionError(f"the oracle ended in {topology}")
 
 

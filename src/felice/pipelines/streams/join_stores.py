@@ -74,7 +74,7 @@ class RecentRecords(Store):
 
 
 Place = tuple[int, bool, bytes]
-"""Timestamp, whether it is the right side's, and the key's bytes."""
+"""Timestamp, whether it is the left side's, and the key's bytes: records are in the order of their places."""
 
 
 class Unjoined(NamedTuple):
@@ -87,7 +87,10 @@ class Unjoined(NamedTuple):
 
 
 class UnjoinedRecords(IndexedStore):
-    """Records of both sides that an outer join may have to send alone, by timestamp, the left side's first."""
+    """Records of both sides that an outer join may have to send alone, by timestamp, the right side's first.
+
+    A row's key has whether it is the right side's, as in states that exist already.
+    """
 
     def __init__(self, name: str, key: Format, left: Format, right: Format) -> None:
         super().__init__(name)
@@ -95,10 +98,10 @@ class UnjoinedRecords(IndexedStore):
         self._places: list[Place] = []
 
     def _added(self, key: Any) -> None:
-        insort(self._places, key)
+        insort(self._places, _swapped(key))
 
     def _removed(self, key: Any) -> None:
-        del self._places[bisect_left(self._places, key)]
+        del self._places[bisect_left(self._places, _swapped(key))]
 
     def upgraded(self, row: Row) -> Row:
         """The row, found by its key's bytes."""
@@ -130,19 +133,29 @@ class UnjoinedRecords(IndexedStore):
         while at < len(self._places):
             place = self._places[at]
             yield place
-            if place in self.rows:
+            if _swapped(place) in self.rows:
                 at += 1
+
+    def count(self, place: Place) -> int:
+        """How many records a place has."""
+        return len(self.rows[_swapped(place)])
 
     def take(self, place: Place) -> Unjoined:
         """Remove and return the records of a place."""
-        timestamp, is_right, key_bytes = place
-        format_ = self._format(not is_right)
-        values = [format_.unpack(one) for one in self.rows[place]]
-        self._set(place, None)
-        return Unjoined(timestamp, not is_right, self._key.read(key_bytes), values)
+        timestamp, is_left, key_bytes = place
+        format_ = self._format(is_left)
+        values = [format_.unpack(one) for one in self.rows[_swapped(place)]]
+        self._set(_swapped(place), None)
+        return Unjoined(timestamp, is_left, self._key.read(key_bytes), values)
 
     def _format(self, is_left: bool) -> Format:
         return self._left if is_left else self._right
+
+
+def _swapped(place: Place) -> Place:
+    """A place with the other side's flag: of a row's key, or of a place for a row."""
+    timestamp, flag, key_bytes = place
+    return timestamp, not flag, key_bytes
 
 
 class SubscriptionStore(IndexedStore):

@@ -16,6 +16,9 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.TestInputTopic;
@@ -36,7 +39,8 @@ import org.apache.kafka.streams.test.TestRecord;
 
 /**
  * Runs topologies of Kafka Streams over records from standard input, one run after the other. Keys and values are
- * strings. A run is: a line "RUN name", lines "topic TAB key TAB value TAB timestamp" with \N for null, a line "END".
+ * strings. A run is: a line "RUN name", lines "topic TAB key TAB value TAB timestamp TAB header" with \N for null or no
+ * header, a line "END".
  * The answer is the records of the topic "out" in the same form, then "END".
  * `streams_topologies.py` has the same topologies in Python, by the same names.
  */
@@ -443,18 +447,30 @@ public class StreamsOracle {
                 String[] parts = line.split("\t");
                 topics.computeIfAbsent(parts[0], topic ->
                                 driver.createInputTopic(topic, new StringSerializer(), new StringSerializer()))
-                        .pipeInput(orNull(parts[1]), orNull(parts[2]), Long.parseLong(parts[3]));
+                        .pipeInput(new TestRecord<>(orNull(parts[1]), orNull(parts[2]), headers(parts[4]),
+                                Long.parseLong(parts[3])));
                 driver.advanceWallClockTime(Duration.ofMillis(1));
             }
             List<TestRecord<String, String>> records = driver
                     .createOutputTopic("out", new StringDeserializer(), new StringDeserializer()).readRecordsToList();
             for (TestRecord<String, String> record : records) {
                 answer.append("out\t").append(shown(record.key())).append('\t').append(shown(record.value()))
-                        .append('\t').append(record.timestamp()).append('\n');
+                        .append('\t').append(record.timestamp()).append('\t').append(header(record))
+                        .append('\n');
             }
             out.print(answer);
             out.println("END");
         }
+    }
+
+    static Headers headers(String text) {
+        RecordHeaders headers = new RecordHeaders();
+        return text.equals("\\N") ? headers : headers.add("h", text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    static String header(TestRecord<String, String> record) {
+        Header header = record.headers().lastHeader("h");
+        return header == null ? "\\N" : new String(header.value(), StandardCharsets.UTF_8);
     }
 
     static String orNull(String text) {

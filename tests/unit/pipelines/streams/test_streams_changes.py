@@ -8,7 +8,7 @@ import pytest
 
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.task import TopicRecord
-from felice.streams import App, Record, StreamsError, TestDriver
+from felice.streams import App, JoinWindows, Record, StreamsError, TestDriver
 
 
 def values(records: list[Record]) -> list[tuple[Any, Any]]:
@@ -118,3 +118,22 @@ def test_an_edge_is_sent_when_a_row_begins_to_match() -> None:
     driver.send("stock", "pen", None)
     driver.send("stock", "pen", {"on_hand": 0})
     assert [record.value["on_hand"] for record in driver.read("low")] == [2, 2, 0]
+
+
+def test_lone_records_are_sent_as_kafka_streams_searches_for_them() -> None:
+    """At equal times the right side's come first, and each record is a step of the search."""
+    app = App("lone", key="string", value="string")
+    within = JoinWindows(before_ms=400, after_ms=400, grace_ms=500)
+    app.stream("a").outer_join(app.stream("b"), lambda one, other: f"{one}+{other}", within=within).to("out")
+    driver = TestDriver(app)
+    for topic, key, value, timestamp in (
+        ("b", "k2", "95", 180),
+        ("a", "k1", "55", 0),
+        ("b", "k0", "98", 500),
+        ("a", "k3", "14", 500),
+        ("b", "k2", "69", 865),
+        ("b", "k1", "71", 905),
+        ("a", "k0", "44", 1467),
+    ):
+        driver.send(topic, key, value, timestamp)
+    assert [(one.key, one.value, one.timestamp) for one in driver.read("out")] == [("k1", "55+None", 0)]

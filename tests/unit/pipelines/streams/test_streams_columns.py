@@ -58,6 +58,15 @@ def test_columns_are_addressed_as_rows_are(monkeypatch: pytest.MonkeyPatch, rows
     assert made.to_pylist() == expected.to_pylist()
 
 
+def test_a_record_without_key_stays_with_its_partition() -> None:
+    plan, batch = plan_of(), source(Random(3), ("a", "b"), 60)
+    made = address_columns(batch, plan.application().plain_topics, plan.places, SCHEMA)
+    assert made is not None
+    for row, given in zip(made.to_pylist(), batch.to_pylist(), strict=True):
+        if given["key"] is None:
+            assert row["place"] == given["partition"] % plan.places
+
+
 @pytest.mark.parametrize("other", ["timed", "passed"])
 def test_topics_that_need_functions_first_are_left_to_rows(other: str) -> None:
     plan, dice = plan_of(), Random(1)

@@ -117,7 +117,7 @@ def test_results_are_those_of_one_run_without_the_change(
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
-    app, rows = app_of(name), rows_in_order(name, 6)
+    app, rows = app_of(name), rows_in_order(name, 7)
     tasks = new_tasks(app, 2)
     run(app, tasks, rows)
 

@@ -133,6 +133,7 @@ def test_stream_time_is_the_latest_of_the_clocks(tmp_path: Path) -> None:
     clocks = Clocks("clocks")
     clocks.advance("one", 7)
     clocks.advance("other", 9)
+    clocks.set("join oldest", 1 << 62)  # of a join that waits for nothing
     files = StateFiles(tmp_path)
     files.write(0, {}, {"clocks": clocks})
     assert files.size().stream_time == 9

@@ -2,6 +2,7 @@
 
 
 Keeps true: the result has the same rows, in the same order, as if they were addressed one by one.
+            A record without key stays with its partition, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def address_columns(
     made = {name: batch.column(name) for name in ("topic", "key", "value")} | {
         "headers": never_null(batch.column("headers")),
         "part": pa.array(parts),
-        "place": pa.array(places_of(batch.column("key"), batch.column("offset").to_numpy(), places)),
+        "place": pa.array(places_of(batch.column("key"), batch.column("partition").to_numpy(), places)),
         "origin": pc.binary_join_element_wise(
             batch.column("topic"), batch.column("partition").cast(pa.string()), "-"
         ),

@@ -245,9 +245,13 @@ def _address_each(
             if part in stateless:
                 _run_stateless(application, stateless[part], record, (origin, offset), places, rows)
                 continue
-            for place in application.places(record, places, offset):
+            for place in application.places(record, places, _partition_of(origin)):
                 rows.add(part, place, origin, offset, record)
     return rows.batch()
+
+
+def _partition_of(origin: str) -> int:
+    return int(origin.rpartition("-")[2])
 
 
 def _run_stateless(

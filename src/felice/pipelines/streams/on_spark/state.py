@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from felice.pipelines.streams.formats import UNWRITABLE
 from felice.pipelines.streams.on_spark.directory import sync_directory
+from felice.pipelines.streams.record import LATEST_MS
 from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
 from felice.pipelines.streams.telling import shown
 
@@ -255,5 +256,6 @@ def _all_rows(stores: Mapping[str, Store]) -> Changes:
 
 
 def _stream_time(stores: Mapping[str, Store]) -> int:
+    """The greatest time of a clock. Joins keep a time without end among them for nothing to wait for."""
     times = [time for store in stores.values() if isinstance(store, Clocks) for time in store.rows.values()]
-    return max(times, default=NEVER)
+    return max((time for time in times if time <= LATEST_MS), default=NEVER)

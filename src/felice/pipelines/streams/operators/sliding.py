@@ -20,7 +20,7 @@ from felice.pipelines.streams.operators.windowed import (
     ending_windows,
     windowed_step,
 )
-from felice.pipelines.streams.record import Record, Step, Window, Windowed, change_of, made
+from felice.pipelines.streams.record import Step, Window, Windowed, change_of, made
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SlidingStore, StoredRow
 from felice.pipelines.streams.windows import SlidingWindows
@@ -71,7 +71,7 @@ class SlidingAggregate:
             # Kafka's store measures its retention from the start of the newest window, too.
             self.store.expire(self.clocks.get(self.store.newest))
 
-    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[Record]:
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         closed_until = self._closed_until(timestamp)
         if not self._is_late(timestamp, closed_until):
             for _ in self._changed(key, value, timestamp, closed_until):

@@ -101,11 +101,13 @@ class StreamStreamJoin:
         oldest = FOREVER
         open_sides: set[bool] = set()
         for place in unjoined.places():
-            oldest, is_right, _ = place
+            oldest, is_left, _ = place
             if len(open_sides) == SIDES:
                 break
-            if self._is_open(oldest, self.windows.before_ms if is_right else self.windows.after_ms, time):
-                open_sides.add(is_right)
+            if self._is_open(oldest, self.windows.after_ms if is_left else self.windows.before_ms, time):
+                open_sides.add(is_left)
+                if len(open_sides) == SIDES and unjoined.count(place) > 1:
+                    break  # Each record is a step: the search ends at the second one of this place.
                 continue
             one = unjoined.take(place)
             for value in one.values:

@@ -16,7 +16,6 @@ from felice.pipelines.streams.copies import copies, own_copies
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.record import (
     Change,
-    Record,
     Step,
     Timestamped,
     Window,
@@ -28,25 +27,23 @@ from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SessionStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, TimeWindows
 
-NO_HEADERS = ()
 WindowChange = tuple[Windowed, Change, int]
 """Windowed key, change, and the row's time."""
 
 
 def windowed_step(
     changes: Callable[[Any, Any, int], Iterable[WindowChange]],
-    closed: Callable[[Any, Any, int], Iterable[Record]],
+    closed: Callable[[Any, Any, int], Iterable[WindowChange]],
     *,
     on_close: bool,
     only_if: str = "key is not None",
 ) -> Step:
-    """The step of an aggregation: gives the changes of windows, or the windows that close if `on_close`."""
-    if on_close:
-        # These results have headers of their own, changes have those of the record.
-        loop = "for key, value, timestamp, headers in {closed}(key, value, timestamp)"
-        return Step(loop=loop, names={"closed": closed}, only_if=only_if)
-    loop = "for key, value, timestamp in {changes}(key, value, timestamp)"
-    return Step(loop=loop, names={"changes": changes}, only_if=only_if)
+    """The step of an aggregation: gives the changes of windows, or the windows that close if `on_close`.
+
+    Both have the headers of the record that made or closed them.
+    """
+    loop = "for key, value, timestamp in {results}(key, value, timestamp)"
+    return Step(loop=loop, names={"results": closed if on_close else changes}, only_if=only_if)
 
 
 EndingWindows = Callable[[int, int], Iterator[tuple[Windowed, Timestamped]]]
@@ -71,13 +68,13 @@ class Closing:
         """The clock that says until when the operator's windows are closed."""
         self._clocks, self._ending = clocks, ending
 
-    def until(self, closed_until: int) -> Iterator[Record]:
+    def until(self, closed_until: int) -> Iterator[WindowChange]:
         """The results of the windows that have closed since the last call; `closed_until` is the operator's time."""
         done = self._clocks.get(self._clock)
         if closed_until <= done:
             return
         for key, row in self._ending(done, closed_until):
-            yield made(Record, (key, change_of(row.value), row.timestamp, NO_HEADERS))
+            yield key, change_of(row.value), row.timestamp
         self._clocks.advance(self._clock, closed_until)
 
 
@@ -127,7 +124,7 @@ class WindowAggregate:
         if not self.on_close:
             self.store.expire(newest)
 
-    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[Record]:
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         for _ in self._changes(key, value, timestamp):
             pass
         yield from self._closing.until(self.clocks.get(self.name) - self.windows.grace_ms)
@@ -166,7 +163,7 @@ class SessionAggregate:
         self.store.expire(self.clocks.get(self.store.newest))
         return changes
 
-    def _closed(self, key: Any, value: Any, timestamp: int) -> Sequence[Record]:
+    def _closed(self, key: Any, value: Any, timestamp: int) -> Sequence[WindowChange]:
         self._changed(key, value, timestamp)
         closed = list(self._closing.until(self._closed_until(self.clocks.get(self.name))))
         self.store.expire(self.clocks.get(self.store.newest))
