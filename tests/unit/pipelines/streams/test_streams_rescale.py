@@ -106,7 +106,7 @@ BY_KEY = [
 def test_results_are_those_of_one_run_without_the_change(
     tmp_path: Path, name: str, partitions: tuple[int, int]
 ) -> None:
-    app, rows = app_of(name), rows_in_order(name, 5)
+    app, rows = app_of(name), rows_in_order(name, 10)
     before, after = partitions
     plain = run(app, new_tasks(app, after), rows)
     tasks = new_tasks(app, before)
@@ -117,7 +117,7 @@ def test_results_are_those_of_one_run_without_the_change(
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
-    app, rows = app_of(name), rows_in_order(name, 7)
+    app, rows = app_of(name), rows_in_order(name, 10)
     tasks = new_tasks(app, 2)
     run(app, tasks, rows)
 
