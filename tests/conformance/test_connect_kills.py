@@ -25,7 +25,7 @@ from felice.testing.connectors import PHASES, ConnectorKit, TaskFailed
 
 KILLS = int(os.environ.get("CONNECT_KILLS", "0"))
 RECORDS = 300
-WAIT_S = 120.0
+WAIT_S = 120.0 + 20 * KILLS
 AWAY_S = 1.0
 """How long a killed server is away at most."""
 pytestmark = pytest.mark.timeout(max(180, KILLS * 300))

@@ -93,21 +93,24 @@ def _app(name: str) -> App:
     return app
 
 
-def by_key(rows: Sequence[Told], *, has_headers: bool) -> dict[str | None, list[Told]]:
+LAST = frozenset(("foreign_key_joins_with_one_table",))
+"""Topologies with a copy of a table that give the same table in other steps of one time (docs/streams.md)."""
+
+
+def compared(name: str, rows: Sequence[Told]) -> dict[str | None, list[Told]]:
+    """What must be equal of the results, by key."""
     found = defaultdict(list)
     for row in rows:
-        found[row[1]].append(row if has_headers else (*row[:-1], None))
-    return dict(found)
+        found[row[1]].append((*row[:-1], None) if name in OTHER_HEADERS | LAST else row)
+    return {key: of_key[-1:] if name in LAST else of_key for key, of_key in found.items()}
 
 
 def compare(oracle: Oracle, name: str, seed: int) -> None:
     """Fails with the shortest beginning of the records that shows a difference."""
     rows = with_headers(rows_of(name, seed))
-    has_headers = name not in OTHER_HEADERS
 
     def differ(count: int) -> bool:
-        found = (by_key(run(rows[:count]), has_headers=has_headers) for run in (theirs, own))
-        return next(found) != next(found)
+        return compared(name, theirs(rows[:count])) != compared(name, own(rows[:count]))
 
     def theirs(given: Sequence[Told]) -> list[Told]:
         return oracle.run(name, given)

@@ -239,6 +239,64 @@ def rekeyed_join_streams(app: App) -> None:
     left.left_join(right, pair, within=WITHIN).to("out")
 
 
+def foreign_key_join_with_itself(app: App) -> None:
+    table = app.table("t")
+    table.left_join(table, pair, on=referred).to("out")
+
+
+def foreign_key_joins_with_one_table(app: App) -> None:
+    other = app.table("u")
+    joined = app.table("t").left_join(other, pair, on=referred)
+    joined.left_join(other, pair, on=lambda key, value: referred(key, value[0])).to("out")
+
+
+def rekeyed_join_with_own_table(app: App) -> None:
+    stream = app.stream("a")
+    stream.key_by(lambda key, value: group(value)).left_join(stream.to_table(), pair).to("out")
+
+
+def rekeyed_join_with_source_table(app: App) -> None:
+    table = app.table("t")
+    changes = table.to_stream().filter(lambda key, value: value is not None)
+    changes.key_by(referred).left_join(table, pair).to("out")
+
+
+def join_again_after_aggregate(app: App) -> None:
+    table = app.table("t")
+    grouped = app.stream("a").join(table, pair).group_by(lambda key, value: f"k{value[-1]}")
+    grouped.reduce(latest).to_stream().left_join(table, pair).to("out")
+
+
+def tables_join_with_own_aggregate(app: App) -> None:
+    table = app.table("t")
+    grouped = table.group_by(lambda key, value: (_java(referred(key, value)), value))
+    table.left_join(grouped.aggregate(empty, add, subtract, name="agg"), pair).to("out")
+
+
+def join_with_own_aggregate(app: App) -> None:
+    stream = app.stream("a")
+    grouped = stream.group_by(lambda key, value: group(value))
+    stream.left_join(grouped.aggregate(empty, add, name="agg"), pair).to("out")
+
+
+def merge_with_rekeyed(app: App) -> None:
+    stream = app.stream("a")
+    rekeyed = stream.key_by(lambda key, value: group(value)).repartition()
+    stream.merge(rekeyed).group_by_key().aggregate(empty, add, name="agg").to("out")
+
+
+def join_with_rekeyed(app: App) -> None:
+    stream = app.stream("a")
+    rekeyed = stream.key_by(lambda key, value: group_key(value))
+    stream.outer_join(rekeyed, pair, within=WITHIN).to("out")
+
+
+def cogroup_with_rekeyed(app: App) -> None:
+    stream = app.stream("a")
+    rekeyed = stream.key_by(lambda key, value: group(value)).repartition()
+    cogroup([(stream.group_by_key(), add), (rekeyed.group_by_key(), add)], empty, name="agg").to("out")
+
+
 TOPOLOGIES: dict[str, Build] = {
     "stateless": stateless,
     "branches": branches,
@@ -361,6 +419,16 @@ TOPOLOGIES: dict[str, Build] = {
     "join_of_foreign_key_join": lambda app: (
         app.table("t").join(app.table("u"), pair, on=referred).outer_join(app.table("v"), pair).to("out")
     ),
+    "foreign_key_join_with_itself": foreign_key_join_with_itself,
+    "foreign_key_joins_with_one_table": foreign_key_joins_with_one_table,
+    "rekeyed_join_with_own_table": rekeyed_join_with_own_table,
+    "rekeyed_join_with_source_table": rekeyed_join_with_source_table,
+    "join_again_after_aggregate": join_again_after_aggregate,
+    "tables_join_with_own_aggregate": tables_join_with_own_aggregate,
+    "join_with_own_aggregate": join_with_own_aggregate,
+    "merge_with_rekeyed": merge_with_rekeyed,
+    "join_with_rekeyed": join_with_rekeyed,
+    "cogroup_with_rekeyed": cogroup_with_rekeyed,
     "join_global_table": lambda app: (
         app.stream("a").join(app.global_table("t"), pair, on=lambda key, value: group_key(value)).to("out")
     ),

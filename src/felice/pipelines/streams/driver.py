@@ -125,6 +125,9 @@ class TestDriver:
         return formats.key.decode(record.key), formats.value.decode(record.value)
 
     def _run(self) -> None:
+        for tasks in self._tasks:
+            for task in tasks:
+                task.begin_batch()
         for record in iter(self._next, None):
             self._take(self._process(record))
 

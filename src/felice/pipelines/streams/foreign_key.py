@@ -2,15 +2,16 @@
 
 A third repartition, of the left table itself, gives the last step a copy of the left rows. Kafka Streams uses the left
 table's store there; then the join would end in the sub-topology in which it begins, and Spark could not run one after
-the other.
+the other. A batch applies the copies before its answers: an answer by the order of time could come before the copy of
+the row for which it was asked, and would be dropped as one for another row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from felice.pipelines.streams.formats import BYTES, Format, pair_of
+from felice.pipelines.streams.apart import Rows, rows_behind
+from felice.pipelines.streams.formats import BYTES, pair_of
 from felice.pipelines.streams.join_stores import SubscriptionStore
 from felice.pipelines.streams.operators.foreign_key import (
     AnswerSubscription,
@@ -26,19 +27,11 @@ from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.topology import Node
 
 
-class Side(NamedTuple):
-    """A table of the join."""
-
-    plan: TablePlan
-    key: Format
-    value: Format
-
-
 def foreign_key_join(
     scope: Scope,
     name: str,
-    left: Side,
-    right: Side,
+    left: Rows,
+    right: Rows,
     key_of: KeyValueFunction,
     joiner: Joiner,
     copied: Callable[[Node], TablePlan],
@@ -48,29 +41,30 @@ def foreign_key_join(
     """The node that sends the rows of the result. `copied` makes a table of the left rows."""
     topology = scope.topology
     left.plan.send_old()
-    # A filter may send a change from no row to no row. Such a change of the right table must not be sent.
-    right.plan.send_old()
     asking = topology.operator(
         "subscribe",
         lambda stores: Subscribe(key_of, left.value, right.key, is_left),
         left.plan.latest(topology),
     )
     asked = scope.repartition(asking, f"{name}-subscription", right.key, pair_of(BYTES, left.key))
+    right = right._replace(plan=rows_behind(scope, right, asked))
+    # A filter may send a change from no row to no row. Such a change of the right table must not be sent.
+    right.plan.send_old()
     answers = scope.repartition(
         _answers(scope, name, asked, left, right), f"{name}-answer", left.key, pair_of(BYTES, right.value)
     )
     rows = topology.operator("to-stream", lambda stores: ToStream(), left.plan.latest(topology))
-    rows = scope.repartition(rows, f"{name}-left", left.key, left.value, is_table=True)
+    rows = scope.repartition(rows, f"{name}-left", left.key, left.value, is_table=True, is_copy=True)
     copy = copied(rows)
     return topology.operator(
         "join-answer",
-        lambda stores: JoinAnswer(copy.getter(stores), joiner, left.value, is_left),
+        lambda stores: JoinAnswer(copy.getter(stores), joiner, left.key, left.value, is_left),
         answers,
         stores=copy.lookup_stores(),
     )
 
 
-def _answers(scope: Scope, name: str, asked: Node, left: Side, right: Side) -> Node:
+def _answers(scope: Scope, name: str, asked: Node, left: Rows, right: Rows) -> Node:
     topology = scope.topology
     store = topology.store(
         f"{name}-subscriptions", lambda: SubscriptionStore(f"{name}-subscriptions", right.key, left.key)

@@ -24,6 +24,7 @@ from felice.pipelines.streams.aggregations import (
     reducing,
     uncounted,
 )
+from felice.pipelines.streams.apart import Records, records_behind
 from felice.pipelines.streams.formats import JSON, Format, change_of
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, TableAggregate
 from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass
@@ -258,6 +259,12 @@ def aggregated(
     store = name or topology.next_name("cogroup" if several else kind.label)
     labels = [f"{store}-{number}" for number in range(len(inputs))] if several else [store]
     placed = [one.placed(label) for (one, _), label in zip(inputs, labels, strict=True)]
+    if several:
+        # One after the other: what is moved behind a repartition may have fed another input.
+        for number, (one, _) in enumerate(inputs):
+            others = placed[:number] + placed[number + 1 :]
+            records = Records(placed[number], key, one.value_format)
+            placed[number] = records_behind(first.scope, records, others)
     topology.store(store, lambda: kind.store(store, key, format_))
 
     def making(clock: str, functions: Functions) -> Callable[[Stores], AnyOperator]:

@@ -155,6 +155,14 @@ class TimedOperator(Protocol):
         """Returns the results of a clock's new time."""
 
 
+@runtime_checkable
+class BatchedOperator(Protocol):
+    """An operator that keeps something for one batch only."""
+
+    def begin_batch(self) -> None:
+        """The next record is of another batch."""
+
+
 Getter = Callable[[Any], Timestamped | None]
 """Looks a key up in a table."""
 GetterAt = Callable[[Any, int], Timestamped | None]

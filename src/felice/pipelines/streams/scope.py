@@ -70,12 +70,28 @@ class Scope:
         return format_of(given or self.value_format)
 
     def repartition(
-        self, node: Node, name: str, key: Format, value: Format, *, is_table: bool = False
+        self,
+        node: Node,
+        name: str,
+        key: Format,
+        value: Format,
+        *,
+        is_table: bool = False,
+        is_copy: bool = False,
+        is_early: bool = False,
     ) -> Node:
-        """The node's records, placed by their keys."""
+        """The node's records, placed by their keys. See `TopicFormats` for what a repartition may be."""
         topic = f"{self.name}-{name}-repartition"
-        policy = policy_behind(node)
-        formats = TopicFormats(topic, key, value, on_error=policy, is_repartition=True, is_table=is_table)
+        formats = TopicFormats(
+            topic,
+            key,
+            value,
+            on_error=policy_behind(node),
+            is_repartition=True,
+            is_table=is_table,
+            is_copy=is_copy,
+            is_early=is_early,
+        )
         self.topology.sink(formats, node)
         return self.topology.source(formats)
 

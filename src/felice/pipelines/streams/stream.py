@@ -11,13 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from felice.pipelines.streams.apart import Records, Rows, records_behind, rows_behind
 from felice.pipelines.streams.deduplication import (
     changes_of_each_key,
     first_of_each_id,
     first_of_each_key,
     whole_value,
 )
-from felice.pipelines.streams.foreign_key import Side, foreign_key_join
+from felice.pipelines.streams.foreign_key import foreign_key_join
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import GroupedStream, GroupedTable
@@ -141,7 +142,8 @@ class Stream:
     def merge(self, other: Stream) -> Stream:
         """The records of both streams, in the order in which they are processed."""
         check_same_keys("merge", self.key_format, other.key_format)
-        node = self.scope.topology.operator("merge", lambda stores: Pass(), self.node, other.node)
+        nodes = self._beside(self.node, other, other.node)
+        node = self.scope.topology.operator("merge", lambda stores: Pass(), *nodes)
         return Stream(
             self.scope,
             node,
@@ -380,16 +382,33 @@ class Stream:
             raise TopologyError("join: `on` is for global tables; choose another key with key_by before")
         check_same_keys("join", self.key_format, other.key_format)
         if isinstance(other, Table):
-            records = Joined(self._placed(), self.key_format, self.value_format)
-            node = table_join(self.scope.topology, records, other.plan, joiner, grace_ms, is_left=is_left)
+            placed = self._placed()
+            table = Rows(other.plan, other.key_format, other.value_format)
+            plan = rows_behind(self.scope, table, placed)
+            records = Records(placed, self.key_format, self.value_format)
+            joined = Joined(
+                records_behind(self.scope, records, [plan.node]), self.key_format, self.value_format
+            )
+            node = table_join(self.scope.topology, joined, plan, joiner, grace_ms, is_left=is_left)
         else:
             assert within is not None, "checked above"
             node = self._stream_join(other, joiner, within, kind)
         return Stream(self.scope, node, self.key_format, self.scope.value(value))
 
     def _stream_join(self, other: Stream, joiner: Joiner, windows: JoinWindows, kind: JoinKind) -> Node:
-        sides = [Joined(one._placed(), one.key_format, one.value_format) for one in (self, other)]
+        nodes = self._beside(self._placed(), other, other._placed())
+        sides = [
+            Joined(node, one.key_format, one.value_format)
+            for node, one in zip(nodes, (self, other), strict=True)
+        ]
         return stream_join(self.scope.topology, sides, joiner, windows, kind)
+
+    def _beside(self, node: Node, other: Stream, other_node: Node) -> tuple[Node, Node]:
+        """Nodes with the records of two nodes, of this stream and another, that may be used together."""
+        mine = Records(node, self.key_format, self.value_format)
+        theirs = Records(other_node, other.key_format, other.value_format)
+        own = records_behind(self.scope, mine, [other_node])
+        return own, records_behind(self.scope, theirs, [own])
 
     def _then(
         self,
@@ -567,7 +586,7 @@ class Table:
     ) -> Table:
         scope = self.scope
         base = name or scope.topology.next_name("foreign-key-join")
-        left, right = (Side(one.plan, one.key_format, one.value_format) for one in (self, other))
+        left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
 
         def copied(source: Node) -> TablePlan:
             return table_from(scope, source, self.key_format, self.value_format, f"{base}-left")
@@ -579,7 +598,10 @@ class Table:
         self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind
     ) -> Table:
         check_same_keys("join", self.key_format, other.key_format)
-        plan = tables_join(self.scope.topology, self.plan, other.plan, joiner, kind)
+        left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
+        mine = rows_behind(self.scope, left, other.plan.node)
+        theirs = rows_behind(self.scope, right, mine.node)
+        plan = tables_join(self.scope.topology, mine, theirs, joiner, kind)
         return self._named(plan, name, self.scope.value(value))
 
 

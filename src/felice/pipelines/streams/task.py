@@ -25,6 +25,7 @@ from felice.pipelines.streams.record import (
     LATEST_MS,
     STREAM_TIME,
     WALL_CLOCK,
+    BatchedOperator,
     Failed,
     Group,
     Headers,
@@ -146,6 +147,7 @@ class Task:
         """The position of the last record of the group that became a dead letter."""
         self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
         self._timed: list[tuple[TimedOperator, Push, str]] = []
+        self._batched: list[BatchedOperator] = []
         behind: dict[int, Fused] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
@@ -246,6 +248,11 @@ class Task:
             number,
         )
 
+    def begin_batch(self) -> None:
+        """The records from now on are those of another batch: of all that the parts before made of some input."""
+        for operator in self._batched:
+            operator.begin_batch()
+
     @property
     def follows_wall_clock(self) -> bool:
         """Whether an operator has timers of the wall clock."""
@@ -292,6 +299,8 @@ class Task:
         if node.make is None:
             return behind
         operator = node.make(self.stores)
+        if isinstance(operator, BatchedOperator):
+            self._batched.append(operator)
         if isinstance(operator, TimedOperator):
             self._timed.append((operator, behind.push(), node.name))
         return behind.after(

@@ -56,6 +56,10 @@ class TopicFormats:
     is_table: bool = False
     is_global: bool = False
     """Every task that uses the table has all of its rows."""
+    is_copy: bool = False
+    """Of a repartition: the rows are only looked up, and those of a batch are there before its other records."""
+    is_early: bool = False
+    """Of a repartition: of records with equal timestamps its go first, before those of tables, too."""
     timestamp_of: Callable[[Any, Any], int] | None = None
     """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
     topic_of: Callable[[Any, Any], str] | None = None
@@ -140,7 +144,10 @@ class SubTopology:
         processed first.
         """
         found = [node.source for node in self.nodes if node.source is not None]
-        return sorted(found, key=lambda formats: (not formats.is_global, not formats.is_table))
+        return sorted(
+            found,
+            key=lambda one: (not one.is_global, not one.is_copy, not one.is_early, not one.is_table),
+        )
 
     @property
     def sinks(self) -> list[TopicFormats]:
@@ -237,25 +244,35 @@ class Topology:
             node.parents.append(parent)
         return node
 
+    def feeds(self, node: Node, other: Node) -> bool:
+        """Whether the sub-topology of another node reads, also through others, a repartition that a node's writes."""
+        groups = _groups(self.nodes)
+        start, end = (next(group for group in groups if one in group) for one in (node, other))
+        if start is end:
+            return False
+        written, waiting, seen = _written_by(groups), [end], list[int]()
+        while waiting:
+            group = waiting.pop()
+            if group is start:
+                return True
+            if id(group) not in seen:
+                seen.append(id(group))
+                waiting += [written[topic] for topic in _repartitions_of(group)]
+        return False
+
     def parts(self) -> list[SubTopology]:
         """The sub-topologies, each after those that it reads a repartition of."""
         groups = _groups(self.nodes)
-        written = {
-            node.sink.topic: group
-            for group in groups
-            for node in group
-            if node.sink and node.sink.is_repartition
-        }
+        written = _written_by(groups)
         ordered: list[list[Node]] = []
 
-        def place(group: list[Node], below: tuple[int, ...]) -> None:
+        def place(group: list[Node], below: tuple[list[Node], ...]) -> None:
             if group in ordered:
                 return
-            if id(group) in below:
-                raise TopologyError("a sub-topology reads its own repartition")
-            for node in group:
-                if node.source and node.source.is_repartition:
-                    place(written[node.source.topic], (*below, id(group)))
+            if any(one is group for one in below):
+                raise TopologyError(_own_repartition(below))
+            for topic in _repartitions_of(group):
+                place(written[topic], (*below, group))
             ordered.append(group)
 
         for group in groups:
@@ -336,6 +353,36 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
                 group += table
     groups += [table for number, table in enumerate(tables) if number not in used]
     return [sorted(group, key=nodes.index) for group in groups]
+
+
+def _written_by(groups: Sequence[list[Node]]) -> dict[str, list[Node]]:
+    """The group that writes each repartition."""
+    return {
+        node.sink.topic: group
+        for group in groups
+        for node in group
+        if node.sink is not None and node.sink.is_repartition
+    }
+
+
+def _repartitions_of(group: Sequence[Node]) -> list[str]:
+    """The repartitions that a group reads."""
+    return [node.source.topic for node in group if node.source is not None and node.source.is_repartition]
+
+
+def _own_repartition(groups: Sequence[Sequence[Node]]) -> str:
+    """Why the groups cannot be run one after the other: each reads a repartition of the next one, or of itself."""
+    stores = sorted({name for group in groups for node in group for name in node.stores})
+    users = {
+        name: [node.name for group in groups for node in group if name in node.stores] for name in stores
+    }
+    shared = [f"{name!r} ({', '.join(nodes)})" for name, nodes in users.items() if len(nodes) > 1]
+    used = f" These stores are used by several of its operators: {'; '.join(shared)}." if shared else ""
+    return (
+        "a sub-topology reads its own repartition, because an operator uses a store, or records, from before the "
+        f"repartition and from behind it.{used} Write the table of one of them to a topic with to(...), and read the "
+        "topic with app.table(...)"
+    )
 
 
 class Described(Protocol):

@@ -370,6 +370,57 @@ public class StreamsOracle {
         TOPOLOGIES.put("join_of_foreign_key_join", b -> table(b, "t")
                 .join(table(b, "u"), StreamsOracle::referred, StreamsOracle::pair)
                 .outerJoin(table(b, "v"), StreamsOracle::pair).toStream().to("out"));
+        TOPOLOGIES.put("foreign_key_join_with_itself", b -> {
+            KTable<String, String> t = table(b, "t");
+            t.leftJoin(t, StreamsOracle::referred, StreamsOracle::pair).toStream().to("out");
+        });
+        TOPOLOGIES.put("foreign_key_joins_with_one_table", b -> {
+            KTable<String, String> u = table(b, "u");
+            table(b, "t").leftJoin(u, StreamsOracle::referred, StreamsOracle::pair)
+                    .leftJoin(u, value -> referred(value.substring(0, 1)), StreamsOracle::pair).toStream().to("out");
+        });
+        TOPOLOGIES.put("rekeyed_join_with_own_table", b -> {
+            KStream<String, String> a = stream(b, "a");
+            a.selectKey((key, value) -> group(value)).leftJoin(a.toTable(), StreamsOracle::pair).to("out");
+        });
+        TOPOLOGIES.put("rekeyed_join_with_source_table", b -> {
+            KTable<String, String> t = table(b, "t");
+            t.toStream().filter((key, value) -> value != null).selectKey((key, value) -> referred(value))
+                    .leftJoin(t, StreamsOracle::pair).to("out");
+        });
+        TOPOLOGIES.put("join_again_after_aggregate", b -> {
+            KTable<String, String> t = table(b, "t");
+            stream(b, "a").join(t, StreamsOracle::pair)
+                    .groupBy((key, value) -> "k" + value.substring(value.length() - 1)).reduce((one, other) -> other)
+                    .toStream().leftJoin(t, StreamsOracle::pair).to("out");
+        });
+        TOPOLOGIES.put("tables_join_with_own_aggregate", b -> {
+            KTable<String, String> t = table(b, "t");
+            t.leftJoin(t.groupBy((key, value) -> KeyValue.pair(String.valueOf(referred(value)), value))
+                    .aggregate(() -> "", StreamsOracle::add, StreamsOracle::subtract, store("agg")), StreamsOracle::pair)
+                    .toStream().to("out");
+        });
+        TOPOLOGIES.put("join_with_own_aggregate", b -> {
+            KStream<String, String> a = stream(b, "a");
+            a.leftJoin(a.groupBy((key, value) -> group(value)).aggregate(() -> "", StreamsOracle::add, store("agg")),
+                    StreamsOracle::pair).to("out");
+        });
+        TOPOLOGIES.put("merge_with_rekeyed", b -> {
+            KStream<String, String> a = stream(b, "a");
+            a.merge(a.selectKey((key, value) -> group(value)).repartition()).groupByKey()
+                    .aggregate(() -> "", StreamsOracle::add, store("agg")).toStream().to("out");
+        });
+        TOPOLOGIES.put("join_with_rekeyed", b -> {
+            KStream<String, String> a = stream(b, "a");
+            a.outerJoin(a.selectKey((key, value) -> value == null ? null : referred(value)), StreamsOracle::pair,
+                    joinWindows()).to("out");
+        });
+        TOPOLOGIES.put("cogroup_with_rekeyed", b -> {
+            KStream<String, String> a = stream(b, "a");
+            a.groupByKey().cogroup(StreamsOracle::add)
+                    .cogroup(a.selectKey((key, value) -> group(value)).repartition().groupByKey(), StreamsOracle::add)
+                    .aggregate(() -> "", store("agg")).toStream().to("out");
+        });
         TOPOLOGIES.put("join_global_table", b -> stream(b, "a").join(b.<String, String>globalTable("t"),
                 (key, value) -> value == null ? null : referred(value), StreamsOracle::pair).to("out"));
         TOPOLOGIES.put("left_join_global_table", b -> stream(b, "a").leftJoin(b.<String, String>globalTable("t"),

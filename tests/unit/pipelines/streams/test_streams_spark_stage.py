@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -34,10 +36,22 @@ from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord
 from felice.pipelines.streams.topology import TopicFormats
-from felice.streams import App, Context, DeadLetters, KeyValues, Processor, Record, TestDriver, TopicLimits
+from felice.streams import (
+    App,
+    Context,
+    DeadLetters,
+    KeyValues,
+    Processor,
+    Record,
+    Table,
+    TestDriver,
+    TopicLimits,
+)
 from streams.spark_batches import SOURCE, source_batch
 
 PLACES = 3
+SEEDS = int(os.environ.get("FELICE_FOREIGN_SEEDS", "10"))
+"""10 meet the faults that were there; `FELICE_FOREIGN_SEEDS=200` takes some minutes."""
 
 
 def app_of() -> App:
@@ -51,9 +65,15 @@ def app_of() -> App:
 class Spark:
     """The batches of one query, with a worker that may forget what it knows."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, app: App | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        app: App | None = None,
+        places: int = PLACES,
+    ) -> None:
         pickled = cloudpickle.dumps((app or app_of()).topology)  # type: ignore[no-untyped-call]
-        self.plan = Plan(pickled, PLACES, str(directory))
+        self.plan = Plan(pickled, places, str(directory))
         self.monkeypatch = monkeypatch
         self.offsets: defaultdict[str, int] = defaultdict(int)
         self.skipped = self.read = 0
@@ -63,7 +83,7 @@ class Spark:
         for part in self.plan.application().parts:
             if part.is_placed:
                 packs = pa.concat_tables(
-                    [self._task(part.number, place, number, packs) for place in range(PLACES)]
+                    [self._task(part.number, place, number, packs) for place in range(self.plan.places)]
                 )
         self.skipped += sum(of_part(packs, SKIPPED)["count"].to_pylist())
         self.read += sum(of_part(packs, READ)["count"].to_pylist())
@@ -81,11 +101,12 @@ class Spark:
         here = packs.filter(pa.compute.equal(packs["place"], place))
         return pa.Table.from_batches(run_part(here.to_batches(), self.plan, part), PACKS)
 
-    def source(self, rows: list[tuple[str, str, str, int]]) -> pa.RecordBatch:
+    def source(self, rows: Sequence[tuple[str, str, str | None, int]]) -> pa.RecordBatch:
         found = []
         for topic, key, value, timestamp in rows:
             self.offsets[topic] += 1
-            one = (key.encode(), value.encode(), topic, 0, self.offsets[topic], timestamp * 1000, None)
+            written = None if value is None else value.encode()
+            one = (key.encode(), written, topic, 0, self.offsets[topic], timestamp * 1000, None)
             found.append(one)
         return source_batch(found)
 
@@ -108,6 +129,76 @@ def some_rows(dice: Random, now: int) -> list[tuple[str, str, str, int]]:
         )
         for number in range(30)
     ]
+
+
+def plus(one: str | None, other: str | None) -> str:
+    return f"{one}+{other}"
+
+
+def referred(key: str, value: str) -> str | None:
+    return None if value == "9" else f"k{int(value) % 4}"
+
+
+def _left_join_of_join(app: App) -> Table:
+    joined = app.table("a").join(app.table("b"), plus, on=referred)
+    return joined.left_join(app.table("c"), plus, on=lambda key, value: f"k{value[-1]}")
+
+
+def _left_join_with_itself(app: App) -> Table:
+    table = app.table("a")
+    return table.left_join(table, plus, on=referred)
+
+
+def _joins_with_one_table(app: App) -> Table:
+    other = app.table("b")
+    joined = app.table("a").join(other, plus, on=referred)
+    return joined.left_join(other, plus, on=lambda key, value: f"k{value[0]}")
+
+
+FOREIGN: dict[str, Callable[[App], Table]] = {
+    "inner": lambda app: app.table("a").join(app.table("b"), plus, on=referred),
+    "left": lambda app: app.table("a").left_join(app.table("b"), plus, on=referred),
+    "chain": _left_join_of_join,
+    "with itself": _left_join_with_itself,
+    "twice with one table": _joins_with_one_table,
+}
+
+
+def rows_of_tables(dice: Random, count: int) -> list[tuple[str, str, str | None, int]]:
+    """A quarter of them late, some of them deletions."""
+    rows, now = [], 1_000
+    for _ in range(count):
+        now += dice.choice((0, 5, 20, 100))
+        late = dice.choice((0, 0, 0, 60))
+        value = None if dice.random() < 0.25 else str(dice.randrange(10))
+        rows.append((dice.choice("aabc"), f"k{dice.randrange(5)}", value, now - late))
+    return rows
+
+
+@pytest.mark.parametrize("places", [1, PLACES])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_key_joins_end_in_the_table_that_record_by_record_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, places: int
+) -> None:
+    for seed in range(SEEDS):
+        app = App("foreign", value="string")
+        FOREIGN[name](app).to_stream().to("out")
+        dice = Random(f"{name} {seed}")
+        driver, spark = TestDriver(app), Spark(tmp_path / str(seed), monkeypatch, app, places)
+        rows, table = rows_of_tables(dice, 60), dict[bytes, bytes]()
+        # The tables that do not take part in a topology have no topic in it.
+        topics = {formats.topic for part in app.topology.parts() for formats in part.sources}
+        rows = [row for row in rows if row[0] in topics]
+        for row in rows:
+            driver.send(*row)
+        for number, start in enumerate(range(0, len(rows), 12)):
+            source = spark.source(rows[start : start + 12])
+            for _, key, value, _ in spark.batch(number, source):
+                table[key] = value
+        expected = {one.key.encode(): one.value and one.value.encode() for one in driver.read("out")}
+        assert {key: value for key, value in table.items() if value is not None} == {
+            key: value for key, value in expected.items() if value is not None
+        }, f"seed {seed}: {rows}"
 
 
 @pytest.mark.parametrize("forgets", [False, True])

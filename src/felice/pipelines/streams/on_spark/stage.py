@@ -320,6 +320,7 @@ def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa
 
 def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
     results, skipped_before = Results(), task.skipped
+    task.begin_batch()
     keys, values, timestamps = (rows[name].to_pylist() for name in ("key", "value", "timestamp"))
     headers = _headers(rows["headers"])
     for topic, start, end in _runs(rows["topic"]):
@@ -451,7 +452,7 @@ def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> np.ndarray[Any, 
     """The order in which Kafka Streams' tasks take records.
 
     Among partitions the next record with the smallest timestamp goes first. That is the order of the greatest timestamp
-    so far in each partition. Global tables go before all others, and the wall clock after them.
+    so far in each partition. Global tables and copies of tables go before all others, and the wall clock after them.
     """
     if not len(table):
         return np.array([], np.int64)
@@ -467,7 +468,7 @@ def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> np.ndarray[Any, 
     queues = np.stack([first[order], ranks[order]])
     starts = np.flatnonzero(np.any(np.diff(queues, axis=1), axis=0)) + 1
     reached = np.concatenate([np.maximum.accumulate(one) for one in np.split(times[order], starts)])
-    tables = sum(one.is_global for one in sources)
+    tables = sum(one.is_global or one.is_copy for one in sources)
     turn = np.where(queues[0] < tables, 0, np.where(queues[0] == tick, 2, 1))
     turns = np.lexsort((np.arange(len(order)), queues[1], queues[0], reached, turn))
     ordered: np.ndarray[Any, Any] = order[turns]

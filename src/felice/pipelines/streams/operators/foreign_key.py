@@ -9,6 +9,7 @@ How:  A left row subscribes to its right row, in the task that has the right row
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any
@@ -22,6 +23,8 @@ from felice.pipelines.streams.operators.stateless import KeyValueFunction
 from felice.pipelines.streams.record import Change, Getter, Record
 
 DIGEST_BYTES = 16
+_NO_RESULT = b"\0"
+"""Behind the digest of an answer, or alone: the left row has no result, and the one before it had none."""
 
 
 class Request(IntEnum):
@@ -30,7 +33,7 @@ class Request(IntEnum):
     SUBSCRIBE = 0
     """Answer now, also if there is no right row: the result may have to be deleted."""
     SUBSCRIBE_IF_FOUND = 1
-    """Answer now if there is a right row: otherwise there was no result before either."""
+    """Answer now. Without a right row there was no result before either, which the answer says."""
     UNSUBSCRIBE = 2
     """Answer now as if there were no right row."""
     UNSUBSCRIBE_SILENTLY = 3
@@ -74,6 +77,8 @@ class Subscribe:
             yield new, Request.SUBSCRIBE
         elif new is not None:
             yield new, Request.SUBSCRIBE if is_moved else Request.SUBSCRIBE_IF_FOUND
+        elif not is_moved:
+            yield None, Request.SUBSCRIBE_IF_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class AnswerSubscription:
             return ()
         row = None if right_key is None else self.right(right_key)
         if row is None and request is Request.SUBSCRIBE_IF_FOUND:
-            return ()
+            return (Record(key, (asked[1:] + _NO_RESULT, None), timestamp, headers),)
         time = timestamp if row is None else max(timestamp, row.timestamp)
         return (Record(key, (digest, value_of(row) if subscribes else None), time, headers),)
 
@@ -112,20 +117,54 @@ class RightRowChanged:
             yield Record(key, (digest, change.new), timestamp, headers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinAnswer:
-    """Joins an answer with the left row, unless the left row has changed since the request."""
+    """Joins an answer with the left row, unless the left row has changed since the request.
+
+    An answer that is dropped may have been the one that deletes a result. Another one follows for the row as it is now,
+    in the same batch. If that one says that there was no result before, it deletes one nevertheless.
+    """
 
     left: Getter
     joiner: Joiner
+    key_format: Format
     format: Format
     is_left: bool
+    _dropped: set[bytes] = field(default_factory=set)
+    _unchanged: set[bytes] = field(default_factory=set)
+    """The keys whose answers were dropped in this batch, and those whose row has no result and had none before."""
+
+    def begin_batch(self) -> None:
+        """Forgets the last batch."""
+        self._dropped.clear()
+        self._unchanged.clear()
 
     def process(self, record: Record) -> Iterable[Record]:
         """The new row of the result, null for a deletion."""
-        key, (digest, right), timestamp, headers = record
+        key, (answered, right), timestamp, headers = record
         left = value_of(self.left(key))
+        key_bytes = self.key_format.key_bytes(key)
+        digest, is_change = _of_answer(answered)
         if digest_of(left, self.format) != digest:
+            self._dropped.add(key_bytes)
+        elif is_change:
+            self._forget(key_bytes)
+            is_row = left is not None and (right is not None or self.is_left)
+            return (Record(key, self.joiner(left, right) if is_row else None, timestamp, headers),)
+        else:
+            self._unchanged.add(key_bytes)
+        if key_bytes not in self._dropped or key_bytes not in self._unchanged:
             return ()
-        is_row = left is not None and (right is not None or self.is_left)
-        return (Record(key, self.joiner(left, right) if is_row else None, timestamp, headers),)
+        self._forget(key_bytes)
+        return (Record(key, None, timestamp, headers),)
+
+    def _forget(self, key_bytes: bytes) -> None:
+        self._dropped.discard(key_bytes)
+        self._unchanged.discard(key_bytes)
+
+
+def _of_answer(answered: bytes | None) -> tuple[bytes | None, bool]:
+    """The digest of an answer, and whether the result may have changed."""
+    if answered is None or len(answered) == DIGEST_BYTES:
+        return answered, True
+    return answered.removesuffix(_NO_RESULT) or None, False
