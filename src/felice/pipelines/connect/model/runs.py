@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from felice.pipelines.connect.model.record import ConnectRecord, SinkRecord, SourceRecord
+from felice.pipelines.connect.model.record import ConnectRecord, Header, SinkRecord, SourceRecord
 from felice.pipelines.connect.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=ConnectRecord)
 
-TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
+_TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 """By the numbers of `Message.timestamp`."""
 
 
@@ -114,27 +114,35 @@ class SinkRun(_Run[SinkRecord]):
         columns = zip(
             self.messages, self.key_schemas, self.keys, self.value_schemas, self.values, strict=True
         )
-        made = []
-        for message, key_schema, key, schema, value in columns:
-            kind, timestamp = message.timestamp()
-            made.append(
-                SinkRecord(
-                    topic,
-                    partition,
-                    key_schema,
-                    key,
-                    schema,
-                    value,
-                    timestamp if kind else None,
-                    (),
-                    message.offset() or 0,
-                    TIMESTAMP_TYPES[kind],
-                    topic,
-                    partition,
-                    message,
-                )
-            )
-        return made
+        return [
+            sink_record(topic, partition, message, (key_schema, key), (schema, value))
+            for message, key_schema, key, schema, value in columns
+        ]
+
+
+def sink_record(
+    topic: str,
+    partition: int,
+    message: Message,
+    key: tuple[Schema | None, Any],
+    value: tuple[Schema | None, Any],
+    headers: tuple[Header, ...] = (),
+) -> SinkRecord:
+    """The record of a message, whose key and value are given with their schemas."""
+    kind, timestamp = message.timestamp()
+    return SinkRecord(
+        topic,
+        partition,
+        *key,
+        *value,
+        timestamp if kind else None,
+        headers,
+        message.offset() or 0,
+        _TIMESTAMP_TYPES[kind],
+        topic,
+        partition,
+        message,
+    )
 
 
 def values_of(records: Sequence[SinkRecord]) -> Sequence[Any]:

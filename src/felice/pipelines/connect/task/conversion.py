@@ -13,7 +13,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.connect.converters.converter import Converter
 from felice.pipelines.connect.converters.headers import HeaderConverter
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SinkRecord, SourceRecord
-from felice.pipelines.connect.model.runs import TIMESTAMP_TYPES, SinkRun, SourceRun
+from felice.pipelines.connect.model.runs import SinkRun, SourceRun, sink_record
 from felice.pipelines.connect.model.schema import Schema
 from felice.pipelines.connect.task.tolerance import Stage, Tolerance
 from felice.pipelines.connect.transforms.predicates import Predicate
@@ -97,23 +97,8 @@ class Conversion:
         """The record of a message, or None if a transformation dropped it. Raises `Tolerated`."""
         topic, partition = message.topic() or "", message.partition() or 0
         parts = None if message.headers() else self._read_at_once(topic, message)
-        (key_schema, key), (schema, value), headers = parts or self._read_in_steps(topic, message)
-        kind, timestamp = message.timestamp()
-        record = SinkRecord(
-            topic,
-            partition,
-            key_schema,
-            key,
-            schema,
-            value,
-            timestamp if kind else None,
-            headers,
-            message.offset() or 0,
-            TIMESTAMP_TYPES[kind],
-            topic,
-            partition,
-            message,
-        )
+        key, value, headers = parts or self._read_in_steps(topic, message)
+        record = sink_record(topic, partition, message, key, value, headers)
         return self._transformed(record, message=message) if self._steps else record
 
     def of_source(self, record: SourceRecord) -> Produced | None:
