@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from felice.pipelines.streams.formats import Format, format_of
@@ -42,7 +43,7 @@ class App:
 
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
@@ -50,7 +51,7 @@ class App:
         on_bad_record: OnBadRecord = FAIL,
         on_error: OnBadRecord = FAIL,
     ) -> Stream:
-        """A stream of the records of a topic. Each record is an event of its own.
+        """A stream of the records of a topic, or of several topics. Each record is an event of its own.
 
         `ts` is the field of the value, or a function of key and value, with the time of the event in milliseconds since
         1970. Without it, the record's own timestamp is the time.
@@ -60,7 +61,15 @@ class App:
         with that function drops the record. It also holds behind a repartition, unless records of another source with
         another `on_error` go through the same one: then the application stops.
         """
-        return self._stream(self._formats(topic, key, value, on_bad_record, on_error), ts)
+        topics = [topic] if isinstance(topic, str) else list(topic)
+        if not topics:
+            raise TopologyError("a stream needs the name of a topic, and the list has none")
+        first, *others = [
+            self._stream(self._formats(one, key, value, on_bad_record, on_error), ts) for one in topics
+        ]
+        for other in others:
+            first = first.merge(other)
+        return first
 
     def from_df(
         self,

@@ -125,6 +125,12 @@ class Stream:
         """The same records; the function is called with each, and again if the record is processed again."""
         return self._then("peek", Peek(function))
 
+    def foreach(self, function: KeyValueFunction) -> None:
+        """Call the function with each record, and again if the record is processed again. Nothing follows."""
+        operator = Peek(function)
+        node = self.scope.topology.operator("foreach", lambda stores: operator, self.node)
+        node.is_end = True
+
     def branch(
         self, predicates: Mapping[str, KeyValueFunction], *, default: str | None = None
     ) -> dict[str, Stream]:
@@ -584,6 +590,7 @@ class Table:
         *,
         is_left: bool,
     ) -> Table:
+        _check_joins(other)
         scope = self.scope
         base = name or scope.topology.next_name("foreign-key-join")
         left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
@@ -597,12 +604,21 @@ class Table:
     def _join(
         self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind
     ) -> Table:
+        _check_joins(other)
         check_same_keys("join", self.key_format, other.key_format)
         left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
         mine = rows_behind(self.scope, left, other.plan.node)
         theirs = rows_behind(self.scope, right, mine.node)
         plan = tables_join(self.scope.topology, mine, theirs, joiner, kind)
         return self._named(plan, name, self.scope.value(value))
+
+
+def _check_joins(other: object) -> None:
+    if isinstance(other, GlobalTable):
+        raise TopologyError(
+            "join: a table is joined with tables of App.table; join its changes with a global table instead: "
+            "table.to_stream().join(...)"
+        )
 
 
 def table_of(

@@ -111,6 +111,8 @@ class Node:
     """A part of the nodes behind it: not counted in names, and not described. The description of a topology is part of
     its state.
     """
+    is_end: bool = False
+    """An operator that an App may have for its effect alone."""
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.streams.on_spark.runner import check
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.topology import TopologyError
 from felice.streams import App, JoinWindows, Record, StreamsError, TestDriver
 
 
@@ -137,3 +139,41 @@ def test_lone_records_are_sent_as_kafka_streams_searches_for_them() -> None:
     ):
         driver.send(topic, key, value, timestamp)
     assert [(one.key, one.value, one.timestamp) for one in driver.read("out")] == [("k1", "55+None", 0)]
+
+
+def test_a_stream_of_several_topics() -> None:
+    app = App("several", value="string")
+    app.stream(["a", "b"], ts=lambda key, value: len(value)).group_by_key().count(name="counts").to("out")
+    driver = TestDriver(app)
+    for topic in ("a", "b", "b"):
+        driver.send(topic, "k", topic, timestamp=99)
+    assert driver.table("counts") == {"k": 3}
+    assert driver.read("out")[0].timestamp == 1
+    with pytest.raises(TopologyError, match="the list has none"):
+        app.stream([])
+    with pytest.raises(TopologyError, match="'c' is read twice"):
+        app.stream(["c", "c"])
+
+
+def test_a_function_is_called_with_each_record_and_nothing_follows() -> None:
+    seen: list[tuple[str, str]] = []
+    app = App("effects", value="string")
+    with pytest.raises(TopologyError, match="effects does nothing with its records"):
+        check(app)
+    app.stream("a").foreach(lambda key, value: seen.append((key, value)))
+    check(app)
+    driver = TestDriver(app)
+    driver.send("a", "k", "v")
+    assert seen == [("k", "v")]
+
+
+def test_an_app_may_keep_a_table_alone() -> None:
+    app = App("kept", value="string")
+    app.stream("a").group_by_key().count(name="counts")
+    check(app)
+
+
+def test_a_table_is_not_joined_with_a_global_table() -> None:
+    app = App("global", value="string")
+    with pytest.raises(TopologyError, match=r"table\.to_stream\(\)\.join"):
+        app.table("a").join(app.global_table("g"), lambda one, other: one)  # type: ignore[arg-type]

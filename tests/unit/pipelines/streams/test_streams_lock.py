@@ -135,7 +135,7 @@ def test_a_checkpoint_belongs_to_one_application_topology_and_number_of_partitio
         described(app("other"), checkpoint, 3)
     with pytest.raises(CheckpointError, match="belongs to an earlier topology"):
         described(app(topic="other"), checkpoint, 3)
-    with pytest.raises(TopologyError, match="idle writes no topic"):
+    with pytest.raises(TopologyError, match="idle does nothing with its records"):
         described(App("idle"), Checkpoint(tmp_path / "new"), 3)
 
 

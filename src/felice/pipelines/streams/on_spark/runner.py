@@ -320,5 +320,9 @@ def described(
 def check(app: Described) -> None:
     """Raise `TopologyError` if the App cannot run."""
     parts = app.topology.parts()
-    if not any(one for part in parts for one in part.sinks if not one.is_repartition):
-        raise TopologyError(f"{app.name} writes no topic")
+    writes = any(one for part in parts for one in part.sinks if not one.is_repartition)
+    if not (writes or any(node.is_end or node.stores for part in parts for node in part.nodes)):
+        raise TopologyError(
+            f"{app.name} does nothing with its records: write a topic (to), keep a table (to_table, count), or call a "
+            "function (foreach)"
+        )
