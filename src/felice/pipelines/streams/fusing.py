@@ -22,7 +22,8 @@ from felice.pipelines.streams.record import Failed, Headers, Push, Step
 
 MOST_STEPS = 8
 """A longer row becomes several functions: Python nests at most 20 blocks, and a step may have two."""
-_RECORD = "key, value, timestamp, headers"
+_NAMES = ("key", "value", "timestamp", "headers")
+_RECORD = ", ".join(_NAMES)
 _COLUMNS = "keys, values, left, timestamps, all_headers"
 _ADD = """\
 sent_keys.append(key_bytes)
@@ -140,11 +141,12 @@ class Fused(NamedTuple):
             if step.sent is not None:
                 names |= _lists(step.sent)
                 body = add.format(topic=repr(step.topic))
+            kept, again = self._kept(number)
             if step.then:
-                body = f"{step.then}:\n{_block(body)}"
+                body = f"{kept}{step.then}:\n{_block(again + body)}"
             if step.statement or step.loop:
                 names[f"failed_{number}"] = failed
-                loop = f"{step.loop.format(**own)}:\n{_block(body)}"
+                loop = f"{kept}{step.loop.format(**own)}:\n{_block(again + body)}"
                 body = (
                     f"try:\n{_block(loop if step.loop else step.statement.format(**own))}"
                     f"except BaseException as error:\n    failed_{number}(error, key, value)\n"
@@ -152,6 +154,23 @@ class Fused(NamedTuple):
             if step.only_if:
                 body = f"if {step.only_if}:\n{_block(body)}"
         return body, names
+
+    def _kept(self, number: int) -> tuple[str, str]:
+        """Statements before the loop of a step and in it, so that each turn begins with the step's own record.
+
+        What follows in the loop sets some names, and the loop itself may set only others.
+        """
+        step, _ = self.steps[number]
+        if not (step.loop or step.then.startswith("for ")):
+            return "", ""
+        target = (step.loop or step.then).partition(" in ")[0].removeprefix("for ")
+        own = [name.strip() for name in target.split(",")]
+        later = [one for one, _ in self.steps[number + 1 :]]
+        names = [name for name in _NAMES if name not in own and any(one.sets(name) for one in later)]
+        return (
+            "".join(f"{name}_{number}_kept = {name}\n" for name in names),
+            "".join(f"{name} = {name}_{number}_kept\n" for name in names),
+        )
 
 
 def fused(children: Sequence[Fused]) -> Fused:

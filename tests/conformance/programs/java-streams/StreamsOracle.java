@@ -42,7 +42,8 @@ import org.apache.kafka.streams.test.TestRecord;
  * strings. A run is: a line "RUN name", lines "topic TAB key TAB value TAB timestamp TAB header" with \N for null or no
  * header, a line "END".
  * The answer is the records of the topic "out" in the same form, then "END".
- * `streams_topologies.py` has the same topologies in Python, by the same names.
+ * `streams_topologies.py` has the same topologies in Python, by the same names. A name that begins with @ is the text of
+ * a `RandomTopology`.
  */
 public class StreamsOracle {
     interface Build {
@@ -490,7 +491,11 @@ public class StreamsOracle {
 
     static void run(String name, BufferedReader in, PrintStream out, String directory) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();
-        TOPOLOGIES.get(name).on(builder);
+        if (name.startsWith("@")) {
+            RandomTopology.on(builder, name.substring(1));
+        } else {
+            TOPOLOGIES.get(name).on(builder);
+        }
         try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), options(directory), Instant.EPOCH)) {
             Map<String, TestInputTopic<String, String>> topics = new HashMap<>();
             StringBuilder answer = new StringBuilder();

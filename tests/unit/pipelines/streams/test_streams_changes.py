@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from felice.pipelines.streams.on_spark.runner import check
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.task import TopicRecord
 from felice.pipelines.streams.topology import TopologyError
-from felice.streams import App, JoinWindows, Record, StreamsError, TestDriver
+from felice.streams import App, JoinWindows, Record, Stream, StreamsError, TestDriver
 
 
 def values(records: list[Record]) -> list[tuple[Any, Any]]:
@@ -177,3 +178,51 @@ def test_a_table_is_not_joined_with_a_global_table() -> None:
     app = App("global", value="string")
     with pytest.raises(TopologyError, match=r"table\.to_stream\(\)\.join"):
         app.table("a").join(app.global_table("g"), lambda one, other: one)  # type: ignore[arg-type]
+
+
+def _words(app: App) -> Stream:
+    return app.stream("lines").flat_map_values(lambda key, line: line.split())
+
+
+SEVERAL: dict[str, tuple[Callable[[App], Stream], list[tuple[str, str, int]]]] = {
+    "keys": (
+        lambda app: _words(app).key_by(lambda key, word: f"{key}-{word}"),
+        [("k-a", "a", 27), ("k-b", "b", 27), ("k-d", "d", 23), ("k-e", "e", 23)],
+    ),
+    "windows": (
+        lambda app: (
+            _words(app)
+            .group_by_key()
+            .tumbling(10)
+            .aggregate(lambda: "", lambda key, word, so_far: so_far + word, name="windows")
+            .to_stream()
+            .key_by(lambda key, value: f"{key.key}@{key.window.start}")
+        ),
+        [("k@20", "a", 27), ("k@20", "ab", 27), ("k@20", "abd", 27), ("k@20", "abde", 27)],
+    ),
+    "sliding": (
+        lambda app: (
+            _words(app)
+            .group_by_key()
+            .sliding(2, grace_ms=50)
+            .aggregate(lambda: "", lambda key, word, so_far: so_far + word, name="windows")
+            .to_stream()
+            .key_by(lambda key, value: f"{key.key}@{key.window.start}")
+        ),
+        [("k@25", "a", 27), ("k@25", "ab", 27), ("k@21", "d", 23), ("k@21", "de", 23)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_each_of_several_values_begins_with_the_key_and_time_of_its_record(name: str) -> None:
+    """What follows in the same function may change the key, the time or the headers of the first of them."""
+    build, expected = SEVERAL[name]
+    app = App("several", value="string")
+    build(app).to("out")
+    driver = TestDriver(app)
+    driver.send("lines", "k", "a b", 27, (("h", b"1"),))
+    driver.send("lines", "k", "d e", 23, (("h", b"2"),))
+    found = driver.read("out")
+    assert [(one.key, one.value, one.timestamp) for one in found] == expected
+    assert [dict(one.headers)["h"] for one in found] == [b"1", b"1", b"2", b"2"]
