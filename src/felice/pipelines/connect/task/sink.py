@@ -68,6 +68,7 @@ class SinkLoop(TaskLoop):
         self._taken: dict[Partition, int] = {}
         self._safe: dict[Partition, int] = {}
         self._batch: Sequence[SinkRecord] = ()
+        """A tuple or a run: the task cannot change what it may get again."""
         self._retry_at_s: float | None = None
         self._unopened: list[Partition] = []
         """Partitions that the task could not open yet. It reads none until it could."""
@@ -150,11 +151,11 @@ class SinkLoop(TaskLoop):
             made = self._conversion.of_messages(*at, run)
             records = self._one_by_one(run) if made is None else made
             self._read[at] = (run[-1].offset() or 0) + 1
-            self._batch = [*self._batch, *records] if self._batch else records
+            self._batch = (*self._batch, *records) if self._batch else records
         if not self._batch:
             self._taken.update(self._read)
 
-    def _one_by_one(self, messages: Sequence[Message]) -> list[SinkRecord]:
+    def _one_by_one(self, messages: Sequence[Message]) -> tuple[SinkRecord, ...]:
         records = []
         for message in messages:
             try:
@@ -163,7 +164,7 @@ class SinkLoop(TaskLoop):
                 continue
             if record is not None:
                 records.append(record)
-        return records
+        return tuple(records)
 
     def _put(self) -> None:
         try:
@@ -309,9 +310,9 @@ class SinkLoop(TaskLoop):
                 self._retry_at_s = None
 
     def _forget_records_of(self, partitions: set[Partition]) -> None:
-        self._batch = [
+        self._batch = tuple(
             one for one in self._batch if (one.original_topic, one.original_partition) not in partitions
-        ]
+        )
 
     def _last_steps(self, *, failed: bool) -> list[LastStep]:
         steps: list[LastStep] = [self._task.stop, self._conversion.close]
