@@ -212,3 +212,11 @@ def test_a_file_of_users_that_is_not_there(tmp_path: Path) -> None:
     )
     code, _, errors = run("standalone", str(file))
     assert code == 1 and errors.startswith("error: rest.users.file: ") and errors.count("\n") == 1, errors
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x:bad", "ftp://x:8083", "http://", "nonsense", "http://[::1", "http://u:secret@h:x"]
+)
+def test_an_address_that_is_none(url: str) -> None:
+    code, _, errors = run("list", "--url", url)
+    assert (code, errors) == (1, "error: --url: expected an address such as http://127.0.0.1:8083\n")

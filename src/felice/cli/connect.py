@@ -58,7 +58,13 @@ class _Worker:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        address = urlsplit(self._url)
+        try:
+            address = urlsplit(self._url)
+            is_right = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+        except ValueError:  # a port that is no number, half an address in brackets
+            is_right = False
+        if not is_right:
+            raise Fault(f"--url: expected an address such as {DEFAULT_URL}")
         self._name = urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
         """The address without user and password, for errors."""
 
