@@ -7,6 +7,7 @@ from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
 from felice.pipelines.streams.global_table import GlobalTable
 from felice.pipelines.streams.grouped import (
     GroupedStream,
@@ -38,6 +39,7 @@ __all__ = [
     "App",
     "Context",
     "DeadLetters",
+    "Format",
     "FormatError",
     "GlobalTable",
     "GroupedStream",
@@ -72,4 +74,6 @@ __all__ = [
     "mins",
     "protobuf",
     "secs",
+    "session_windowed",
+    "time_windowed",
 ]

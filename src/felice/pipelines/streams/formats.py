@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import uuid
 from collections.abc import Callable
 from json import encoder
 from typing import Any, NoReturn
@@ -36,7 +37,11 @@ UNWRITABLE = ValueError, TypeError, AttributeError, OverflowError, struct.error,
 
 
 class Format:
-    """One format of keys or values."""
+    """One format of keys or values. One of your own has a `name`, `write` and `read`.
+
+    It is sent to Spark's workers with `pickle`. Its class may raise ValueError or TypeError for what it cannot write or
+    read. Two keys are the same if `write` gives the same bytes.
+    """
 
     @property
     def name(self) -> str:
@@ -267,7 +272,7 @@ class _Number(Format):
     layout: str
     kind: type[float]
     end: float
-    """Numbers of this type from `-end` on and before `end` are their own packed form."""
+    """Numbers of this type from `-end` on and before `end` are their own packed form: none with 0."""
 
     @property
     def name(self) -> str:
@@ -289,6 +294,34 @@ class _Number(Format):
 
     def unpack(self, packed: Any) -> Any:
         return packed
+
+
+class _Boolean(Format):
+    name = "boolean"
+
+    def write(self, value: Any) -> bytes:
+        if type(value) is not bool:
+            raise TypeError(f"{type(value).__name__} is not true or false")
+        return b"\1" if value else b"\0"
+
+    def read(self, data: bytes) -> bool:
+        if data not in (b"\0", b"\1"):
+            raise ValueError("expected one byte, 0 or 1")
+        return data == b"\1"
+
+
+class _Uuid(Format):
+    """A text, as Kafka's serializer writes it."""
+
+    name = "uuid"
+
+    def write(self, value: Any) -> bytes:
+        if not isinstance(value, uuid.UUID):
+            raise TypeError(f"{type(value).__name__} is not uuid.UUID")
+        return str(value).encode()
+
+    def read(self, data: bytes) -> uuid.UUID:
+        return uuid.UUID(data.decode())
 
 
 class _Windowed(Format):
@@ -423,9 +456,13 @@ FORMATS: dict[str, Format] = {
         BYTES,
         STRING,
         JSON,
+        _Boolean(),
+        _Uuid(),
         # With the layout, not with a `Struct`: a `Struct` cannot be pickled, and formats are sent to the workers.
+        _Number("short", ">h", int, 1 << 15),
         _Number("int", ">i", int, 1 << 31),
         _Number("long", ">q", int, 1 << 63),
+        _Number("float", ">f", float, 0),
         _Number("double", ">d", float, math.inf),
     )
 }

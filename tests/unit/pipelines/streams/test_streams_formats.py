@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import uuid
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from felice.pipelines.streams.formats import (
     FORMATS,
     UNREADABLE,
     UNWRITABLE,
+    Format,
     change_of,
     format_of,
     pair_of,
@@ -19,6 +21,7 @@ from felice.pipelines.streams.formats import (
     time_windowed,
 )
 from felice.pipelines.streams.record import Change, Window, Windowed
+from felice.streams import App, TestDriver
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(),
@@ -34,6 +37,10 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int": st.integers(-(1 << 31), (1 << 31) - 1),
     "long": st.integers(-(1 << 63), (1 << 63) - 1),
     "double": st.floats(allow_nan=False),
+    "short": st.integers(-(1 << 15), (1 << 15) - 1),
+    "float": st.floats(width=32, allow_nan=False),
+    "boolean": st.booleans(),
+    "uuid": st.uuids(),
 }
 
 
@@ -53,7 +60,8 @@ def test_json_is_read_in_each_encoding_of_unicode(encoding: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_can_be_sent_to_workers(name: str) -> None:
-    value = {"bytes": b"x", "string": "x"}.get(name, 7)
+    others = {"bytes": b"x", "string": "x", "boolean": True, "uuid": uuid.UUID(int=7)}
+    value = others.get(name, 7)
     assert pickle.loads(pickle.dumps(FORMATS[name])).write(value) == FORMATS[name].write(value)
 
 
@@ -61,6 +69,40 @@ def test_numbers_are_those_of_kafkas_serializers() -> None:
     assert FORMATS["long"].write(258) == bytes([0, 0, 0, 0, 0, 0, 1, 2])
     assert FORMATS["int"].write(-1) == b"\xff" * 4
     assert FORMATS["double"].write(1.0) == bytes([0x3F, 0xF0, 0, 0, 0, 0, 0, 0])
+    assert FORMATS["short"].write(258) == bytes([1, 2])
+    assert FORMATS["float"].write(1.0) == bytes([0x3F, 0x80, 0, 0])
+    assert FORMATS["boolean"].write(True) == b"\1"
+    assert FORMATS["uuid"].write(uuid.UUID(int=7)) == b"00000000-0000-0000-0000-000000000007"
+
+
+def test_a_float_keeps_32_bits_in_a_store_too() -> None:
+    narrow = FORMATS["float"]
+    assert narrow.unpack(narrow.pack(0.1)) == narrow.read(narrow.write(0.1)) != 0.1
+
+
+class Upper(Format):
+    """A format of an application."""
+
+    name = "upper"
+
+    def write(self, value: Any) -> bytes:
+        if not value.isupper():
+            raise ValueError("expected capitals")
+        return str(value).lower().encode()
+
+    def read(self, data: bytes) -> str:
+        return data.decode().upper()
+
+
+def test_a_format_of_the_application() -> None:
+    app = App("own", key=Upper(), value=Upper())
+    app.stream("a").group_by_key().reduce(lambda one, other: one + other, name="all").to("out")
+    driver = TestDriver(app)
+    driver.send("a", "K", "ONE")
+    driver.send_bytes("a", b"k", b"two")
+    assert driver.table("all") == {"K": "ONETWO"}
+    with pytest.raises(FormatError, match="'small' cannot be written as upper: expected capitals"):
+        driver.send("a", "K", "small")
 
 
 def test_windowed_keys_are_those_of_kafkas_serializers() -> None:
@@ -105,6 +147,8 @@ def test_null_is_null_in_every_format() -> None:
         *(("json", data) for data in (b"{", b"", b"NaN", b"[-Infinity]", b"1 2", b"[" * 1_000_000)),
         ("string", b"\xff"),
         ("long", b"abc"),
+        ("boolean", b"\2"),
+        ("uuid", b"no uuid"),
     ],
 )
 def test_bytes_of_another_format_are_told(name: str, data: bytes) -> None:
@@ -134,6 +178,10 @@ def test_bytes_of_another_format_are_told(name: str, data: bytes) -> None:
         ("int", 1 << 40),
         ("double", "1"),
         ("double", 10**400),
+        ("short", 1 << 15),
+        ("float", 1e300),
+        ("boolean", 1),
+        ("uuid", "00000000-0000-0000-0000-000000000007"),
     ],
 )
 def test_a_value_that_a_format_cannot_hold_is_told(name: str, value: Any) -> None:
@@ -147,7 +195,8 @@ def test_a_value_that_a_format_cannot_hold_is_told(name: str, value: Any) -> Non
 
 def test_an_unknown_format_is_told_with_those_that_exist() -> None:
     with pytest.raises(
-        ValueError, match="no format 'xml'; formats are bytes, string, json, int, long, double"
+        ValueError,
+        match="no format 'xml'; formats are bytes, string, json, boolean, uuid, short, int, long, float",
     ):
         format_of("xml")
 
