@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import uuid
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -78,6 +79,15 @@ KEYS: dict[str, list[Any]] = {
         *(1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), -float("nan"), float("inf"), -float("inf")),
         *(Decimal(1), np.float32(1), np.float64(-0.0), Colour.RED, 2**53, float(2**53)),
     ],
+}
+KEYS |= {
+    "short": [1, True, 0, False, -1, Colour.RED, Number(1), np.int16(1), 2**15 - 1],
+    "float": [
+        *(1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), -float("nan"), float("inf"), -float("inf")),
+        *(0.1, np.float32(0.1), Decimal(1), np.float64(-0.0), Colour.RED, 2**24, 2**24 + 1),
+    ],
+    "boolean": [True, False],
+    "uuid": [uuid.UUID(int=0), uuid.UUID(int=1), uuid.UUID(str(uuid.UUID(int=1)).upper())],
 }
 EACH = pytest.mark.parametrize("name", FORMATS)
 RETENTION_MS = 100
