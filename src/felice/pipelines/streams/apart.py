@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.joining import Joined
 from felice.pipelines.streams.operators.table import ToStream
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.scope import Scope
@@ -19,23 +20,15 @@ from felice.pipelines.streams.tables import table_from
 from felice.pipelines.streams.topology import Node, TopologyError
 
 
-class Records(NamedTuple):
-    """Records of a stream, by their keys, or the changes of a table."""
-
-    node: Node
-    key: Format
-    value: Format
-
-
-class Rows(NamedTuple):
-    """A table."""
+class TableSide(NamedTuple):
+    """A table that an operator looks up."""
 
     plan: TablePlan
     key: Format
     value: Format
 
 
-def records_behind(scope: Scope, records: Records, others: Sequence[Node]) -> Node:
+def records_behind(scope: Scope, records: Joined, others: Sequence[Node]) -> Node:
     """The node with these records that may be used together with others."""
     topology = scope.topology
     if not any(topology.feeds(records.node, other) for other in others):
@@ -46,7 +39,7 @@ def records_behind(scope: Scope, records: Records, others: Sequence[Node]) -> No
     )
 
 
-def rows_behind(scope: Scope, rows: Rows, other: Node) -> TablePlan:
+def rows_behind(scope: Scope, rows: TableSide, other: Node) -> TablePlan:
     """The table with these rows that may be used together with another node."""
     topology, plan = scope.topology, rows.plan
     if not topology.feeds(plan.node, other):

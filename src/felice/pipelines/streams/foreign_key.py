@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from felice.pipelines.streams.apart import Rows, rows_behind
+from felice.pipelines.streams.apart import TableSide, rows_behind
 from felice.pipelines.streams.formats import BYTES, pair_of
 from felice.pipelines.streams.join_stores import SubscriptionStore
 from felice.pipelines.streams.operators.foreign_key import (
@@ -30,8 +30,8 @@ from felice.pipelines.streams.topology import Node
 def foreign_key_join(
     scope: Scope,
     name: str,
-    left: Rows,
-    right: Rows,
+    left: TableSide,
+    right: TableSide,
     key_of: KeyValueFunction,
     joiner: Joiner,
     copied: Callable[[Node], TablePlan],
@@ -64,7 +64,7 @@ def foreign_key_join(
     )
 
 
-def _answers(scope: Scope, name: str, asked: Node, left: Rows, right: Rows) -> Node:
+def _answers(scope: Scope, name: str, asked: Node, left: TableSide, right: TableSide) -> Node:
     topology = scope.topology
     store = topology.store(
         f"{name}-subscriptions", lambda: SubscriptionStore(f"{name}-subscriptions", right.key, left.key)

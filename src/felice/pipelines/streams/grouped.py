@@ -24,8 +24,9 @@ from felice.pipelines.streams.aggregations import (
     reducing,
     uncounted,
 )
-from felice.pipelines.streams.apart import Records, records_behind
+from felice.pipelines.streams.apart import records_behind
 from felice.pipelines.streams.formats import JSON, Format, change_of
+from felice.pipelines.streams.joining import Joined
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, TableAggregate
 from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass
 from felice.pipelines.streams.plan import TablePlan
@@ -263,7 +264,7 @@ def aggregated(
         # One after the other: what is moved behind a repartition may have fed another input.
         for number, (one, _) in enumerate(inputs):
             others = placed[:number] + placed[number + 1 :]
-            records = Records(placed[number], key, one.value_format)
+            records = Joined(placed[number], key, one.value_format)
             placed[number] = records_behind(first.scope, records, others)
     topology.store(store, lambda: kind.store(store, key, format_))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from felice.pipelines.streams.apart import Records, Rows, records_behind, rows_behind
+from felice.pipelines.streams.apart import TableSide, records_behind, rows_behind
 from felice.pipelines.streams.deduplication import (
     changes_of_each_key,
     first_of_each_id,
@@ -389,9 +389,9 @@ class Stream:
         check_same_keys("join", self.key_format, other.key_format)
         if isinstance(other, Table):
             placed = self._placed()
-            table = Rows(other.plan, other.key_format, other.value_format)
+            table = TableSide(other.plan, other.key_format, other.value_format)
             plan = rows_behind(self.scope, table, placed)
-            records = Records(placed, self.key_format, self.value_format)
+            records = Joined(placed, self.key_format, self.value_format)
             joined = Joined(
                 records_behind(self.scope, records, [plan.node]), self.key_format, self.value_format
             )
@@ -411,8 +411,8 @@ class Stream:
 
     def _beside(self, node: Node, other: Stream, other_node: Node) -> tuple[Node, Node]:
         """Nodes with the records of two nodes, of this stream and another, that may be used together."""
-        mine = Records(node, self.key_format, self.value_format)
-        theirs = Records(other_node, other.key_format, other.value_format)
+        mine = Joined(node, self.key_format, self.value_format)
+        theirs = Joined(other_node, other.key_format, other.value_format)
         own = records_behind(self.scope, mine, [other_node])
         return own, records_behind(self.scope, theirs, [own])
 
@@ -593,7 +593,7 @@ class Table:
         _check_joins(other)
         scope = self.scope
         base = name or scope.topology.next_name("foreign-key-join")
-        left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
+        left, right = (TableSide(one.plan, one.key_format, one.value_format) for one in (self, other))
 
         def copied(source: Node) -> TablePlan:
             return table_from(scope, source, self.key_format, self.value_format, f"{base}-left")
@@ -606,7 +606,7 @@ class Table:
     ) -> Table:
         _check_joins(other)
         check_same_keys("join", self.key_format, other.key_format)
-        left, right = (Rows(one.plan, one.key_format, one.value_format) for one in (self, other))
+        left, right = (TableSide(one.plan, one.key_format, one.value_format) for one in (self, other))
         mine = rows_behind(self.scope, left, other.plan.node)
         theirs = rows_behind(self.scope, right, mine.node)
         plan = tables_join(self.scope.topology, mine, theirs, joiner, kind)
