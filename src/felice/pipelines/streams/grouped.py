@@ -129,13 +129,15 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
         Grouping.__init__(self, scope, node, key, value, make_table, is_rekeyed=is_rekeyed)
         OneAggregate.__init__(self, self, OfAll())
 
-    def tumbling(self, size_ms: int, *, grace_ms: int = 0) -> WindowedStream[TableT]:
-        """Windows of one size that follow each other."""
-        return self.hopping(size_ms, every_ms=size_ms, grace_ms=grace_ms)
+    def tumbling(self, size_ms: int, *, grace_ms: int = 0, offset_ms: int = 0) -> WindowedStream[TableT]:
+        """Windows of one size that follow each other. One of them begins `offset_ms` after 1970 began in UTC."""
+        return self.hopping(size_ms, every_ms=size_ms, grace_ms=grace_ms, offset_ms=offset_ms)
 
-    def hopping(self, size_ms: int, *, every_ms: int, grace_ms: int = 0) -> WindowedStream[TableT]:
-        """Windows of one size, a new one every `every_ms`, so that they overlap."""
-        return WindowedStream(self, InTimeWindows(TimeWindows(size_ms, every_ms, grace_ms)))
+    def hopping(
+        self, size_ms: int, *, every_ms: int, grace_ms: int = 0, offset_ms: int = 0
+    ) -> WindowedStream[TableT]:
+        """Windows of one size, a new one every `every_ms`, so that they overlap. `offset_ms` is as for `tumbling`."""
+        return WindowedStream(self, InTimeWindows(TimeWindows(size_ms, every_ms, grace_ms, offset_ms)))
 
     def sliding(self, difference_ms: int, *, grace_ms: int = 0) -> WindowedStream[TableT]:
         """A window for each record: the records of its key that are at most `difference_ms` older."""

@@ -33,31 +33,41 @@ def _at_least(least: int, **given: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Windows of one size that begin every `advance_ms` since the epoch: tumbling if both are equal, else hopping."""
+    """Windows of one size that begin every `advance_ms`: tumbling if both are equal, else hopping.
+
+    One of them begins `offset_ms` after 1970 began in UTC, so that days may begin at another hour.
+    """
 
     size_ms: int
     advance_ms: int
     grace_ms: int = 0
+    offset_ms: int = 0
 
     def __post_init__(self) -> None:
         _at_least(1, size=self.size_ms, advance=self.advance_ms)
         _at_least(0, grace=self.grace_ms)
         if self.advance_ms > self.size_ms:
             raise ValueError(f"windows of {self.size_ms} ms that begin every {self.advance_ms} ms leave gaps")
+        if not 0 <= self.offset_ms < self.advance_ms:
+            raise ValueError(f"offset is {self.offset_ms} ms, but must be from 0 to {self.advance_ms - 1}")
 
     def finder(self) -> Callable[[int], tuple[Window, ...]]:
-        """A function that returns the windows of a timestamp, the earliest first; no window begins before 0."""
-        size_ms, advance_ms = self.size_ms, self.advance_ms
+        """A function that returns the windows of a timestamp, the earliest first.
+
+        No window begins before 0, but the one that ends at the offset.
+        """
+        size_ms, advance_ms, offset_ms = self.size_ms, self.advance_ms, self.offset_ms
         # Windows begin and end at multiples of this.
         step_ms = gcd(size_ms, advance_ms)
 
         @lru_cache(maxsize=1024)
         def windows_of(step: int) -> tuple[Window, ...]:
-            timestamp = step * step_ms
-            first = max(0, timestamp - size_ms + advance_ms) // advance_ms * advance_ms
-            return tuple(Window(start, start + size_ms) for start in range(first, timestamp + 1, advance_ms))
+            last = step * step_ms // advance_ms * advance_ms + offset_ms
+            first = (step * step_ms - size_ms + advance_ms) // advance_ms * advance_ms + offset_ms
+            starts = [start for start in range(first, last + 1, advance_ms) if start >= 0] or [last]
+            return tuple(Window(start, start + size_ms) for start in starts)
 
-        return lambda timestamp: windows_of(timestamp // step_ms)
+        return lambda timestamp: windows_of((timestamp - offset_ms) // step_ms)
 
 
 @dataclass(frozen=True, slots=True)
