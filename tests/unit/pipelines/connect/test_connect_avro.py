@@ -198,6 +198,20 @@ def test_damaged_data_and_schemas_that_connect_cannot_hold() -> None:
         avro.to_bytes("t", None, {"a": 1})
 
 
+def test_a_schema_that_doubles_with_each_level_is_refused_soon() -> None:
+    def level(number: int) -> dict[str, Any]:
+        inner: Any = "int" if number == 0 else level(number - 1)
+        again = "int" if number == 0 else f"R{number - 1}"
+        return {
+            "type": "record",
+            "name": f"R{number}",
+            "fields": [{"name": "a", "type": inner}, {"name": "b", "type": again}],
+        }
+
+    with pytest.raises(DataError, match="more than 10,000 parts"):
+        connect_schema(level(40))
+
+
 def test_schemas_that_may_not_be_registered() -> None:
     strict = converter("mock://strict", auto_register_schemas="false")
     with pytest.raises(DataError, match="cannot be registered"):

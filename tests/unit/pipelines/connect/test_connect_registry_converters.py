@@ -397,6 +397,34 @@ def test_a_message_that_holds_itself() -> None:
         made(ProtobufConverter, "mock://node").from_bytes("t", struct.pack(">bI", 0, number) + b"\x00")
 
 
+def test_a_schema_that_doubles_with_each_level_is_refused_soon() -> None:
+    levels = {
+        f"l{number}": {
+            "type": "object",
+            "properties": {side: {"$ref": f"#/definitions/l{number + 1}"} for side in "ab"},
+        }
+        for number in range(40)
+    }
+    text = {"$ref": "#/definitions/l0", "definitions": {**levels, "l40": {"type": "string"}}}
+    with pytest.raises(DataError, match="more than 10,000 parts"):
+        Reading(text, STYLE, may_miss=False).schema()
+    file = FileDescriptorProto(name="default", syntax="proto3")
+    for number in range(40):
+        message = file.message_type.add(name=f"M{number}")
+        for place in (1, 2) if number < 39 else ():
+            message.field.add(
+                name=f"f{place}",
+                number=place,
+                type=FieldDescriptorProto.TYPE_MESSAGE,
+                type_name=f".M{number + 1}",
+                label=FieldDescriptorProto.LABEL_OPTIONAL,
+            )
+    proto = base64.standard_b64encode(file.SerializeToString()).decode()
+    number = registry("mock://bomb").register_schema("t-value", RegisteredSchema(proto, "PROTOBUF"))
+    with pytest.raises(DataError, match="more than 10,000 fields"):
+        made(ProtobufConverter, "mock://bomb").from_bytes("t", struct.pack(">bI", 0, number) + b"\x00")
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "error"),
     [

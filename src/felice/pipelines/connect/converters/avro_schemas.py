@@ -48,6 +48,8 @@ Defined = dict[str, object]
 NAMESPACE = "io.confluent.connect.avro"
 _RECORD, _ENTRY = "ConnectDefault", "MapEntry"
 _PRECISION = 64
+MOST_PARTS = 10_000
+"""The most schemas within one. Each use of a type counts: a comparison of schemas looks at all of them."""
 _WITHOUT_NAME = re.compile(rf"{re.escape(NAMESPACE)}\.{_RECORD}[0-9]*")
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _SIMPLE = {
@@ -246,8 +248,24 @@ _MS = datetime.timedelta(milliseconds=1)
 
 
 def connect_schema(avro: Avro, *, known: dict[str, Schema] | None = None) -> Schema:
-    """The schema of Connect. Raises `DataError` for what Connect cannot hold: recursion, unions of several types."""
-    return _read(avro, {} if known is None else known, "")
+    """The schema of Connect.
+
+    Raises `DataError` for what Connect cannot hold: recursion, unions of several types, more than `MOST_PARTS`.
+    """
+    found = _read(avro, {} if known is None else known, "")
+    if _parts_of(found, {}) > MOST_PARTS:
+        raise DataError(f"the Avro schema has more than {MOST_PARTS:,} parts")
+    return found
+
+
+def _parts_of(schema: Schema, known: dict[int, int]) -> int:
+    """How many schemas one holds, itself included. A type that is used again counts again, and is looked at once."""
+    parts = known.get(id(schema))
+    if parts is None:
+        inner = [one for one in (schema.key_schema, schema.value_schema) if one is not None]
+        inner += [one.schema for one in schema.fields]
+        parts = known[id(schema)] = 1 + sum(_parts_of(one, known) for one in inner)
+    return parts
 
 
 def _read(avro: Avro, known: dict[str, Schema], namespace: str) -> Schema:

@@ -49,6 +49,8 @@ _BY_NAME = {name: kind for kind, name in _NAMES.items()} | {kind: kind for kind 
 _BY_TYPE = {"integer": INT64, "number": FLOAT64, "boolean": BOOLEAN, "string": STRING}
 _NULL = {"type": "null"}
 _DEPTH = 100
+MOST_PARTS = 10_000
+"""The most schemas within one: each `$ref` counts with all that it refers to, which may double with each level."""
 
 
 def json_schema(schema: Schema, style: Style, *, is_open: bool = True) -> dict[str, Any]:
@@ -105,6 +107,7 @@ class Reading:
     def __init__(self, root: Any, style: Style, *, may_miss: bool) -> None:
         """`may_miss`: whether members that are not `required` are optional."""
         self._root, self._style, self._may_miss = root, style, may_miss
+        self._parts = 0
 
     def schema(self) -> Schema:
         """The schema of Connect. Raises `DataError` for what Connect cannot hold."""
@@ -113,6 +116,9 @@ class Reading:
     def _read(self, given: Any, depth: int) -> Schema:
         if depth > _DEPTH:
             raise DataError("the JSON Schema is nested too deep, or it holds itself")
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise DataError(f"the JSON Schema has more than {MOST_PARTS:,} parts")
         given, optional = self._single(self._resolved(given))
         found = self._with_keywords(self._of(given, depth), given)
         return found.made_optional() if optional else found

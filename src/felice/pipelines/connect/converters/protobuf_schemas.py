@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -274,17 +274,23 @@ _BY_TYPE = {
 _LOGICAL_BY_MESSAGE = {name: kind for kind, (name, _) in _LOGICAL.items()}
 
 
+MOST_FIELDS = 10_000
+"""The most fields of a message type with all that it holds, which may double with each level."""
+
+
 def connect_schema(message: Descriptor, nullables: Nullables) -> Schema:
-    """The schema of a message type. Raises `DataError` for one that holds itself."""
-    return _struct(message, nullables, ())
+    """The schema of a message type. Raises `DataError` for one that holds itself, or too many fields."""
+    return _struct(message, nullables, (), iter(range(MOST_FIELDS)))
 
 
-def _struct(message: Descriptor, nullables: Nullables, path: tuple[str, ...]) -> Schema:
+def _struct(message: Descriptor, nullables: Nullables, path: tuple[str, ...], left: Iterator[int]) -> Schema:
     if message.full_name in path:
         raise DataError(f"the message type {message.full_name} holds itself, for which Connect has no schema")
     fields = []
     for field in message.fields:
-        schema = _of_field(field, nullables, (*path, message.full_name))
+        if next(left, None) is None:
+            raise DataError(f"a message type has more than {MOST_FIELDS:,} fields with those of its members")
+        schema = _of_field(field, nullables, (*path, message.full_name), left)
         fields.append(Field(field.name, _with_tag(schema, field.number)))
     given = _parameters(message).get(_NAME)
     name = message.full_name if given is None else given or None
@@ -295,14 +301,16 @@ def _with_tag(schema: Schema, number: int) -> Schema:
     return replace(schema, parameters=(*schema.parameters, (TAG, str(number))))
 
 
-def _of_field(field: FieldDescriptor, nullables: Nullables, path: tuple[str, ...]) -> Schema:
+def _of_field(
+    field: FieldDescriptor, nullables: Nullables, path: tuple[str, ...], left: Iterator[int]
+) -> Schema:
     if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        keys = _single(key, nullables, path)
-        return Schema(MAP, key_schema=keys, value_schema=_single(value, nullables, path))
+        keys = _single(key, nullables, path, left)
+        return Schema(MAP, key_schema=keys, value_schema=_single(value, nullables, path, left))
     if field.is_repeated:
-        return Schema(ARRAY, value_schema=_single(field, nullables, path))
-    found = _single(field, nullables, path)
+        return Schema(ARRAY, value_schema=_single(field, nullables, path, left))
+    found = _single(field, nullables, path, left)
     if nullables.optional and not field.has_presence and not field.message_type:
         return found
     if nullables.wrapper and not nullables.optional and not field.message_type:
@@ -316,7 +324,9 @@ def is_map(field: FieldDescriptor) -> bool:
     return bool(message is not None and field.is_repeated and message.GetOptions().map_entry)
 
 
-def _single(field: FieldDescriptor, nullables: Nullables, path: tuple[str, ...]) -> Schema:
+def _single(
+    field: FieldDescriptor, nullables: Nullables, path: tuple[str, ...], left: Iterator[int]
+) -> Schema:
     message = field.message_type
     if message is None:
         if field.type == _CPP.TYPE_BYTES:
@@ -328,9 +338,9 @@ def _single(field: FieldDescriptor, nullables: Nullables, path: tuple[str, ...])
     if name is not None:
         return logical(name)
     if nullables.wrapper and is_wrapper(message):
-        inner = _single(message.fields_by_name["value"], nullables, path)
+        inner = _single(message.fields_by_name["value"], nullables, path, left)
         return Schema(_size(field) or inner.type, optional=True)
-    return _struct(message, nullables, path)
+    return _struct(message, nullables, path, left)
 
 
 def _size(field: FieldDescriptor) -> str | None:
