@@ -20,6 +20,7 @@ from bench.clusters import CLUSTERS
 from bench.rdkafka import CompilerMissing
 from bench.systems import Felice, apache_kafka, warm_memory
 from bench.workloads import Figures
+from peers.cache import PeerMissing
 
 SYSTEMS: dict[str, Callable[[], Any]] = {"felice": Felice, "kafka": apache_kafka}
 
@@ -45,7 +46,9 @@ CONNECT = (
     "connect-idle-5",
     "connect-idle-20",
 )
-SINGLE = [*STEADY, "start", "spark", "cleaner", *REGISTRIES, *CONNECT]
+USUAL = [*STEADY, "start", "spark", "cleaner", *REGISTRIES]
+"""What is measured if nothing is named: it needs nothing but Felice. Those of Connect need peers (`make peers`)."""
+SINGLE = [*USUAL, *CONNECT]
 ALL = [*SINGLE, *CLUSTER_WORKLOADS, *ATTACKS, "attacks"]
 
 Results = dict[str, dict[str, list[Figures]]]
@@ -175,7 +178,7 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
     python -m bench cluster-failover --system felice-zookeeper --system kafka
     python -m bench attacks --turns 1
     """
-    wanted = list(names or SINGLE)
+    wanted = list(names or USUAL)
     chosen = list(systems or ["felice"])
     if unknown := [system for system in chosen if system not in SYSTEMS and set(wanted) & set(SINGLE)]:
         raise click.UsageError(f"{', '.join(unknown)} can only be measured by cluster-*")
@@ -207,5 +210,5 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
 if __name__ == "__main__":
     try:
         main()
-    except CompilerMissing as missing:
+    except (CompilerMissing, PeerMissing) as missing:
         sys.exit(f"error: {missing}")
