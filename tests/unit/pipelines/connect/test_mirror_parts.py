@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from felice.pipelines.connect.configuration.worker_options import worker_config
 from felice.pipelines.connect.connectors.mirror import records
 from felice.pipelines.connect.connectors.mirror.names import Names
 from felice.pipelines.connect.connectors.mirror.offset_syncs import OffsetSyncs
-from felice.pipelines.connect.connectors.mirror.options import Chosen, client_settings
+from felice.pipelines.connect.connectors.mirror.options import PARTITIONS, Chosen, client_settings
 from felice.pipelines.connect.connectors.mirror.source import MirrorSource
+from felice.pipelines.connect.connectors.mirror.source_task import MirrorSourceTask
 from felice.pipelines.connect.connectors.mirror.translation import Sync, Translation
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError
+from felice.pipelines.connect.model.errors import ConfigError, ConnectError, RetriableError
 
 AT = ("orders", 0)
 
@@ -317,3 +319,31 @@ def test_exactly_once_needs_committed_records() -> None:
         MirrorSource.exactly_once_support({"consumer.isolation.level": "read_uncommitted", **committed})
         is True
     )
+
+
+# Tasks
+
+
+class _NoOffsets:
+    def offsets(self, places: Any) -> Any:
+        raise RetriableError("the offsets cannot be read")
+
+
+def test_a_task_that_did_not_start_closes_its_clients() -> None:
+    before = set(threading.enumerate())
+    task = MirrorSourceTask()
+    context: Any = _NoOffsets()
+    task.context = context
+    with pytest.raises(RetriableError):
+        task.start(
+            {
+                "source.cluster.alias": "A",
+                "target.cluster.alias": "B",
+                "source.cluster.bootstrap.servers": "127.0.0.1:1",
+                "target.cluster.bootstrap.servers": "127.0.0.1:1",
+                PARTITIONS: "orders-0",
+            }
+        )
+    assert set(threading.enumerate()) > before, "the clients have threads"
+    task.close()
+    assert set(threading.enumerate()) == before

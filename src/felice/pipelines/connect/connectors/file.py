@@ -18,7 +18,6 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -31,7 +30,7 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SinkConnector, SinkTask, SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TopicPartition
-from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, texts_of
+from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, ends_of, texts_of
 from felice.pipelines.connect.converters.plain import printed
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import SinkRecord, SourceRecord
@@ -195,7 +194,7 @@ class FileStreamSourceTask(SourceTask):
         return bool(data)
 
     def _run(self, lines: list[bytes]) -> SourceRun:
-        ends = list(accumulate(map(len, lines), initial=self._position))[1:]
+        ends = ends_of(lines, self._position)
         self._position = ends[-1]
         inode = self._inode
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from itertools import accumulate
 from typing import IO, ClassVar
 
 from felice.dataclass import dataclass
@@ -35,7 +34,7 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place
-from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, texts_of
+from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, ends_of, texts_of
 from felice.pipelines.connect.model.errors import ConnectError
 from felice.pipelines.connect.model.record import Header, SourceRecord
 from felice.pipelines.connect.model.runs import SourceRun
@@ -295,10 +294,9 @@ class FilesSourceTask(SourceTask):
         return self._read(one) or one.lines.count > 0
 
     def _records(self, one: _File, lines: list[bytes]) -> Sequence[SourceRecord]:
-        first, before = one.position, one.head
-        if len(before) < _HEAD_BYTES:
-            one.head = (before + b"".join(lines[:_HEAD_BYTES]))[:_HEAD_BYTES]
-        ends = list(accumulate(map(len, lines), initial=first))[1:]
+        if len(one.head) < _HEAD_BYTES:
+            one.head = (one.head + b"".join(lines[:_HEAD_BYTES]))[:_HEAD_BYTES]
+        ends = ends_of(lines, one.position)
         one.position = ends[-1]
         path, whole = one.path, one.head
 

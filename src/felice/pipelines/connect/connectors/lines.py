@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from felice.pipelines.connect.model.errors import ConnectError
 
@@ -43,6 +44,11 @@ class Lines:
     def clear(self) -> None:
         """Forgets everything."""
         self._whole, self._taken, self._rest = [], 0, b""
+
+
+def ends_of(lines: Sequence[bytes], position: int) -> list[int]:
+    """The position after each line, in bytes; `position` is the one before the first."""
+    return list(accumulate(map(len, lines), initial=position))[1:]
 
 
 def texts_of(lines: Sequence[bytes]) -> list[str]:

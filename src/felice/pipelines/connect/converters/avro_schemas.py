@@ -30,6 +30,7 @@ from felice.pipelines.connect.model.schema import (
     INT32,
     INT64,
     MAP,
+    MOST_PARTS,
     SCALE,
     STRING,
     STRUCT,
@@ -48,8 +49,6 @@ Defined = dict[str, object]
 NAMESPACE = "io.confluent.connect.avro"
 _RECORD, _ENTRY = "ConnectDefault", "MapEntry"
 _PRECISION = 64
-MOST_PARTS = 10_000
-"""The most schemas within one. Each use of a type counts: a comparison of schemas looks at all of them."""
 _WITHOUT_NAME = re.compile(rf"{re.escape(NAMESPACE)}\.{_RECORD}[0-9]*")
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _SIMPLE = {

@@ -28,6 +28,7 @@ from felice.pipelines.connect.model.schema import (
     INT32,
     INT64,
     MAP,
+    MOST_PARTS,
     SCALE,
     STRING,
     STRUCT,
@@ -49,8 +50,6 @@ _BY_NAME = {name: kind for kind, name in _NAMES.items()} | {kind: kind for kind 
 _BY_TYPE = {"integer": INT64, "number": FLOAT64, "boolean": BOOLEAN, "string": STRING}
 _NULL = {"type": "null"}
 _DEPTH = 100
-MOST_PARTS = 10_000
-"""The most schemas within one: each `$ref` counts with all that it refers to, which may double with each level."""
 
 
 def json_schema(schema: Schema, style: Style, *, is_open: bool = True) -> dict[str, Any]:
@@ -200,15 +199,14 @@ class Reading:
 
     def _struct(self, given: Mapping[str, Any], depth: int) -> Schema:
         members = given.get("properties") or {}
-        required = given.get("required") or []
-        names = sorted(
-            members, key=lambda name: self._place(members[name])
-        )  # stable: others keep their order
+        required = given.get("required") or [] if self._may_miss else members
+        kept = frozenset(name for name in required if isinstance(name, str))
+        # Members without a place keep their order, behind the others.
+        names = sorted(members, key=lambda name: self._place(members[name]))
         fields = []
         for name in names:
             schema = self._read(members[name], depth + 1)
-            may_miss = self._may_miss and name not in required
-            fields.append(Field(name, schema.made_optional() if may_miss else schema))
+            fields.append(Field(name, schema if name in kept else schema.made_optional()))
         return Schema(STRUCT, fields=tuple(fields))
 
     @staticmethod

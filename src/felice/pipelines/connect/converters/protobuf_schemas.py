@@ -36,6 +36,7 @@ from felice.pipelines.connect.model.schema import (
     INT32,
     INT64,
     MAP,
+    MOST_PARTS,
     SCALE,
     STRING,
     STRUCT,
@@ -169,9 +170,10 @@ class _Writing:
     def _numbers(schema: Schema) -> dict[str, int]:
         """The fields' numbers: those that are given, and the next free ones."""
         given = {one.name: int(number) for one in schema.fields if (number := one.schema.parameter(TAG))}
-        if len(set(given.values())) < len(given):
+        taken = set(given.values())
+        if len(taken) < len(given):
             raise DataError(f"two members of {schema.name or 'a struct'} have the same {TAG}")
-        free = (number for number in range(1, 1 << 29) if number not in given.values())
+        free = (number for number in range(1, 1 << 29) if number not in taken)
         return {one.name: given[one.name] if one.name in given else next(free) for one in schema.fields}
 
     def _field(
@@ -274,13 +276,9 @@ _BY_TYPE = {
 _LOGICAL_BY_MESSAGE = {name: kind for kind, (name, _) in _LOGICAL.items()}
 
 
-MOST_FIELDS = 10_000
-"""The most fields of a message type with all that it holds, which may double with each level."""
-
-
 def connect_schema(message: Descriptor, nullables: Nullables) -> Schema:
     """The schema of a message type. Raises `DataError` for one that holds itself, or too many fields."""
-    return _struct(message, nullables, (), iter(range(MOST_FIELDS)))
+    return _struct(message, nullables, (), iter(range(MOST_PARTS)))
 
 
 def _struct(message: Descriptor, nullables: Nullables, path: tuple[str, ...], left: Iterator[int]) -> Schema:
@@ -289,7 +287,7 @@ def _struct(message: Descriptor, nullables: Nullables, path: tuple[str, ...], le
     fields = []
     for field in message.fields:
         if next(left, None) is None:
-            raise DataError(f"a message type has more than {MOST_FIELDS:,} fields with those of its members")
+            raise DataError(f"a message type has more than {MOST_PARTS:,} fields with those of its members")
         schema = _of_field(field, nullables, (*path, message.full_name), left)
         fields.append(Field(field.name, _with_tag(schema, field.number)))
     given = _parameters(message).get(_NAME)

@@ -38,6 +38,12 @@ SCALE = "scale"
 
 _BITS = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
 TYPES = (*_BITS, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES, ARRAY, MAP, STRUCT)
+MOST_PARTS = 10_000
+"""The most schemas within one that a schema of a registry becomes.
+
+Each use of a type counts with all that it holds: their number may double with each level, and a comparison of schemas
+looks at all of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

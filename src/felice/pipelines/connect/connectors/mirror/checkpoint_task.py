@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 from felice.client.admin.enumerations import ConsumerGroupState
 from felice.client.admin.model import ConsumerGroupTopicPartitions
@@ -53,14 +54,15 @@ class _Checkpoint:
 class MirrorCheckpointTask(SourceTask):
     """Writes the checkpoints of its groups."""
 
-    _closes: tuple[Callable[[], object], ...] = ()
-    """What gives the clients up, as far as `start` has made them."""
+    _clients = ExitStack()
+    """Closes the clients that `start` has made, the last one first."""
 
     def start(self, config: Mapping[str, str]) -> None:
         """Begins to follow the offset syncs."""
+        self._clients = ExitStack()
         values = CHECKPOINTS.parse(dict(config))
         self._clusters = Clusters(config, values)
-        self._closes = (self._clusters.close,)
+        self._clients.callback(self._clusters.close)
         self._groups: list[str] = json.loads(config[ASSIGNED_GROUPS])
         self._chosen = Chosen(values[TOPICS], values[TOPICS_EXCLUDE])
         self._limit_s: float = values["admin.timeout.ms"] / 1000
@@ -70,7 +72,7 @@ class MirrorCheckpointTask(SourceTask):
         self._move_at_s = time.monotonic()
         cluster, topic = self._clusters.syncs
         self._syncs = SyncReader(self._clusters.settings(cluster, "consumer"), topic)
-        self._closes = (self._syncs.close, *self._closes)
+        self._clients.callback(self._syncs.close)
         self._known: dict[tuple[str, str, int], _Checkpoint] = {}
         """The newest checkpoint of each group and partition of the target."""
         self._is_first = True
@@ -94,8 +96,7 @@ class MirrorCheckpointTask(SourceTask):
 
     def close(self) -> None:
         """Closes the clients."""
-        for close in self._closes:
-            close()
+        self._clients.close()
 
     def _translated(self) -> Iterator[_Checkpoint]:
         """The checkpoints of all groups. A group that cannot be asked is named in the log, and left out."""

@@ -7,7 +7,8 @@ Keeps true:  a record keeps its partition, key, value, headers and time, and the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from felice.client.confluent.consumer import Consumer
 from felice.client.confluent.producer import Producer
@@ -46,15 +47,16 @@ _READING: Mapping[str, object] = {
 class MirrorSourceTask(SourceTask):
     """Mirrors its partitions."""
 
-    _closes: tuple[Callable[[], object], ...] = ()
-    """What gives the clients up, as far as `start` has made them."""
+    _clients = ExitStack()
+    """Closes the clients that `start` has made, the last one first."""
 
     def start(self, config: Mapping[str, str]) -> None:
         """Goes on after the last offsets."""
+        self._clients = ExitStack()
         values = OPTIONS.parse(dict(config))
         self._wait_s: float = values["consumer.poll.timeout.ms"] / 1000
         self._clusters = Clusters(config, values)
-        self._closes = (self._clusters.close,)
+        self._clients.callback(self._clusters.close)
         names, alias = self._clusters.names, self._clusters.source_alias
         mine = [partition_of(text) for text in config[PARTITIONS].split(",")]
         self._places: dict[Partition, Place] = {
@@ -64,15 +66,15 @@ class MirrorSourceTask(SourceTask):
         self._syncs = (
             self._made_syncs(values["offset.lag.max"]) if values["emit.offset-syncs.enabled"] else None
         )
-        if (syncs := self._syncs) is not None:
-            self._closes = (lambda: syncs.close(_FLUSH_S), *self._closes)
+        if self._syncs is not None:
+            self._clients.callback(self._syncs.close, _FLUSH_S)
         settings = {
             "auto.offset.reset": "earliest",
             **self._clusters.settings(SOURCE, "consumer"),
             **_READING,
         }
         self._consumer = Consumer(settings)
-        self._closes = (self._consumer.close, *self._closes)
+        self._clients.callback(self._consumer.close)
         self._consumer.assign(self._beginnings(str(settings["auto.offset.reset"])))
 
     def poll(self) -> Sequence[SourceRecord] | None:
@@ -97,8 +99,7 @@ class MirrorSourceTask(SourceTask):
 
     def close(self) -> None:
         """Closes the clients."""
-        for close in self._closes:
-            close()
+        self._clients.close()
 
     def _made_syncs(self, max_lag: int) -> OffsetSyncs:
         cluster, topic = self._clusters.syncs
