@@ -47,8 +47,8 @@ def rows_behind(scope: Scope, rows: TableSide, other: Node) -> TablePlan:
     if plan.history_ms is not None or plan.closes_after_ms is not None:
         kind = "a versioned" if plan.history_ms is not None else "a windowed"
         raise TopologyError(
-            f"{plan.node.name} is {kind} table that comes before {other.name}, from which its rows would have to come "
-            "back; write the table to a topic with to(...), and read the topic with app.table(...)"
+            f"{plan.node.name} is {kind} table that comes before {other.name}, and {kind} table cannot be copied "
+            "behind it; write the table to a topic with to(...), and read the topic with app.table(...)"
         )
     name = topology.next_name("copy")
     changes = topology.operator("to-stream", lambda stores: ToStream(), plan.node)

@@ -272,7 +272,7 @@ class _Number(Format):
     layout: str
     kind: type[float]
     end: float
-    """Numbers of this type from `-end` on and before `end` are their own packed form: none with 0."""
+    """A number of this type with `-end` <= number < `end` is its own packed form. With 0 there is no such number."""
 
     @property
     def name(self) -> str:

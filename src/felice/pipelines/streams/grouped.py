@@ -263,7 +263,7 @@ def aggregated(
     labels = [f"{store}-{number}" for number in range(len(inputs))] if several else [store]
     placed = [one.placed(label) for (one, _), label in zip(inputs, labels, strict=True)]
     if several:
-        # One after the other: what is moved behind a repartition may have fed another input.
+        # One input after the other: an input that is moved behind a repartition no longer feeds the other inputs.
         for number, (one, _) in enumerate(inputs):
             others = placed[:number] + placed[number + 1 :]
             records = Joined(placed[number], key, one.value_format)

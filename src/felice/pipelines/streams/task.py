@@ -249,7 +249,7 @@ class Task:
         )
 
     def begin_batch(self) -> None:
-        """The records from now on are those of another batch: of all that the parts before made of some input."""
+        """Begins another batch: all records that the sub-topologies before made of one batch of the App's input."""
         for operator in self._batched:
             operator.begin_batch()
 

@@ -57,9 +57,9 @@ class TopicFormats:
     is_global: bool = False
     """Every task that uses the table has all of its rows."""
     is_copy: bool = False
-    """Of a repartition: the rows are only looked up, and those of a batch are there before its other records."""
+    """Of a repartition: its rows are only looked up. A batch applies its rows before its other records."""
     is_early: bool = False
-    """Of a repartition: of records with equal timestamps its go first, before those of tables, too."""
+    """Of a repartition: among records with equal timestamps, those of this topic go first, also before a table's."""
     timestamp_of: Callable[[Any, Any], int] | None = None
     """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
     topic_of: Callable[[Any, Any], str] | None = None

@@ -1,4 +1,4 @@
-"""Confluent's JsonSchemaConverter: JSON with the id of its JSON Schema of a registry before it."""
+"""Confluent's JsonSchemaConverter: the id of a JSON Schema in a registry, then the JSON."""
 
 from __future__ import annotations
 

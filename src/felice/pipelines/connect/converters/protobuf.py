@@ -1,4 +1,4 @@
-"""Confluent's ProtobufConverter: a message with the id of its schema of a registry, and its place there, before it."""
+"""Confluent's ProtobufConverter: the id of a schema in a registry, then the message indexes, then the message."""
 
 from __future__ import annotations
 

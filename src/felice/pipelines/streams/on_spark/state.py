@@ -256,6 +256,6 @@ def _all_rows(stores: Mapping[str, Store]) -> Changes:
 
 
 def _stream_time(stores: Mapping[str, Store]) -> int:
-    """The greatest time of a clock. Joins keep a time without end among them for nothing to wait for."""
+    """The greatest time of a clock. A join that waits for no record has a time past `LATEST_MS`: not counted."""
     times = [time for store in stores.values() if isinstance(store, Clocks) for time in store.rows.values()]
     return max((time for time in times if time <= LATEST_MS), default=NEVER)

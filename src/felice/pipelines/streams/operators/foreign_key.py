@@ -24,7 +24,7 @@ from felice.pipelines.streams.record import Change, Getter, Record
 
 DIGEST_BYTES = 16
 _NO_RESULT = b"\0"
-"""Behind the digest of an answer, or alone: the left row has no result, and the one before it had none."""
+"""A mark behind the digest of an answer, or without a digest: the left row has no result, and had none before."""
 
 
 class Request(IntEnum):
