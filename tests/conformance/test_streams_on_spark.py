@@ -27,7 +27,7 @@ from conformance.wire import unique_name
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.records.kernels import murmur2
-from felice.streams import App, TestDriver
+from felice.streams import App, Context, KeyValues, Processor, Record, TestDriver
 from waiting import wait_until
 
 Row = tuple[str, str, str, int]
@@ -489,3 +489,54 @@ def test_bad_records_are_answered_as_each_application_says(broker: Target, tmp_p
     assert json.loads(program.streams("describe", f"{name}-skipping", "--json").stdout)["skipped"] == 3
     assert written("dead") == ["0", "1"]
     assert written("letters") == sorted(["{", LONG.decode()])
+
+
+def first_version(name: str) -> App:
+    app = counting(name)
+    app.table(f"{name}-users").to(f"{name}-regions")
+    return app
+
+
+def second_version(name: str) -> App:
+    """The users are joined, which needs a store; a timer of the wall clock makes another source for Spark."""
+
+    # Workers cannot import this module, so the class is sent to them.
+    class EachSecond(Processor):
+        """Tells by the wall clock how many keys it has seen."""
+
+        def init(self, context: Context) -> None:
+            self._seen = context.store("seen")
+            context.schedule(1, self._tell, clock="wall")
+
+        def process(self, record: Record) -> list[Record]:
+            self._seen.put(record.key, "yes")
+            return []
+
+        def _tell(self, time: int) -> list[Record]:
+            return [Record(key, "seen", time) for key, _ in self._seen.items()]
+
+    app = App(name, value="string")
+    lines, users = app.stream(f"{name}-lines").peek(lambda key, value: None), app.table(f"{name}-users")
+    lines.left_join(users, lambda word, user: f"{word}:{user}").to(f"{name}-joined")
+    lines.process(EachSecond, stores=[KeyValues("seen")]).to(f"{name}-regions")
+    lines.group_by_key().count(name="counts").to(f"{name}-counts")
+    return app
+
+
+def test_another_version_of_the_program_keeps_the_state_and_fills_a_new_table(
+    broker: Target, spark: Any, tmp_path: Path
+) -> None:
+    place = Place(broker, spark, tmp_path / "checkpoint", first_version)
+    lines, users, now = f"{place.name}-lines", f"{place.name}-users", int(time.time() * 1000)
+    place.send([(users, "k0", "anna", now), (users, "k1", "otto", now), (lines, "k0", "a", now)])
+    place.run()
+    place.app = second_version(place.name)
+    place.send([(lines, "k0", "b", now), (lines, "k1", "c", now)])
+    place.run()
+    assert place.written("counts") == {"k0": ["1", "2"], "k1": ["1"]}
+    assert place.written("joined") == {"k0": ["b:anna"], "k1": ["c:otto"]}
+    # Back to fewer inputs: the users' topic and the clock are gone.
+    place.app = counting(place.name)
+    place.send([(lines, "k0", "d", now), (users, "k0", "emma", now)])
+    place.run()
+    assert place.written("counts") == {"k0": ["1", "2", "3"], "k1": ["1"]}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from felice.pipelines.streams.on_spark.changes import Choices
     from felice.pipelines.streams.on_spark.directory import Checkpoint
     from felice.pipelines.streams.on_spark.lock import RunLock
     from felice.streams import App
@@ -95,6 +96,23 @@ def plain_faults() -> Iterator[None]:
 )
 @click.option("--until-caught-up", is_flag=True, help="End when all records that exist now are processed.")
 @click.option("--describe", is_flag=True, help="Print the topology and end.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what this version of the program does with the state of the version before, and end.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="The store NEW keeps the state of the store OLD. May be given several times.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="OLD",
+    help="Drop the state of the store OLD. May be given several times.",
+)
 def run(
     file: Path,
     bootstrap: str,
@@ -107,6 +125,9 @@ def run(
     only: tuple[str, ...],
     until_caught_up: bool,
     describe: bool,
+    dry_run: bool,
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
 ) -> None:
     """Run the stream applications that a Python file defines, on Spark.
 
@@ -114,9 +135,13 @@ def run(
     their running batches, and a second one ends them at once. With the same checkpoint, an application later continues
     where it stopped. If an application fails, the reason is printed, and the exit code is 1 in the end.
 
+    The program may change: a store keeps its state as long as it has the same formats and windows. Before the
+    application starts, changes of the state are printed; --dry-run prints them and changes nothing.
+
     \b
     felice run wordcount.py --until-caught-up
     felice run wordcount.py --describe
+    felice run wordcount.py --dry-run
     felice run wordcount.py --command-config alice.properties
     """
     apps = apps_in(file, only)
@@ -135,10 +160,38 @@ def run(
             "until_caught_up": until_caught_up,
             "trigger_ms": trigger_ms,
             "max_records": max_records,
+            "choices": _choices(keep, drop),
         },
     )
     with plain_faults():
+        if dry_run:
+            for app in apps:
+                found = settings.checkpoint_of(app, is_only=len(apps) == 1)
+                for line in _told(app, found, settings, all_of_it=True):
+                    click.echo(line)
+            return
         _run(apps, settings)
+
+
+def _choices(keep: tuple[str, ...], drop: tuple[str, ...]) -> Choices:
+    from felice.pipelines.streams.on_spark.changes import Choices
+
+    pairs = [one.partition("=") for one in keep]
+    if wrong := next((one for one, pair in zip(keep, pairs, strict=True) if not all(pair)), None):
+        raise Fault(f"--keep is {wrong!r}; it must be OLD=NEW, the names of two stores")
+    return Choices({old: new for old, _, new in pairs}, drop)
+
+
+def _told(app: App, checkpoint: Checkpoint, settings: Settings, *, all_of_it: bool) -> list[str]:
+    """What the program does with the state of the version before. Without `all_of_it` only if something changes."""
+    from felice.pipelines.streams.on_spark.changes import planned
+
+    change = planned(app.scope, checkpoint, settings.options["choices"])
+    if change is None:
+        return [f"{app.name} has no state in {checkpoint.path} yet"] if all_of_it else []
+    if not change.is_seen:
+        return [f"{app.name} keeps all of its state"] if all_of_it else []
+    return [f"{app.name}: this version of the program changes the state", *change.lines()]
 
 
 def _described(apps: list[App]) -> str:
@@ -186,7 +239,14 @@ def _run(apps: list[App], settings: Settings) -> None:
     def claim(app: App) -> Claim:
         is_only = [app.name] == [one.name for one in apps]
         found = settings.checkpoint_of(app, is_only)
-        return Claim(app, found, RunLock(found, app.name, settings.bootstrap).take())
+        claimed = Claim(app, found, RunLock(found, app.name, settings.bootstrap).take())
+        try:
+            for line in _told(app, found, settings, all_of_it=False):
+                click.echo(line, err=True)
+        except BaseException:
+            claimed.lock.release()
+            raise
+        return claimed
 
     steps = Steps(
         read=lambda: apps_in(settings.file, settings.only),

@@ -134,7 +134,7 @@ print(step.function("key", "x"))
 
 def on_a_worker(app: App, modules: tuple[SentModule, ...]) -> subprocess.CompletedProcess[bytes]:
     """Workers run in other directories, perhaps on other machines."""
-    plan = Plan(cloudpickle.dumps(app.scope.topology), 1, "", modules=modules)
+    plan = Plan(cloudpickle.dumps(app.scope.topology), 1, (), modules=modules)
     return subprocess.run(
         [sys.executable, "-c", ON_A_WORKER],
         input=pickle.dumps(plan),

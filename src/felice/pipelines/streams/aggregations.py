@@ -78,6 +78,11 @@ class Kind:
     label: ClassVar[str]
 
     @property
+    def about(self) -> str:
+        """Which windows the aggregates are for; empty without windows."""
+        return ""
+
+    @property
     def closes_after_ms(self) -> int | None:
         """How long after a window's end its last change may come; None without windows."""
         return None
@@ -118,6 +123,12 @@ class InTimeWindows(Kind):
     label: ClassVar[str] = "window"
     windows: TimeWindows
     on_close: bool = False
+
+    @property
+    def about(self) -> str:
+        """The distance and the offset of the windows."""
+        every, offset = self.windows.advance_ms, self.windows.offset_ms
+        return f"a window every {every} ms from {offset} ms on"
 
     @property
     def closes_after_ms(self) -> int:
@@ -176,6 +187,11 @@ class InSessions(Kind):
     label: ClassVar[str] = "session"
     windows: SessionWindows
     on_close: bool = False
+
+    @property
+    def about(self) -> str:
+        """The gap of the sessions."""
+        return f"gaps of {self.windows.gap_ms} ms"
 
     @property
     def closes_after_ms(self) -> int:

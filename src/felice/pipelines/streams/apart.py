@@ -35,7 +35,7 @@ def records_behind(scope: Scope, records: Joined, others: Sequence[Node]) -> Nod
         return records.node
     # Without the repartition a record would be used at once, before all that comes of it on other ways.
     return scope.repartition(
-        records.node, topology.next_name("again"), records.key, records.value, is_early=True
+        records.node, topology.automatic_name("again"), records.key, records.value, is_early=True
     )
 
 
@@ -50,7 +50,7 @@ def rows_behind(scope: Scope, rows: TableSide, other: Node) -> TablePlan:
             f"{plan.node.name} is {kind} table that comes before {other.name}, and {kind} table cannot be copied "
             "behind it; write the table to a topic with to(...), and read the topic with app.table(...)"
         )
-    name = topology.next_name("copy")
+    name = topology.automatic_name("copy")
     changes = topology.operator("to-stream", lambda stores: ToStream(), plan.node)
     copies = scope.repartition(changes, name, rows.key, rows.value, is_table=True)
     return table_from(scope, copies, rows.key, rows.value, f"{name}-store")

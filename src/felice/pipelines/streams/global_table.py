@@ -20,7 +20,7 @@ class GlobalTable:
 def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> GlobalTable:
     """The table of a topic that every task reads."""
     topology = scope.topology
-    store = name or topology.next_name("global-table")
+    store = name or topology.automatic_name("global-table")
     topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value, Rows.EVERYWHERE))
     topology.operator(
         "global-table",

@@ -212,7 +212,7 @@ class GroupedTable(Grouping[TableT]):
     ) -> TableT:
         """An aggregate of each group. For each value, `subtractor` reverses the effect of `adder`."""
         topology, key, format_ = self.scope.topology, self.key_format, self.scope.value(value)
-        store = name or topology.next_name("table-aggregate")
+        store = name or topology.automatic_name("table-aggregate")
 
         def operator(stores: Stores) -> AnyOperator:
             return TableAggregate(stores[store], initializer, adder, subtractor, plan.sends_old)
@@ -259,7 +259,7 @@ def aggregated(
     several = len(inputs) > 1
     for other, _ in inputs[1:]:
         check_same_keys("cogroup", key, other.key_format)
-    store = name or topology.next_name("cogroup" if several else kind.label)
+    store = name or topology.automatic_name("cogroup" if several else kind.label)
     labels = [f"{store}-{number}" for number in range(len(inputs))] if several else [store]
     placed = [one.placed(label) for (one, _), label in zip(inputs, labels, strict=True)]
     if several:
@@ -268,7 +268,7 @@ def aggregated(
             others = placed[:number] + placed[number + 1 :]
             records = Joined(placed[number], key, one.value_format)
             placed[number] = records_behind(first.scope, records, others)
-    topology.store(store, lambda: kind.store(store, key, format_))
+    topology.store(store, lambda: kind.store(store, key, format_), kind.about)
 
     def making(clock: str, functions: Functions) -> Callable[[Stores], AnyOperator]:
         return lambda stores: kind.operator(Input(clock, store, stores, plan.sends_old), functions)

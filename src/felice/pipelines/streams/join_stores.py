@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Record
-from felice.pipelines.streams.stores import IndexedStore, Row, Store, packed_in, plain_headers
+from felice.pipelines.streams.stores import IndexedStore, Row, Store, packed_in, plain_headers, shape_of
 
 
 class RecentRecords(Store):
@@ -22,6 +22,10 @@ class RecentRecords(Store):
         self._of_key: dict[Any, list[tuple[int, int]]] = {}
         self._oldest: list[tuple[int, int, bytes]] = []
         self._count = 0
+
+    def shape(self) -> str:
+        """With the formats of keys and values."""
+        return shape_of(self, self._key, self._value)
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
@@ -97,6 +101,10 @@ class UnjoinedRecords(IndexedStore):
         self._key, self._left, self._right = key, left, right
         self._places: list[Place] = []
 
+    def shape(self) -> str:
+        """With the formats of keys and of both sides' values."""
+        return shape_of(self, self._key, self._left, self._right)
+
     def _added(self, key: Any) -> None:
         insort(self._places, _swapped(key))
 
@@ -166,6 +174,10 @@ class SubscriptionStore(IndexedStore):
         self._right_key, self._left_key = right_key, left_key
         self._of: dict[bytes, list[bytes]] = {}
 
+    def shape(self) -> str:
+        """With the formats of both tables' keys."""
+        return shape_of(self, self._right_key, self._left_key)
+
     def _added(self, key: Any) -> None:
         right, left = key
         insort(self._of.setdefault(right, []), left)
@@ -205,6 +217,10 @@ class HeldRecords(IndexedStore):
         self._key, self._value = key, value
         self._places: list[tuple[int, int]] = []
         self._count = 0
+
+    def shape(self) -> str:
+        """With the formats of keys and values."""
+        return shape_of(self, self._key, self._value)
 
     def _added(self, key: Any) -> None:
         insort(self._places, key)

@@ -39,16 +39,17 @@ def stream_join(
     kind: JoinKind,
 ) -> Node:
     """The node that sends the joined records; the first of the streams is the left one."""
-    name, key = topology.next_name("join-streams"), streams[0].key
+    name, key = topology.automatic_name("join-streams"), streams[0].key
     retention_ms = windows.size_ms + windows.grace_ms
     kept = [
-        topology.store(store, partial(RecentRecords, store, key, stream.value, retention_ms))
+        topology.store(store, partial(RecentRecords, store, key, stream.value, retention_ms), windows.about)
         for store, stream in zip((f"{name}-left", f"{name}-right"), streams, strict=True)
     ]
     alone = None
     if not (kind.needs_left and kind.needs_right):
         formats = [stream.value for stream in streams]
-        alone = topology.store(f"{name}-alone", partial(UnjoinedRecords, f"{name}-alone", key, *formats))
+        make = partial(UnjoinedRecords, f"{name}-alone", key, *formats)
+        alone = topology.store(f"{name}-alone", make, windows.about)
 
     def side(is_left: bool) -> Node:
         own, partner = kept if is_left else reversed(kept)
@@ -119,7 +120,7 @@ def _held_back(topology: Topology, stream: Joined, table: TablePlan, grace_ms: i
             f"join: a grace of {grace_ms} ms needs a versioned table with a history as long; the table has "
             + ("none" if history_ms is None else f"{history_ms} ms")
         )
-    store = topology.next_name("hold-back")
+    store = topology.automatic_name("hold-back")
     topology.store(store, partial(HeldRecords, store, stream.key, stream.value))
     return topology.operator(
         "hold-back",

@@ -217,7 +217,7 @@ def processed(
 ) -> Node:
     """The node of a processor. With `kept_key`, the format of the keys, the processor must not change keys."""
     topology = scope.topology
-    label = name or topology.next_name("process")
+    label = name or topology.automatic_name("process")
     names = [topology.known_store(one) if isinstance(one, str) else one.declare(scope) for one in stores]
     due = topology.store(f"{label}-timers", partial(Clocks, f"{label}-timers"))
     return topology.operator(

@@ -46,6 +46,10 @@ class Store:
         self.rows: dict[Any, Any] = {}
         self._changed: set[Any] = set()
 
+    def shape(self) -> str:
+        """What the rows are, for people and for comparison: stores of one shape can read each other's rows."""
+        return type(self).__name__
+
     def take_changes(self) -> list[Row]:
         """Rows that changed since the last call, with None for a removed row."""
         changes = [(key, self.rows.get(key)) for key in self._changed]
@@ -127,6 +131,10 @@ class KeyedStore(Store):
     def __init__(self, name: str, key: Format, value: Format) -> None:
         super().__init__(name)
         self._key, self._value = key, value
+
+    def shape(self) -> str:
+        """With the formats of keys and values."""
+        return shape_of(self, self._key, self._value)
 
     def row_key(self, key: Any) -> Any:
         """What the row of a key is found by."""
@@ -238,6 +246,11 @@ class KeyValueStore(KeyedStore):
         for row_key in sorted(self.rows):
             if (row := self.rows.get(row_key)) is not None:
                 yield self._key.read(row_key), Timestamped(self._unpack(row[0]), row[1])
+
+
+def shape_of(store: Store, *formats: Format) -> str:
+    """The shape of a store whose rows have these formats."""
+    return f"{type(store).__name__} of {', '.join(one.name for one in formats)}"
 
 
 def packed_in(format_: Format, value: Any) -> Any:

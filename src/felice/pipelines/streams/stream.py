@@ -213,13 +213,13 @@ class Stream:
         node = self.node
         if self.is_rekeyed:
             keyed = self.scope.topology.operator("keyed", lambda stores: DropNullKeys(), node)
-            place = name or self.scope.topology.next_name("to-table")
+            place = name or self.scope.topology.automatic_name("to-table")
             node = self.scope.repartition(keyed, place, self.key_format, self.value_format)
         return table_of(self.scope, node, self.key_format, self.value_format, name)
 
     def repartition(self, *, name: str | None = None) -> Stream:
         """The records after a repartition by key. Operators that need a repartition add it themselves."""
-        place = name or self.scope.topology.next_name("repartition")
+        place = name or self.scope.topology.automatic_name("repartition")
         node = self.scope.repartition(self.node, place, self.key_format, self.value_format)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
@@ -265,7 +265,7 @@ class Stream:
         field of the value, or a function of key and value. Records without id are passed.
         """
         scope, formats = self.scope, (self.key_format, self.value_format)
-        store = name or scope.topology.next_name("dedupe")
+        store = name or scope.topology.automatic_name("dedupe")
         if by_id is None:
             node = first_of_each_key(scope, self._placed(), self.key_format, store, within_ms)
         else:
@@ -287,7 +287,7 @@ class Stream:
         Records without key are left out. `name` is the name of the store, which has the last value of each key.
         """
         compared = whole_value(self.value_format) if of is None else by(of, self.value_format)
-        store = name or self.scope.topology.next_name("dedupe-changes")
+        store = name or self.scope.topology.automatic_name("dedupe-changes")
         node = changes_of_each_key(self.scope, self._placed(), self.key_format, compared, store)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
@@ -360,7 +360,7 @@ class Stream:
     def _placed(self) -> Node:
         if not self.is_rekeyed:
             return self.node
-        name = self.scope.topology.next_name("join")
+        name = self.scope.topology.automatic_name("join")
         return self.scope.repartition(self.node, name, self.key_format, self.value_format)
 
     def _join(
@@ -592,7 +592,7 @@ class Table:
     ) -> Table:
         _check_joins(other)
         scope = self.scope
-        base = name or scope.topology.next_name("foreign-key-join")
+        base = name or scope.topology.automatic_name("foreign-key-join")
         left, right = (TableSide(one.plan, one.key_format, one.value_format) for one in (self, other))
 
         def copied(source: Node) -> TablePlan:

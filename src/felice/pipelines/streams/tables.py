@@ -25,7 +25,7 @@ def table_from(
     node = scope.topology.operator("table", operator, source)
 
     def make_store() -> str:
-        store = name or f"{node.name}-store"
+        store = name or f"{scope.topology.automatic_name('table', node.name)}-store"
         if history_ms is None:
             return scope.topology.store(store, lambda: KeyValueStore(store, key, value))
         return scope.topology.store(store, lambda: VersionedStore(store, key, value, history_ms))
@@ -67,7 +67,7 @@ def suppressed(
 ) -> TablePlan:
     """The table that sends the last of several changes of a key. See `Suppress` for the arguments."""
     topology = scope.topology
-    store = name or topology.next_name("suppress")
+    store = name or topology.automatic_name("suppress")
     topology.store(store, lambda: ChangeBuffer(store, *formats))
     node = topology.operator(
         "suppress",

@@ -151,7 +151,10 @@ class Task:
         behind: dict[int, Fused] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
-            steps = self._fused(node, fused([behind[id(child)] for child in node.children]))
+            # A part may end before the operators behind it: whoever fills the store of a table runs the table alone.
+            steps = self._fused(
+                node, fused([behind[id(child)] for child in node.children if id(child) in behind])
+            )
             behind[id(node)] = steps if len(node.parents) < 2 else Fused((), (steps.push(),))
             if node.source is not None:
                 stops = node.source.on_error == FAIL

@@ -175,6 +175,9 @@ class Topology:
         self._stores: dict[str, Callable[[], Store]] = {}
         self._sources: dict[str, Node] = {}
         self._hidden = 0
+        self._windows: dict[str, str] = {}
+        self.automatic: dict[str, str] = {}
+        """The names that `automatic_name` gave, and what earlier releases called the same."""
 
     def source(self, formats: TopicFormats) -> Node:
         """The node that reads a topic; each topic has one such node."""
@@ -204,12 +207,24 @@ class Topology:
         node.is_global = any(parent.is_global for parent in parents)
         return self._add(node, *parents)
 
-    def store(self, name: str, make: Callable[[], Store]) -> str:
-        """Declare a store; its name is part of the application's state."""
+    def store(self, name: str, make: Callable[[], Store], windows: str = "") -> str:
+        """Declare a store; its name is part of the application's state. `windows` says which windows its rows are for:
+        with others, the rows are of no use.
+        """
         if name in self._stores or name == CLOCKS:
             raise TopologyError(f"the store name {name!r} is used twice")
         self._stores[name] = make
+        self._windows[name] = windows
         return name
+
+    def has_store(self, name: str) -> bool:
+        """Whether the application has a store with this name."""
+        return name in self._stores
+
+    def shape_of(self, store: str) -> str:
+        """What the rows of a store are: its kind, formats and windows. State of another shape cannot be read."""
+        shape, windows = self._stores[store]().shape(), self._windows[store]
+        return f"{shape}, {windows}" if windows else shape
 
     def known_store(self, name: str) -> str:
         """Returns the name if the store exists, and raises an error otherwise."""
@@ -222,9 +237,20 @@ class Topology:
         made: dict[str, Store] = {name: self._stores[name]() for name in part.stores}
         return made | {CLOCKS: Clocks(CLOCKS)}
 
-    def next_name(self, kind: str) -> str:
-        """A name that depends only on the position in the graph."""
-        return f"{kind}-{len(self.nodes) - self._hidden}"
+    def automatic_name(self, kind: str, former: str | None = None) -> str:
+        """A name for a store or a repartition that the application did not name: it counts those of the same kind.
+
+        `former` is what earlier releases called it: by the number of nodes before it, unless given.
+        """
+        number = 1 + sum(name.rpartition("-")[0] == kind for name in self.automatic)
+        name = f"{kind}-{number}"
+        self.automatic[name] = former or self._name(kind)
+        return name
+
+    def automatic_part(self, store: str) -> str | None:
+        """The automatic name from which the name of a store is made; None for a store that the application named."""
+        bases = [base for base in self.automatic if store == base or store.startswith(f"{base}-")]
+        return max(bases, key=len, default=None)
 
     @contextmanager
     def with_node(self, node: Node, parent: Node) -> Iterator[None]:
@@ -237,7 +263,8 @@ class Topology:
             self.nodes.remove(node)
 
     def _name(self, kind: str) -> str:
-        return self.next_name(kind)
+        """A name that depends only on the position in the graph."""
+        return f"{kind}-{len(self.nodes) - self._hidden}"
 
     def _add(self, node: Node, *parents: Node) -> Node:
         self.nodes.append(node)
@@ -296,7 +323,22 @@ class Topology:
 
     def describe(self) -> str:
         """The sub-topologies with their topics, operators and stores, as text."""
-        return "\n".join(line for part in self.parts() for line in _described(part))
+        return self._described(lambda name: name)
+
+    def former_description(self) -> str:
+        """`describe`, with the names that earlier releases gave to what the application does not name."""
+        return self._described(self.former_name)
+
+    def former_name(self, name: str) -> str:
+        """What earlier releases called a store or a topic."""
+        for base in sorted(self.automatic, key=len, reverse=True):
+            before, found, behind = name.rpartition(base)
+            if found and before[-1:] in ("", "-") and behind[:1] in ("", "-"):
+                return before + self.automatic[base] + behind
+        return name
+
+    def _described(self, named: Callable[[str], str]) -> str:
+        return "\n".join(line for part in self.parts() for line in _described(part, named))
 
     def dot(self) -> str:
         """The sub-topologies in the language of Graphviz."""
@@ -414,14 +456,18 @@ def _together(node: Node, other: Node, apart: frozenset[str]) -> bool:
     return other in node.parents or other in node.children or bool(shared)
 
 
-def _described(part: SubTopology) -> Iterator[str]:
+def _described(part: SubTopology, named: Callable[[str], str]) -> Iterator[str]:
     yield f"Sub-topology {part.number}"
     for node in part.nodes:
         if node.is_hidden:
             continue
         where = node.source or node.sink
-        topic = f" ({where.kind} {where.topic})" if where else ""
-        stores = f" [stores {', '.join(node.stores)}]" if node.stores else ""
+        topic = f" ({where.kind} {_named_topic(where, named)})" if where else ""
+        stores = f" [stores {', '.join(map(named, node.stores))}]" if node.stores else ""
         children = _described_nodes(node.children)
         then = f" -> {', '.join(child.name for child in children)}" if children else ""
         yield f"  {node.name}{topic}{stores}{then}"
+
+
+def _named_topic(where: TopicFormats, named: Callable[[str], str]) -> str:
+    return named(where.topic) if where.is_repartition else where.topic

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, Format
 from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, change_of, made
-from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store, packed_in
+from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store, packed_in, shape_of
 from felice.pipelines.streams.telling import shown
 
 NO_TIME = 1 << 63
@@ -96,6 +96,10 @@ class ExpiringStore(Store):
         self._by_time = ByTime()
         self._gone_before: int | None = None
 
+    def shape(self) -> str:
+        """With the formats of keys and values. The retention may change."""
+        return shape_of(self, self._key, self._value)
+
     def key_bytes(self, key: Any) -> bytes:
         """The bytes of a key."""
         return self._key.key_bytes(key)
@@ -151,6 +155,10 @@ class WindowStore(ExpiringStore):
     def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
         super().__init__(name, key, value, retention_ms)
         self._size_ms = size_ms
+
+    def shape(self) -> str:
+        """With the size of the windows."""
+        return f"{super().shape()}, {self._size_ms} ms"
 
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)

@@ -107,6 +107,11 @@ class JoinWindows:
             raise ValueError("the window of the join ends before it begins")
 
     @property
+    def about(self) -> str:
+        """The windows without their grace, for descriptions."""
+        return f"within {self.before_ms} ms before and {self.after_ms} ms after"
+
+    @property
     def size_ms(self) -> int:
         """From the earliest to the latest record that joins one record."""
         return self.before_ms + self.after_ms

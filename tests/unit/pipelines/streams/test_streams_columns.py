@@ -27,7 +27,7 @@ def plan_of() -> Plan:
     app.stream("b").group_by_key().tumbling(5).count().to("windows")
     app.stream("timed", ts="at").group_by_key().count(name="timed").to("timed-counts")
     app.stream("passed").to("out")
-    return Plan(cloudpickle.dumps(app.topology), 3, "")  # type: ignore[no-untyped-call]
+    return Plan(cloudpickle.dumps(app.topology), 3, ())  # type: ignore[no-untyped-call]
 
 
 def source(dice: Random, topics: tuple[str, ...], rows: int) -> pa.RecordBatch:

@@ -88,10 +88,13 @@ def test_a_reader_that_fell_behind_reads_anew(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     running = Running(tmp_path, counting())
     running.batch(0, "abc")
-    for other in (App("other"), App("counting")):
-        other.stream("in").group_by_key().count(name="counts").to("out")
-        with pytest.raises(CheckpointError, match=f"no checkpoint of {other.name} with this topology"):
-            StoredState(other, tmp_path).store("counts")
+    other, changed = App("other"), App("counting")
+    for one in (other, changed):
+        one.stream("in").group_by_key().count(name="counted").to("out")
+    with pytest.raises(CheckpointError, match="is no checkpoint of other"):
+        StoredState(other, tmp_path).store("counted")
+    with pytest.raises(CheckpointError, match=r"the state in .* belongs to another version of the program"):
+        StoredState(changed, tmp_path).store("counted")
     with pytest.raises(TopologyError, match="has no store 'missing'"):
         StoredState(counting(), tmp_path).store("missing")
     (running.state / "0" / "1" / "0.delta").unlink()

@@ -133,7 +133,7 @@ def test_a_count_is_a_pack_without_records() -> None:
 def plan_of() -> Plan:
     app = App("passes", value="string")
     app.stream("in").filter(lambda key, value: value != "no").to("out")
-    return Plan(cloudpickle.dumps(app.topology), 2, "")  # type: ignore[no-untyped-call]
+    return Plan(cloudpickle.dumps(app.topology), 2, ())  # type: ignore[no-untyped-call]
 
 
 def data_source(**options: str) -> StreamsDataSource:

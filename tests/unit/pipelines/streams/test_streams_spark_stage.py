@@ -73,7 +73,7 @@ class Spark:
         places: int = PLACES,
     ) -> None:
         pickled = cloudpickle.dumps((app or app_of()).topology)  # type: ignore[no-untyped-call]
-        self.plan = Plan(pickled, places, str(directory))
+        self.plan = Plan(pickled, places, tuple(str(directory / str(number)) for number in range(10)))
         self.monkeypatch = monkeypatch
         self.offsets: defaultdict[str, int] = defaultdict(int)
         self.skipped = self.read = 0
@@ -453,7 +453,7 @@ def test_the_last_tick_of_a_batch_goes_to_every_task_with_timers() -> None:
     app.stream("counted").group_by_key().count().to("counts")
     app.stream("timed").process(Times, stores=[KeyValues("kept")]).to("times")
     app.stream("passed").to("copy")
-    plan = Plan(cloudpickle.dumps(app.topology), PLACES, "")  # type: ignore[no-untyped-call]
+    plan = Plan(cloudpickle.dumps(app.topology), PLACES, ())  # type: ignore[no-untyped-call]
     (timed,) = plan.application().reads["timed"]
     ticks = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
     batches = [
@@ -530,7 +530,7 @@ def held_task(directory: Path) -> HeldTask:
     app = App("held", value="string")
     app.stream("in").group_by_key().count(name="n").to("out")
     pickled = cloudpickle.dumps(app.topology)  # type: ignore[no-untyped-call]
-    return HeldTask(Plan(pickled, 1, str(directory)).application(), 0, StateFiles(directory))
+    return HeldTask(Plan(pickled, 1, ()).application(), 0, StateFiles(directory))
 
 
 def count(held: HeldTask, version: int, keys: str) -> dict[object, object]:

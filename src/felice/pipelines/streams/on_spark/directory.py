@@ -20,12 +20,37 @@ from typing import Any
 from felice.dataclass import dataclass
 
 NAME = "felice-streams"
-FORMAT = 2
+FORMAT = 3
+WITHOUT_PARTS = 2
+"""The format whose descriptions name no stores; it is read, too."""
 FIRST_STATE = "state-0"
 
 
 class CheckpointError(Exception):
     """A checkpoint that cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDescription:
+    """A store, as the checkpoint knows it."""
+
+    name: str
+    shape: str
+    """Its kind, formats and windows."""
+    is_named: bool
+    """Whether the application gave it its name."""
+    exact: str
+    loose: str
+    """See `lineage.Lineage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartDescription:
+    """A sub-topology whose tasks have state, with the directory of their files below that of the state."""
+
+    number: int
+    directory: str
+    stores: tuple[StoreDescription, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +65,16 @@ class Description:
     format: int = FORMAT
     is_frame: bool = False
     """Whether `stream.df` made the checkpoint. The user's program runs the query then, which holds no lock."""
+    parts: tuple[PartDescription, ...] | None = None
+    """None in descriptions of earlier releases: each sub-topology has a directory with its number."""
+    topics: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    """The topics and the DataFrames that the application reads."""
+
+    def directory_of(self, part: int) -> str:
+        """The directory of a sub-topology's tasks."""
+        named = {one.number: one.directory for one in self.parts or ()}
+        return named.get(part, str(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +127,10 @@ class Checkpoint:
         """The directory of the tasks' stores."""
         return self.directory / description.state
 
+    def task_path(self, description: Description, part: int, place: int) -> Path:
+        """The directory of one task's stores."""
+        return self.state_path(description) / description.directory_of(part) / str(place)
+
     @property
     def is_used(self) -> bool:
         """Whether an application has used it."""
@@ -129,22 +168,22 @@ class Checkpoint:
             return None
         except ValueError as error:
             raise CheckpointError(f"{self.directory}/application.json is damaged: {error}") from None
-        if found.get("format") != FORMAT:
+        if found.get("format") not in (WITHOUT_PARTS, FORMAT):
             raise CheckpointError(
                 f"{self.path} was written by another release of Felice (format {found.get('format')}; this release "
-                f"reads format {FORMAT}); use that release, or another checkpoint"
+                f"reads formats {WITHOUT_PARTS} and {FORMAT}); use that release, or another checkpoint"
             )
-        return Description(**found)
+        return _described(found)
 
     def describe(self, description: Description) -> None:
         """Replace the description."""
-        _write_durably(self.directory / "application.json", json.dumps(asdict(description), indent=1))
+        write_durably(self.directory / "application.json", json.dumps(asdict(description), indent=1))
 
     def start_from(self, options: dict[str, str]) -> None:
         """Make the next start, which finds an empty checkpoint, begin at these offsets instead of the topics'
         beginning.
         """
-        _write_durably(self._starting_path, json.dumps(options))
+        write_durably(self._starting_path, json.dumps(options))
 
     def starting(self) -> dict[str, str]:
         """The source's options for a first start; empty unless `start_from` gave some."""
@@ -172,7 +211,7 @@ class Checkpoint:
 
     def last_batches(self) -> tuple[int, int]:
         """The last batch that Spark has planned, and the last that is done; -1 if there is none."""
-        return _last_number(self.path / "offsets"), _last_number(self.path / "commits")
+        return last_number(self.path / "offsets"), last_number(self.path / "commits")
 
 
 def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
@@ -183,7 +222,21 @@ def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
     return (checkpoint for checkpoint in map(Checkpoint, sorted(found)) if checkpoint.is_used)
 
 
-def _last_number(directory: Path) -> int:
+def _described(found: dict[str, Any]) -> Description:
+    if (parts := found.get("parts")) is not None:
+        found["parts"] = tuple(
+            PartDescription(
+                part["number"], part["directory"], tuple(StoreDescription(**one) for one in part["stores"])
+            )
+            for part in parts
+        )
+    for inputs in ("topics", "frames"):
+        found[inputs] = tuple(found.get(inputs, ()))
+    return Description(**found)
+
+
+def last_number(directory: Path) -> int:
+    """The greatest number that is the name of a file in a log of Spark; -1 if there is none."""
     numbers = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
     return max(numbers, default=-1)
 
@@ -196,7 +249,8 @@ def _write_aside(path: Path, text: str) -> Path:
     return path
 
 
-def _write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str) -> None:
+    """Replace a file, or make it, so that after a crash it has the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with aside.open("w") as file:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.changes import planned
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.stores import Store
@@ -60,18 +61,21 @@ class StoredState:
 
     def _checked(self) -> Description:
         found = self._checkpoint.description()
-        if found is None or (found.application, found.topology) != (self._app.name, self._app.describe()):
-            raise CheckpointError(
-                f"{self._checkpoint.path} is no checkpoint of {self._app.name} with this topology"
-            )
+        if found is None or found.application != self._app.name:
+            raise CheckpointError(f"{self._checkpoint.path} is no checkpoint of {self._app.name}")
         if found != self._description:
-            self._places.clear()  # Another number of partitions.
+            change = planned(self._app, self._checkpoint)
+            if change is not None and change.is_needed:
+                raise CheckpointError(
+                    f"{self._checkpoint.path} has the state of another version of {self._app.name}, with other stores"
+                )
+            self._places.clear()  # Another number of partitions, or other directories.
             self._description = found
         return found
 
     def _stores(self, part: SubTopology, place: int, batch: int) -> dict[str, Store]:
         assert self._description is not None, "checked before"
-        path = self._checkpoint.state_path(self._description) / str(part.number) / str(place)
+        path = self._checkpoint.task_path(self._description, part.number, place)
         files, held = StateFiles(path), self._places.pop((part.number, place), None)
         if held is not None and held[0].number <= batch:
             version, stores = held

@@ -11,9 +11,7 @@ Changed:    every partition continues with the smallest stream time of all old p
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
@@ -31,12 +29,12 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
             f"batch {planned} of {app.name} is planned and not done; finish it first: felice run FILE --until-caught-up"
         )
     changed = replace(description, partitions=partitions, state=_next(description.state))
-    target = checkpoint.state_path(changed)
-    shutil.rmtree(target, ignore_errors=True)  # What an attempt before this one left.
+    # What an attempt before this one left.
+    shutil.rmtree(checkpoint.state_path(changed), ignore_errors=True)
     if done != NOTHING:
         for part in app.topology.parts():
             if part.is_placed:
-                _deal_out(app, part, checkpoint.state_path(description), target, done, (description, changed))
+                _deal_out(app, part, checkpoint, done, description, changed)
     checkpoint.describe(changed)
     shutil.rmtree(checkpoint.state_path(description), ignore_errors=True)
     return changed
@@ -50,30 +48,22 @@ def _next(state: str) -> str:
 def _deal_out(
     app: App,
     part: SubTopology,
-    source: Path,
-    target: Path,
+    checkpoint: Checkpoint,
     version: int,
-    descriptions: tuple[Description, Description],
+    before: Description,
+    after: Description,
 ) -> None:
-    before, after = (description.partitions for description in descriptions)
-    new = [app.topology.made_stores(part) for _ in range(after)]
-    for place, stores in _loaded(app, part, source, version, before):
+    new = [app.topology.made_stores(part) for _ in range(after.partitions)]
+    for place in range(before.partitions):
+        stores = app.topology.made_stores(part)
+        StateFiles(checkpoint.task_path(before, part.number, place)).load(version, stores)
         for name, store in stores.items():
             if isinstance(store, Clocks):
                 _set_back([made[name] for made in new], store)
             else:
-                _move(store, place, before, [made[name] for made in new])
+                _move(store, place, before.partitions, [made[name] for made in new])
     for place, stores in enumerate(new):
-        StateFiles(target / str(part.number) / str(place)).write_first(version, stores)
-
-
-def _loaded(
-    app: App, part: SubTopology, source: Path, version: int, partitions: int
-) -> Iterator[tuple[int, dict[str, Store]]]:
-    for place in range(partitions):
-        stores = app.topology.made_stores(part)
-        StateFiles(source / str(part.number) / str(place)).load(version, stores)
-        yield place, stores
+        StateFiles(checkpoint.task_path(after, part.number, place)).write_first(version, stores)
 
 
 def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:

@@ -33,13 +33,23 @@ from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.session import register_source, session
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.message_classes import reduced
+from felice.pipelines.streams.on_spark.changes import (
+    NO_CHOICES,
+    Choices,
+    MakeChange,
+    layout_of,
+    make,
+    planned,
+)
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.filling import TableTopics
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import NAME, PLAN, StreamsDataSource, written_plan
+from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
 from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.topology import Described, Node, TopicFormats, Topology, TopologyError
@@ -114,6 +124,7 @@ def start(
     trigger_ms: int = 0,
     max_records: int | None = None,
     modules: tuple[SentModule, ...] = (),
+    choices: Choices = NO_CHOICES,
 ) -> StreamingQuery:
     """Start an App. With `until_caught_up` it ends when it has processed all records that exist now.
 
@@ -121,12 +132,15 @@ def start(
     of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
     limits the records of a batch that are from topics. Without it, an application that reads one topic has the limit
     `MAX_RECORDS`; with several inputs there is no limit, because a batch takes their records in the order of
-    timestamps. `modules` are sent to the workers. The caller must hold a `lock.RunLock`.
+    timestamps. `modules` are sent to the workers. `choices` are for a new version of the program (`changes`). The
+    caller must hold a `lock.RunLock`.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
     kept = Checkpoint(checkpoint.absolute())
-    results = _results_of(scope, spark, connected, kept, partitions, max_records, modules=modules)
+    results = _results_of(
+        scope, spark, connected, kept, partitions, max_records, modules=modules, choices=choices
+    )
     writer = results.writeStream.format(NAME).options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
@@ -175,16 +189,24 @@ def _results_of(
     *,
     is_own: bool = True,
     modules: tuple[SentModule, ...] = (),
+    choices: Choices = NO_CHOICES,
 ) -> DataFrame:
     """The packs of all results. `is_own`: for the application's own query, and not for one of the caller."""
     for name, value in QUERY_CONFIG.items():
         spark.conf.set(name, value)
     written = sent_topology(scope.topology)
-    description = described(scope, kept, int(spark.sparkContext.defaultParallelism), partitions)
+    description = described(
+        scope,
+        kept,
+        int(spark.sparkContext.defaultParallelism),
+        partitions,
+        change=partial(make, fill=TableTopics(kept.path, connected)) if is_own else None,
+        choices=choices,
+    )
     plan = Plan(
         written,
         description.partitions,
-        str(kept.state_path(description)),
+        directories_of(scope.topology, kept, description),
         SinkOptions.parse(connected).client,
         None if is_own else str(kept.path),
         modules,
@@ -208,6 +230,7 @@ def _results_of(
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
     if plan.application().clocked:
         inputs.append(_ticks(spark, plan))
+    SparkLogs(kept.path).set_sources(len(inputs))
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
@@ -280,33 +303,36 @@ def workers_for_state(spark: SparkSession) -> Iterator[None]:
 
 
 def described(
-    app: Described, checkpoint: Checkpoint, default: int, partitions: int | None = None
+    app: Described,
+    checkpoint: Checkpoint,
+    default: int,
+    partitions: int | None = None,
+    *,
+    change: MakeChange | None = None,
+    choices: Choices = NO_CHOICES,
 ) -> Description:
     """Check that the checkpoint belongs to this App; describe the App in a new checkpoint, with `partitions` or the
-    default.
+    default. `change` changes the state to that of another version of the program.
 
-    Raises `CheckpointError` if it belongs to another App, or has another number of partitions.
+    Raises `CheckpointError` if it belongs to another App, has another number of partitions, or must be changed and
+    cannot be.
     """
     check(app)
-    found = checkpoint.description()
-    if found is None:
+    needed = planned(app, checkpoint, choices)
+    if needed is None:
         description = Description(
             app.name,
             app.topology.describe(),
             partitions or default,
             starting=checkpoint.starting(),
             is_frame=app.topology.has_frame_of_results(),
+            parts=layout_of(app.topology),
+            topics=tuple(app.topology.topics()),
+            frames=tuple(app.topology.frames()),
         )
         checkpoint.describe(description)
         return description
-    for text, mine, its in (
-        (f"belongs to the application {found.application!r}", app.name, found.application),
-        ("belongs to an earlier topology of this application", app.topology.describe(), found.topology),
-    ):
-        if mine != its:
-            raise CheckpointError(
-                f"the state in {checkpoint.path} {text}; use another checkpoint, or remove this one"
-            )
+    found = needed.before
     if partitions is not None and partitions != found.partitions:
         if found.is_frame:
             raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
@@ -314,7 +340,20 @@ def described(
             f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
             f"felice streams rescale FILE --partitions {partitions}"
         )
-    return found
+    if change is not None:
+        return change(app, checkpoint, needed)
+    if needed.is_needed:
+        raise CheckpointError(
+            f"the state in {checkpoint.path} belongs to another version of this application, with other stores; run "
+            "that version, or use another checkpoint"
+        )
+    return needed.after
+
+
+def directories_of(topology: Topology, checkpoint: Checkpoint, description: Description) -> tuple[str, ...]:
+    """Where the state of each part's tasks is."""
+    state = checkpoint.state_path(description)
+    return tuple(str(state / description.directory_of(part.number)) for part in topology.parts())
 
 
 def check(app: Described) -> None:

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from felice.pipelines.spark.mistakes import plain_errors, plain_errors_while_read
+from felice.pipelines.spark.offsets import Checkpoint
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import StreamReader
 from felice.pipelines.spark.source import FeliceDataSource
@@ -66,6 +68,19 @@ class PackReader(StreamReader):
     def __init__(self, options: SourceOptions, cores: int, plan: Plan) -> None:
         super().__init__(options, cores)
         self._plan = plan
+
+    def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:
+        """Called by Spark: where the batch that begins at `start` ends."""
+        return super().latestOffset(self._without_left(start), limit)
+
+    def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
+        """Called by Spark in the driver: divides the records between both offsets into tasks."""
+        return super().partitions(self._without_left(start), self._without_left(end))
+
+    def _without_left(self, offsets: Checkpoint) -> Checkpoint:
+        """The offsets without topics that only an earlier version of the program has read."""
+        reads = self._options.subscription.matches
+        return {topic: kept for topic, kept in offsets.items() if reads(topic)}
 
     @plain_errors_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -55,7 +55,8 @@ class Plan:
 
     pickled: bytes
     places: int
-    state: str
+    directories: tuple[str, ...]
+    """Of each part: where the state of its tasks is."""
     client: BlockingConfig | None = None
     """How workers ask for the limits of topics; None: the limits are Kafka's defaults."""
     checkpoint: str | None = None
@@ -429,7 +430,7 @@ class HeldTask:
 
 @lru_cache(maxsize=CACHED_TASKS)
 def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
-    files = StateFiles(Path(plan.state) / str(number) / str(place))
+    files = StateFiles(Path(plan.directories[number]) / str(place))
     return HeldTask(plan.application(), number, files, has_own_query=plan.checkpoint is None)
 
 

@@ -1,0 +1,58 @@
+"""The logs in which Spark keeps the offsets of a query's batches: `offsets/N` and `commits/N` of a checkpoint.
+
+A file of offsets has a line with a version, a line of metadata, and a line for each source; `-` stands for a source
+that has no offset yet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from felice.pipelines.streams.on_spark.directory import CheckpointError, last_number, write_durably
+
+_LINES_BEFORE = 2
+NO_OFFSET = "-"
+
+
+class SparkLogs(NamedTuple):
+    """The logs of one checkpoint."""
+
+    checkpoint: Path
+
+    def last_done_offsets(self, source: int) -> str | None:
+        """Where the last finished batch ended in a source; None before the first batch."""
+        done = last_number(self.checkpoint / "commits")
+        if done < 0:
+            return None
+        offset = self._lines(done)[_LINES_BEFORE + source]
+        return None if offset == NO_OFFSET else offset
+
+    def set_sources(self, wanted: int) -> None:
+        """Make the logs those of a query with another number of sources: the last one has come, or is gone.
+
+        Spark refuses to continue with another number. Only the last two batches matter to it.
+        """
+        planned = last_number(self.checkpoint / "offsets")
+        for number in range(max(0, planned - 1), planned + 1):
+            path = self._path(number)
+            if not path.exists():
+                continue
+            lines = self._lines(number)
+            sources = len(lines) - _LINES_BEFORE
+            if abs(sources - wanted) > 1:
+                raise CheckpointError(
+                    f"{path} has the offsets of {sources} sources, and the application has {wanted}; use another "
+                    "checkpoint"
+                )
+            if sources != wanted:
+                lines = [*lines, NO_OFFSET] if sources < wanted else lines[:-1]
+                # Hadoop's checksum of the file would no longer be right.
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+                write_durably(path, "\n".join(lines))
+
+    def _lines(self, number: int) -> list[str]:
+        return self._path(number).read_text().splitlines()
+
+    def _path(self, number: int) -> Path:
+        return self.checkpoint / "offsets" / str(number)
