@@ -76,7 +76,7 @@ class Place:
         assert producer.flush(60) == 0
         self.sent += rows
 
-    def run(self) -> None:
+    def run(self, **options: Any) -> None:
         from felice.pipelines.streams.on_spark.runner import start
 
         query = start(
@@ -86,6 +86,7 @@ class Place:
             self.directory,
             partitions=2,
             until_caught_up=True,
+            **options,
         )
         query.awaitTermination()
 
@@ -540,3 +541,28 @@ def test_another_version_of_the_program_keeps_the_state_and_fills_a_new_table(
     place.send([(lines, "k0", "d", now), (users, "k0", "emma", now)])
     place.run()
     assert place.written("counts") == {"k0": ["1", "2", "3"], "k1": ["1"]}
+
+
+def priced(name: str) -> App:
+    app = App(name, value="string")
+    prices = app.table(f"{name}-users")
+    app.stream(f"{name}-lines").left_join(prices, lambda line, price: f"{line}:{price}").to(f"{name}-joined")
+    app.stream(f"{name}-regions").group_by_key().count(name="counts").emit("batch").to(f"{name}-counts")
+    return app
+
+
+def test_a_backlog_of_several_topics_is_taken_in_bounded_batches_in_the_order_of_time(
+    broker: Target, spark: Any, tmp_path: Path
+) -> None:
+    place = Place(broker, spark, tmp_path / "checkpoint", priced)
+    start, count = int(time.time() * 1000), 120
+    # The prices of all hours are there before the first order: taken as they lie there, the last would win.
+    place.send([(f"{place.name}-users", "k0", f"p{hour}", start + hour * 10) for hour in range(count)])
+    place.send([(f"{place.name}-lines", "k0", f"o{hour}", start + hour * 10 + 5) for hour in range(count)])
+    place.send([(f"{place.name}-regions", "k1", "x", start + hour * 10) for hour in range(count)])
+    place.run(max_records=90)
+    assert place.written("joined") == {"k0": [f"o{hour}:p{hour}" for hour in range(count)]}
+    # 360 records in batches of at most 90: each batch sends one change of the count.
+    batches = Checkpoint(place.directory).last_batches()[1] + 1
+    counts = [int(count) for count in place.written("counts")["k1"]]
+    assert 4 <= batches <= 7 and len(counts) <= batches and counts[-1] == count and counts == sorted(counts)

@@ -89,7 +89,14 @@ def plain_faults() -> Iterator[None]:
 @click.option(
     "--max-records",
     type=click.IntRange(1),
-    help="Most records of a batch. Without it: 200,000 if the application reads one topic, else no limit.",
+    help="Most records of a batch. Without it: 200,000, or no limit if the application also reads DataFrames.",
+)
+@click.option(
+    "--max-task-idle-ms",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="How long a batch waits for partitions without records while others have some.",
 )
 @click.option(
     "--app", "only", multiple=True, help="Run only this App of the file. May be given several times."
@@ -122,6 +129,7 @@ def run(
     partitions: int | None,
     trigger_ms: int,
     max_records: int | None,
+    max_task_idle_ms: int,
     only: tuple[str, ...],
     until_caught_up: bool,
     describe: bool,
@@ -160,6 +168,7 @@ def run(
             "until_caught_up": until_caught_up,
             "trigger_ms": trigger_ms,
             "max_records": max_records,
+            "max_task_idle_ms": max_task_idle_ms,
             "choices": _choices(keep, drop),
         },
     )

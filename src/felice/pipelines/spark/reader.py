@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(IDLE_PAUSE_MAX_S)
             return start
         if isinstance(limit, ReadMaxRows):
-            end = share_limit(limit.max_rows, begin, end)
+            end = self._limited(limit.max_rows, begin, end)
         self._last_batch_at = time.monotonic()
         return to_checkpoint(end)
 
@@ -216,6 +216,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_view": None, "_ends": None, "_group": None}
+
+    def _limited(self, most: int, begin: Offsets, end: Offsets) -> Offsets:
+        """Where a batch of about `most` records ends."""
+        return share_limit(most, begin, end)
 
     def _too_few(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
         """A batch below minOffsetsPerTrigger waits, but no longer than maxTriggerDelay."""

@@ -10,7 +10,7 @@ from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable, global_table_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction, by
 from felice.pipelines.streams.scope import MakeFrame, PreviewSource, Scope
-from felice.pipelines.streams.stream import Stream, Table, table_of
+from felice.pipelines.streams.stream import UPDATE, Stream, Table, is_batch, table_of
 from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import (
     FAIL,
@@ -29,12 +29,14 @@ class App:
 
     `key` and `value` are the formats of all topics unless a topic says otherwise: bytes, string, json, int, long or
     double. The name is part of the names of state and internal topics: an App with another name does not find the
-    state.
+    state. With `emit="batch"` its tables send one change for each key and batch (`Table.emit`).
     """
 
-    def __init__(self, name: str, *, key: str | Format = "string", value: str | Format = "json") -> None:
+    def __init__(
+        self, name: str, *, key: str | Format = "string", value: str | Format = "json", emit: str = UPDATE
+    ) -> None:
         self.name = name
-        self.scope = Scope(name, format_of(key), format_of(value))
+        self.scope = Scope(name, format_of(key), format_of(value), emits_batches=is_batch(emit))
 
     @property
     def topology(self) -> Topology:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.record import Headers, Record
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, records_of, with_event_time
 from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
@@ -45,6 +46,7 @@ class TestDriver:
         self._offsets: Counter[tuple[str, int]] = Counter()
         """How many records of each partition were processed."""
         self._wall_clock_ms = 0
+        self._is_batch = False
         self.advance_wall_clock(0)
 
     def send(self, topic: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = ()) -> None:
@@ -58,6 +60,16 @@ class TestDriver:
         """Write a record as it is, for instance one that is not in the topic's format."""
         formats, record = self._input(topic), TopicRecord(topic, key, value, timestamp, headers)
         self._waiting[topic].append(with_event_time(record, formats))
+        self._run()
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Process the records that are sent in this block as one batch, at its end."""
+        self._is_batch = True
+        try:
+            yield
+        finally:
+            self._is_batch = False
         self._run()
 
     def advance_wall_clock(self, by_ms: int) -> None:
@@ -125,9 +137,19 @@ class TestDriver:
         return formats.key.decode(record.key), formats.value.decode(record.value)
 
     def _run(self) -> None:
+        if self._is_batch:
+            return
         for tasks in self._tasks:
             for task in tasks:
                 task.begin_batch()
+        self._process_waiting()
+        # What a sub-topology sends at the end of its batch belongs to the batch of those behind it.
+        for number in range(len(self._tasks[0])):
+            for tasks in self._tasks:
+                self._take(records_of(tasks[number].end_batch()))
+            self._process_waiting()
+
+    def _process_waiting(self) -> None:
         for record in iter(self._next, None):
             self._take(self._process(record))
 

@@ -17,7 +17,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.topology import Node, Topology
 
 _OWN = "felice.pipelines.streams.operators"
-_PASSING = frozenset({"peek"})
+_PASSING = frozenset({"peek", "each-batch"})
 _PLAIN = (str, bytes, int, float, bool, type(None), type(Ellipsis))
 
 

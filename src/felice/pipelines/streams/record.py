@@ -163,6 +163,14 @@ class BatchedOperator(Protocol):
         """The next record is of another batch."""
 
 
+@runtime_checkable
+class EndingOperator(BatchedOperator, Protocol):
+    """An operator that also acts at the end of a batch."""
+
+    def end_batch(self) -> Iterable[Record]:
+        """Returns the results of the batch."""
+
+
 Getter = Callable[[Any], Timestamped | None]
 """Looks a key up in a table."""
 GetterAt = Callable[[Any, int], Timestamped | None]

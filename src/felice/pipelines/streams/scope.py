@@ -60,6 +60,8 @@ class Scope:
     topology: Topology = field(default_factory=Topology)
     previews: Previews = field(default_factory=Previews)
     frames: Frames = field(default_factory=Frames)
+    emits_batches: bool = False
+    """Whether tables send one change for each key and batch, unless they say otherwise."""
 
     def key(self, given: str | Format | None) -> Format:
         """The format of new keys: the App's unless given."""

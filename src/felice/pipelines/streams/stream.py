@@ -52,7 +52,7 @@ from felice.pipelines.streams.preview import live, shown
 from felice.pipelines.streams.processing import Processor, StoreOf, processed
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
-from felice.pipelines.streams.tables import computed, keep_in_store, suppressed, table_from
+from felice.pipelines.streams.tables import computed, each_batch, keep_in_store, suppressed, table_from
 from felice.pipelines.streams.topology import (
     CHOSEN_TOPIC,
     FAIL,
@@ -65,6 +65,9 @@ from felice.pipelines.streams.windows import JoinWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+UPDATE, BATCH = "update", "batch"
 
 
 class Stream:
@@ -355,7 +358,7 @@ class Stream:
         return shown(self.scope, self.node)
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
-        return Table(self.scope, plan, key, value)
+        return _emitting(self.scope, plan, key, value)
 
     def _placed(self) -> Node:
         if not self.is_rekeyed:
@@ -536,6 +539,15 @@ class Table:
         """All rows of both tables, with None for a partner that is missing."""
         return self._join(other, joiner, value, name, JoinKind(False, False))
 
+    def emit(self, when: str) -> Table:
+        """The same table with fewer changes: with "batch", one for each key and batch, from the row as it was before
+        the batch to the row as it is after it. With "update" each record gives a change.
+
+        On Spark a batch is what `felice run` processes at once; in a `TestDriver`, a `send`, or the block of a `batch`.
+        """
+        plan = each_batch(self.scope, self.plan, self.key_format) if is_batch(when) else self.plan
+        return Table(self.scope, plan, self.key_format, self.value_format)
+
     def suppress(self, max_age_ms: int, *, max_keys: int | None = None, name: str | None = None) -> Table:
         """Fewer changes: the last change of each key, once stream time is `max_age_ms` later than its first held
         change.
@@ -567,7 +579,7 @@ class Table:
         return shown(self.scope, self.plan.node, table_key=self.key_format)
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
-        return Table(self.scope, plan, key, value)
+        return _emitting(self.scope, plan, key, value)
 
     def _computed(
         self, kind: str, compute: Compute, value: Format, name: str | None, *, only_changes: bool
@@ -613,6 +625,20 @@ class Table:
         return self._named(plan, name, self.scope.value(value))
 
 
+def is_batch(emit: str) -> bool:
+    """Whether a table sends one change for each key and batch."""
+    if emit not in (UPDATE, BATCH):
+        raise TopologyError(f"emit is {emit!r}; it must be {UPDATE!r} or {BATCH!r}")
+    return emit == BATCH
+
+
+def _emitting(scope: Scope, plan: TablePlan, key: Format, value: Format) -> Table:
+    """A table that sends its changes as the App's tables do by default."""
+    if scope.emits_batches and plan.versions_ms is None:
+        plan = each_batch(scope, plan, key)
+    return Table(scope, plan, key, value)
+
+
 def _check_joins(other: object) -> None:
     if isinstance(other, GlobalTable):
         raise TopologyError(
@@ -625,4 +651,4 @@ def table_of(
     scope: Scope, source: Node, key: Format, value: Format, name: str | None, history_ms: int | None = None
 ) -> Table:
     """The records of a node as a table, versioned if it has a history."""
-    return Table(scope, table_from(scope, source, key, value, name, history_ms), key, value)
+    return _emitting(scope, table_from(scope, source, key, value, name, history_ms), key, value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.operators.each_batch import EachBatch
 from felice.pipelines.streams.operators.suppress import Suppress
 from felice.pipelines.streams.operators.table import Compute, TableMap, TableSource, VersionedTableSource
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import ChangeBuffer, KeyValueStore
-from felice.pipelines.streams.topology import CLOCKS, Node, Stores
+from felice.pipelines.streams.topology import CLOCKS, Node, Stores, TopologyError
 from felice.pipelines.streams.versioned import VersionedStore
 
 
@@ -53,6 +54,15 @@ def keep_in_store(scope: Scope, plan: TablePlan, name: str, key: Format, value: 
     """Gives a table a store with this name."""
     plan.store = scope.topology.store(name, lambda: KeyValueStore(name, key, value))
     plan.node.stores = (*plan.node.stores, name)
+
+
+def each_batch(scope: Scope, table: TablePlan, key: Format) -> TablePlan:
+    """The table that sends one change for each key and batch. Its rows are those of the other table."""
+    if table.versions_ms is not None:
+        raise TopologyError("emit: a versioned table sends each change")
+    node = scope.topology.operator("each-batch", lambda stores: EachBatch(key), table.node)
+    node.is_of_batch = True
+    return TablePlan(node, [table], compute=lambda _, value: value, closes_after_ms=table.closes_after_ms)
 
 
 def suppressed(

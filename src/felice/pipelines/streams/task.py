@@ -26,6 +26,7 @@ from felice.pipelines.streams.record import (
     STREAM_TIME,
     WALL_CLOCK,
     BatchedOperator,
+    EndingOperator,
     Failed,
     Group,
     Headers,
@@ -49,6 +50,7 @@ from felice.pipelines.streams.topology import (
     TopicFormats,
     Topology,
     TopologyError,
+    policy_behind,
 )
 
 
@@ -148,6 +150,10 @@ class Task:
         self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
         self._timed: list[tuple[TimedOperator, Push, str]] = []
         self._batched: list[BatchedOperator] = []
+        self._ending: list[tuple[EndingOperator, Push, Node]] = []
+        """The first of them is behind the others."""
+        self._ends: Node | None = None
+        """The operator whose results of a batch are processed."""
         behind: dict[int, Fused] = {}
         # A node is made after its parents, so the last node has no children.
         for node in reversed(part.nodes):
@@ -169,7 +175,7 @@ class Task:
     def process(self, record: TopicRecord) -> list[TopicRecord]:
         """Returns what the record sends to topics, in order."""
         topic, key, value, timestamp, headers = record
-        return _records(self.process_group(topic, Group([key], [value], [timestamp], [headers])))
+        return records_of(self.process_group(topic, Group([key], [value], [timestamp], [headers])))
 
     def process_group(self, topic: str, group: Group) -> Sent:
         """Returns what these records send to topics, each in turn. It changes with the next call.
@@ -256,6 +262,21 @@ class Task:
         for operator in self._batched:
             operator.begin_batch()
 
+    def end_batch(self) -> Sent:
+        """Returns what operators send to topics at the end of a batch. It changes with the next call."""
+        self._begin(None)
+        for operator, push, node in reversed(self._ending):
+            self._ends = node
+            for record in operator.end_batch():
+                try:
+                    push(*record)
+                except _Stopped as stopped:
+                    change = f"a change of key {shown(record.key)} to {shown(record.value)}"
+                    text = f"{change} cannot be processed at the end of a batch: {told(stopped.__cause__)}"
+                    raise StreamsError(text, stopped.node) from stopped.__cause__
+        self._ends = None
+        return self._sent
+
     @property
     def follows_wall_clock(self) -> bool:
         """Whether an operator has timers of the wall clock."""
@@ -265,7 +286,7 @@ class Task:
         """Returns what the timers of the wall clock send to topics. The first call starts them."""
         self._begin(None)
         self._on_time(WALL_CLOCK, time)
-        return _records(self._sent)
+        return records_of(self._sent)
 
     def _on_time(self, clock: str, time: int) -> None:
         for operator, push, name in self._timed:
@@ -304,6 +325,8 @@ class Task:
         operator = node.make(self.stores)
         if isinstance(operator, BatchedOperator):
             self._batched.append(operator)
+        if isinstance(operator, EndingOperator):
+            self._ending.append((operator, behind.push(), node))
         if isinstance(operator, TimedOperator):
             self._timed.append((operator, behind.push(), node.name))
         return behind.after(
@@ -328,6 +351,9 @@ class Task:
 
     def _answer(self, error: BaseException, node: str | None) -> None:
         """Apply `on_error` of the current record's source."""
+        if self._ends is not None and policy_behind(self._ends) == SKIP:
+            self.skipped += 1  # The records of the change are gone, so there can be no dead letter.
+            return
         if self._given is None or self._given[0].on_error == FAIL:
             raise _Stopped(node) from error
         formats, group = self._given
@@ -391,7 +417,8 @@ def _chosen_topic(topic: object) -> str:
     return topic
 
 
-def _records(sent: Sent) -> list[TopicRecord]:
+def records_of(sent: Sent) -> list[TopicRecord]:
+    """What was sent, record by record."""
     return list(map(TopicRecord, *sent.columns()))
 
 

@@ -113,6 +113,8 @@ class Node:
     """
     is_end: bool = False
     """An operator that an App may have for its effect alone."""
+    is_of_batch: bool = False
+    """An operator that sees all records of its keys in a batch, although it has no store."""
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
 
@@ -163,8 +165,14 @@ class SubTopology:
 
     @property
     def is_placed(self) -> bool:
-        """Whether its records must be placed by their keys: it has state, or reads a repartition."""
-        return bool(self.stores) or any(formats.is_repartition for formats in self.sources)
+        """Whether its records must be placed by their keys: it has state, acts at the end of a batch, or reads a
+        repartition.
+        """
+        return (
+            bool(self.stores)
+            or any(node.is_of_batch for node in self.nodes)
+            or any(formats.is_repartition for formats in self.sources)
+        )
 
 
 class Topology:

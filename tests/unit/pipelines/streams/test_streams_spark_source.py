@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 from felice.pipelines.spark import reader as reader_module
 from felice.pipelines.spark import writer as writer_module
 from felice.pipelines.spark.mistakes import OptionError
-from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import RefusedStream, TaskPartition
 from felice.pipelines.spark.writer import Written
-from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark import source, stage
 from felice.pipelines.streams.on_spark.packs import (
     MOST_BYTES,
     MOST_ROWS,
@@ -207,3 +207,26 @@ def test_results_without_a_later_shuffle_keep_their_order() -> None:
     made = pa.Table.from_batches(packed_source([batch], plan_of()), PACKS)
     of_records = made.filter(pa.compute.equal(made["part"], OUT))
     assert unpacked(of_records)["value"].to_pylist() == [one[1] for one in given]
+
+
+def test_a_batch_waits_for_partitions_without_records_as_long_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(source.time, "monotonic", lambda: now)
+    reader = PackReader(
+        SourceOptions.parse(CONNECTED | {"subscribe": "a"}), 1, Plan(b"", 1, ()), max_idle_ms=500
+    )
+    begin = {("a", 0): 4, ("a", 1): 4}
+    one, both = {("a", 0): 5, ("a", 1): 4}, {("a", 0): 5, ("a", 1): 5}
+    limit = ReadMaxRows(10)
+    assert not reader._too_few(begin, both, limit) and not reader._too_few(begin, begin, limit)
+    assert reader._too_few(begin, one, limit)
+    now += 0.4
+    assert reader._too_few(begin, one, limit)
+    assert not reader._too_few(begin, both, limit)
+    assert reader._too_few(begin, one, limit), "the wait begins again after a batch"
+    now += 0.5
+    assert not reader._too_few(begin, one, limit)
+    reader._target = both
+    assert not reader._too_few(begin, one, limit), "what exists now is all there is to wait for"

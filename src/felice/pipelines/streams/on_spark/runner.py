@@ -48,7 +48,7 @@ from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
-from felice.pipelines.streams.on_spark.source import NAME, PLAN, StreamsDataSource, written_plan
+from felice.pipelines.streams.on_spark.source import MAX_IDLE_MS, NAME, PLAN, StreamsDataSource, written_plan
 from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
 from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
 from felice.pipelines.streams.scope import Scope
@@ -123,6 +123,7 @@ def start(
     until_caught_up: bool = False,
     trigger_ms: int = 0,
     max_records: int | None = None,
+    max_task_idle_ms: int = 0,
     modules: tuple[SentModule, ...] = (),
     choices: Choices = NO_CHOICES,
 ) -> StreamingQuery:
@@ -130,16 +131,24 @@ def start(
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
     of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
-    limits the records of a batch that are from topics. Without it, an application that reads one topic has the limit
-    `MAX_RECORDS`; with several inputs there is no limit, because a batch takes their records in the order of
-    timestamps. `modules` are sent to the workers. `choices` are for a new version of the program (`changes`). The
-    caller must hold a `lock.RunLock`.
+    limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also reads DataFrames,
+    which have no limit. A batch waits up to `max_task_idle_ms` for records of partitions that have none. `modules` are
+    sent to the workers. `choices` are for a new version of the program (`changes`). The caller must hold a
+    `lock.RunLock`.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
     kept = Checkpoint(checkpoint.absolute())
     results = _results_of(
-        scope, spark, connected, kept, partitions, max_records, modules=modules, choices=choices
+        scope,
+        spark,
+        connected,
+        kept,
+        partitions,
+        max_records,
+        max_task_idle_ms=max_task_idle_ms,
+        modules=modules,
+        choices=choices,
     )
     writer = results.writeStream.format(NAME).options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
@@ -188,6 +197,7 @@ def _results_of(
     max_records: int | None,
     *,
     is_own: bool = True,
+    max_task_idle_ms: int = 0,
     modules: tuple[SentModule, ...] = (),
     choices: Choices = NO_CHOICES,
 ) -> DataFrame:
@@ -213,8 +223,8 @@ def _results_of(
     )
     register_once(spark)
     topics, frames, inputs = scope.topology.topics(), scope.topology.frames(), []
-    # Where several inputs must be taken in the order of timestamps, a limit would hold one of them back.
-    limit = max_records or (MAX_RECORDS if len(topics) + len(frames) == 1 else None)
+    # A limit of topics would let the rows of DataFrames, which have none, pass them.
+    limit = max_records or (None if frames else MAX_RECORDS)
     if topics:
         source = spark.readStream.format(NAME).options(
             **connected,
@@ -225,6 +235,7 @@ def _results_of(
             **({"groupId": scope.name} if is_own else {}),
             **(description.starting or EARLIEST),
             **_limited(limit),
+            **{MAX_IDLE_MS: str(max_task_idle_ms)},
         )
         inputs.append(source.load())
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -18,18 +19,20 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from felice.pipelines.spark.mistakes import plain_errors, plain_errors_while_read
-from felice.pipelines.spark.offsets import Checkpoint
+from felice.pipelines.spark.offsets import Checkpoint, Offsets
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import StreamReader
 from felice.pipelines.spark.source import FeliceDataSource
 from felice.pipelines.spark.writer import StreamWriter, Written
 from felice.pipelines.streams.on_spark import packs
+from felice.pipelines.streams.on_spark.cut_by_time import TimeCut
 from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 
 PLAN = "plan.secret"
 """The plan holds what formats need to log in to a registry. Spark shows the options of a source in its plans and its
 interface, but not the value of one with this word in its name (`spark.redaction.regex`).
 """
+MAX_IDLE_MS = "max.task.idle.ms"
 NAME = "felice-streams"
 
 
@@ -52,9 +55,10 @@ class StreamsDataSource(FeliceDataSource):
 
     def make_stream_reader(self, schema: StructType) -> PackReader:
         """The reader of the application's topics. Raises `QueryError` if the options are wrong."""
-        options = {name: value for name, value in self.options.items() if name != PLAN}
+        options = {name: value for name, value in self.options.items() if name not in (PLAN, MAX_IDLE_MS)}
         plan = pickle.loads(base64.b64decode(self.options[PLAN]))
-        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan)
+        max_idle_ms = int(self.options.get(MAX_IDLE_MS, 0))
+        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan, max_idle_ms)
 
     @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> PackWriter:
@@ -65,9 +69,12 @@ class StreamsDataSource(FeliceDataSource):
 class PackReader(StreamReader):
     """Reads the topics of an application."""
 
-    def __init__(self, options: SourceOptions, cores: int, plan: Plan) -> None:
+    def __init__(self, options: SourceOptions, cores: int, plan: Plan, max_idle_ms: int = 0) -> None:
         super().__init__(options, cores)
-        self._plan = plan
+        self._plan, self._max_idle_ms = plan, max_idle_ms
+        self._cut = TimeCut()
+        self._waits_since: float | None = None
+        """Since when some partitions have records and others have none."""
 
     def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:
         """Called by Spark: where the batch that begins at `start` ends."""
@@ -76,6 +83,25 @@ class PackReader(StreamReader):
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Called by Spark in the driver: divides the records between both offsets into tasks."""
         return super().partitions(self._without_left(start), self._without_left(end))
+
+    def _limited(self, most: int, begin: Offsets, end: Offsets) -> Offsets:
+        """Batches take a backlog in the order of time across topics and partitions."""
+
+        def first_since(timestamp_ms: int) -> Offsets:
+            return self._cluster().first_since(dict.fromkeys(end, timestamp_ms))
+
+        return self._cut.end(most, begin, end, first_since)
+
+    def _too_few(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
+        """Whether to wait for records of partitions that have none now, as `max.task.idle.ms` of Kafka Streams does."""
+        new = [end[key] > begin.get(key, end[key]) for key in end]
+        if self._target is None and any(new) and not all(new):
+            now = time.monotonic()
+            self._waits_since = self._waits_since or now
+            if (now - self._waits_since) * 1000 < self._max_idle_ms:
+                return True
+        self._waits_since = None
+        return super()._too_few(begin, end, limit)
 
     def _without_left(self, offsets: Checkpoint) -> Checkpoint:
         """The offsets without topics that only an earlier version of the program has read."""

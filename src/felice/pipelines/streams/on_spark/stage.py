@@ -335,6 +335,7 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
         except StreamsError as error:
             origin, seq = (rows[name][start + error.number].as_py() for name in ("origin", "seq"))
             raise error.at(application.where(topic, origin, seq)) from error
+    results.add(task.end_batch())
     results.skipped = task.skipped - skipped_before
     return results
 
