@@ -316,7 +316,7 @@ def _described(checkpoint: Checkpoint, description: Description) -> dict[str, An
         "state": _state(checkpoint),
         "run_by": holder_of(checkpoint) if is_running(checkpoint) else None,
         "partitions": description.partitions,
-        **{name: progress.get(name) for name in (*_SHOWN, "skipped", "failure")},
+        **{name: progress.get(name) for name in (*_SHOWN, "skipped", "dropped", "failure")},
         "reported_at": None if reported is None else in_time(reported),
         "state_rows": size.rows,
         "state_bytes": size.size_bytes,

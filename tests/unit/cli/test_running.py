@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import Row
+
 from felice.cli.faults import Fault
 from felice.cli.running import Applications, Claim, Steps
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
@@ -26,7 +28,7 @@ def progress(batch: int, rows: int = 5, skipped: int = 0) -> dict[str, Any]:
         "numInputRows": rows,
         "durationMs": {"triggerExecution": 10},
         "sources": [],
-        "observedMetrics": {METRICS: {"read": rows, "skipped": skipped}},
+        "observedMetrics": {METRICS: Row(read=rows, skipped=skipped)},
     }
 
 

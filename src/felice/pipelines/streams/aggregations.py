@@ -16,7 +16,7 @@ from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import KeyValueStore, Store
-from felice.pipelines.streams.topology import CLOCKS, Stores
+from felice.pipelines.streams.topology import CLOCKS, OnLate, Stores
 from felice.pipelines.streams.window_stores import SessionStore, SlidingStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -78,6 +78,11 @@ class Kind:
     label: ClassVar[str]
 
     @property
+    def late(self) -> OnLate:
+        """What happens to late records."""
+        return None
+
+    @property
     def about(self) -> str:
         """Which windows the aggregates are for; empty without windows."""
         return ""
@@ -123,6 +128,12 @@ class InTimeWindows(Kind):
     label: ClassVar[str] = "window"
     windows: TimeWindows
     on_close: bool = False
+    on_late: OnLate = None
+
+    @property
+    def late(self) -> OnLate:
+        """As the application says."""
+        return self.on_late
 
     @property
     def about(self) -> str:
@@ -158,6 +169,12 @@ class InSlidingWindows(Kind):
     label: ClassVar[str] = "sliding"
     windows: SlidingWindows
     on_close: bool = False
+    on_late: OnLate = None
+
+    @property
+    def late(self) -> OnLate:
+        """As the application says."""
+        return self.on_late
 
     @property
     def closes_after_ms(self) -> int:
@@ -187,6 +204,12 @@ class InSessions(Kind):
     label: ClassVar[str] = "session"
     windows: SessionWindows
     on_close: bool = False
+    on_late: OnLate = None
+
+    @property
+    def late(self) -> OnLate:
+        """As the application says."""
+        return self.on_late
 
     @property
     def about(self) -> str:

@@ -40,7 +40,7 @@ class TestDriver:
             self._sources |= {formats.topic: formats for formats in part.sources}
         self._dead_letters = {
             topic for one in (*self._sources.values(), *self._formats.values()) for topic in one.dead_letters
-        }
+        } | app.topology.late_letters()
         self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
         self._offsets: Counter[tuple[str, int]] = Counter()
@@ -96,6 +96,13 @@ class TestDriver:
     def skipped(self) -> int:
         """How many records were dropped because of `on_bad_record="skip"` or `on_error="skip"`."""
         return sum(task.skipped for tasks in self._tasks for task in tasks)
+
+    @property
+    def dropped(self) -> dict[tuple[str, str], int]:
+        """How many records each operator has left out, by the operator's store or name and by the reason: "late", or
+        "null" for a null key or value.
+        """
+        return dict(sum((task.dropped for tasks in self._tasks for task in tasks), Counter()))
 
     def forget_written(self) -> None:
         """Forget the records that were written and not read."""

@@ -153,6 +153,9 @@ class Fused(NamedTuple):
                 ) + ("" if step.loop else f"else:\n{_block(body)}")
             if step.only_if:
                 body = f"if {step.only_if}:\n{_block(body)}"
+            if step.drops is not None:
+                names |= {f"failed_{number}": failed, f"dropped_{number}": step.drops}
+                body += f"else:\n    failed_{number}(dropped_{number}, key, value)\n"
         return body, names
 
     def _kept(self, number: int) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore
-from felice.pipelines.streams.topology import Node, Stores, TopologyError
+from felice.pipelines.streams.topology import Node, OnLate, Stores, TopologyError
 from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 TableT = TypeVar("TableT")
@@ -129,23 +129,39 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
         Grouping.__init__(self, scope, node, key, value, make_table, is_rekeyed=is_rekeyed)
         OneAggregate.__init__(self, self, OfAll())
 
-    def tumbling(self, size_ms: int, *, grace_ms: int = 0, offset_ms: int = 0) -> WindowedStream[TableT]:
-        """Windows of one size that follow each other. One of them begins `offset_ms` after 1970 began in UTC."""
-        return self.hopping(size_ms, every_ms=size_ms, grace_ms=grace_ms, offset_ms=offset_ms)
+    def tumbling(
+        self, size_ms: int, *, grace_ms: int = 0, offset_ms: int = 0, on_late: OnLate = None
+    ) -> WindowedStream[TableT]:
+        """Windows of one size that follow each other. One of them begins `offset_ms` after 1970 began in UTC.
+
+        A record whose windows are all closed is late. It is counted, and `on_late(key, value, timestamp)` is called, or
+        it is sent to the topic of `on_late=DeadLetters(topic)`.
+        """
+        return self.hopping(
+            size_ms, every_ms=size_ms, grace_ms=grace_ms, offset_ms=offset_ms, on_late=on_late
+        )
 
     def hopping(
-        self, size_ms: int, *, every_ms: int, grace_ms: int = 0, offset_ms: int = 0
+        self, size_ms: int, *, every_ms: int, grace_ms: int = 0, offset_ms: int = 0, on_late: OnLate = None
     ) -> WindowedStream[TableT]:
-        """Windows of one size, a new one every `every_ms`, so that they overlap. `offset_ms` is as for `tumbling`."""
-        return WindowedStream(self, InTimeWindows(TimeWindows(size_ms, every_ms, grace_ms, offset_ms)))
+        """Windows of one size, a new one every `every_ms`, so that they overlap. `offset_ms` and `on_late` are as for
+        `tumbling`.
+        """
+        windows = TimeWindows(size_ms, every_ms, grace_ms, offset_ms)
+        return WindowedStream(self, InTimeWindows(windows, on_late=on_late))
 
-    def sliding(self, difference_ms: int, *, grace_ms: int = 0) -> WindowedStream[TableT]:
-        """A window for each record: the records of its key that are at most `difference_ms` older."""
-        return WindowedStream(self, InSlidingWindows(SlidingWindows(difference_ms, grace_ms)))
+    def sliding(
+        self, difference_ms: int, *, grace_ms: int = 0, on_late: OnLate = None
+    ) -> WindowedStream[TableT]:
+        """A window for each record: the records of its key that are at most `difference_ms` older. `on_late` is as for
+        `tumbling`.
+        """
+        windows = SlidingWindows(difference_ms, grace_ms)
+        return WindowedStream(self, InSlidingWindows(windows, on_late=on_late))
 
-    def session(self, gap_ms: int, *, grace_ms: int = 0) -> SessionedStream[TableT]:
-        """Sessions: records that are at most `gap_ms` apart."""
-        return SessionedStream(self, InSessions(SessionWindows(gap_ms, grace_ms)))
+    def session(self, gap_ms: int, *, grace_ms: int = 0, on_late: OnLate = None) -> SessionedStream[TableT]:
+        """Sessions: records that are at most `gap_ms` apart. `on_late` is as for `tumbling`."""
+        return SessionedStream(self, InSessions(SessionWindows(gap_ms, grace_ms), on_late=on_late))
 
 
 class WindowedStream(OneAggregate[TableT]):
@@ -233,18 +249,19 @@ def cogroup(
     *,
     windows: TimeWindows | SlidingWindows | SessionWindows | None = None,
     merger: Merger | None = None,
+    on_late: OnLate = None,
     name: str | None = None,
     value: str | Format | None = None,
 ) -> TableT:
     """One aggregate of each key over several grouped streams, each with an aggregator of its own.
 
     With `windows` there is one aggregate for each key and window. Sessions need `merger(key, one, other)`, which joins
-    the aggregates of two sessions.
+    the aggregates of two sessions. `on_late` is as for `GroupedStream.tumbling`.
     """
     if isinstance(windows, SessionWindows) != (merger is not None):
         raise TopologyError("cogroup: session windows need a merger, and no other windows have one")
     inputs = [(stream, Functions(initializer, aggregator, merger)) for stream, aggregator in grouped]
-    return aggregated(inputs, _kind_of(windows), name, value)
+    return aggregated(inputs, _kind_of(windows, on_late), name, value)
 
 
 def aggregated(
@@ -277,17 +294,22 @@ def aggregated(
         topology.operator("cogroup" if several else kind.label, making(label, functions), at, stores=[store])
         for at, label, (_, functions) in zip(placed, labels, inputs, strict=True)
     ]
+    for made in nodes:
+        made.on_late = kind.late
     node = topology.operator("cogrouped", lambda stores: Pass(), *nodes) if several else nodes[0]
     plan = TablePlan(node, store=store, closes_after_ms=kind.closes_after_ms)
     return first.made(plan, kind.keys(key), format_)
 
 
-def _kind_of(windows: TimeWindows | SlidingWindows | SessionWindows | None) -> Kind:
-    if windows is None:
-        return OfAll()
-    if isinstance(windows, TimeWindows):
-        return InTimeWindows(windows)
-    return InSlidingWindows(windows) if isinstance(windows, SlidingWindows) else InSessions(windows)
+def _kind_of(windows: TimeWindows | SlidingWindows | SessionWindows | None, on_late: OnLate) -> Kind:
+    match windows:
+        case None:
+            return OfAll()
+        case TimeWindows():
+            return InTimeWindows(windows, on_late=on_late)
+        case SlidingWindows():
+            return InSlidingWindows(windows, on_late=on_late)
+    return InSessions(windows, on_late=on_late)
 
 
 def _is_final(when: str) -> bool:

@@ -91,6 +91,19 @@ class Timestamped(NamedTuple):
 LATEST_MS = ((1 << 63) - 1) // 1000
 """The greatest timestamp: Spark counts microseconds in 64 bits."""
 
+LATE, NULL = "late", "null"
+
+
+class Dropped(Exception):
+    """Raised by an operator for a record that it leaves out: one that came too `LATE`, or one with a `NULL` key or
+    value that it cannot use. Neither is an error of the record; both are counted.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 Push = Callable[[Any, Any, int, Headers], None]
 """Takes a record: key, value, timestamp and headers. It raises no error but one that `Failed` has answered."""
 Failed = Callable[[BaseException, Any, Any], None]
@@ -116,6 +129,8 @@ class Step(NamedTuple):
     names: Mapping[str, Any] = MappingProxyType({})
     only_if: str = ""
     """A condition: other records are dropped."""
+    drops: Dropped | None = None
+    """Counts the records that `only_if` drops. Those that belong to others, such as another branch, do not count."""
     then: str = ""
     """The statement around what follows: `if passes`, or `for value in found`."""
     loop: str = ""

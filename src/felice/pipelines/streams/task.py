@@ -12,6 +12,7 @@ How:        Records are bytes outside, and values inside. Nodes become functions
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import repeat
 from operator import length_hint
@@ -22,10 +23,12 @@ from felice.pipelines.limits import LimitsOf, TopicLimits
 from felice.pipelines.streams.formats import BYTES, STRING, Format
 from felice.pipelines.streams.fusing import Fused, PushAll, Sent, fused
 from felice.pipelines.streams.record import (
+    LATE,
     LATEST_MS,
     STREAM_TIME,
     WALL_CLOCK,
     BatchedOperator,
+    Dropped,
     EndingOperator,
     Failed,
     Group,
@@ -138,6 +141,9 @@ class Task:
         self.stores: dict[str, Store] = topology.made_stores(part)
         self._limits_of, self._is_numbered = limits_of, not part.is_placed
         self.skipped = 0
+        self.dropped: Counter[tuple[str, str]] = Counter()
+        """How many records each operator has left out, and why (`Dropped`)."""
+        self.may_drop: set[tuple[str, str]] = set()
         self.chosen_formats: dict[str, TopicFormats] = {}
         """The formats of the topics that functions chose so far."""
         self._sent = Sent()
@@ -277,6 +283,11 @@ class Task:
         self._ends = None
         return self._sent
 
+    def take_dropped(self) -> Counter[tuple[str, str]]:
+        """How many records each operator has left out since the last call, and why."""
+        taken, self.dropped = self.dropped, Counter()
+        return taken
+
     @property
     def follows_wall_clock(self) -> bool:
         """Whether an operator has timers of the wall clock."""
@@ -329,9 +340,10 @@ class Task:
             self._ending.append((operator, behind.push(), node))
         if isinstance(operator, TimedOperator):
             self._timed.append((operator, behind.push(), node.name))
-        return behind.after(
-            _processing(operator) if isinstance(operator, Operator) else operator.step(), failed
-        )
+        step = _processing(operator) if isinstance(operator, Operator) else operator.step()
+        reasons = {*getattr(operator, "drops", ()), *([step.drops.reason] if step.drops else [])}
+        self.may_drop |= {(node.label, reason) for reason in reasons}
+        return behind.after(step, failed)
 
     def _failed(self, node: Node) -> Failed:
         """Applies `on_error` to errors of the node's functions, so that only this node drops the record."""
@@ -340,12 +352,15 @@ class Task:
         def failed(error: BaseException, key: Any, value: Any) -> None:
             if isinstance(error, KeyboardInterrupt | _Stopped | OutsideError):
                 raise error
+            if isinstance(error, Dropped):
+                self._drop(node, error.reason, key, value)
+                return
             if node.sink is not None and node.sink.topic_of is None:
                 error = _unwritable(node.sink, key, value, error)
             # `on_bad_record` of a topic applies to errors of its formats, and errors of the topology concern no record.
             if (is_topic and isinstance(error, FormatError)) or isinstance(error, TopologyError):
-                raise _Stopped(node.name) from error
-            self._answer(error, node.name)
+                raise _Stopped(node.where) from error
+            self._answer(error, node.where)
 
         return failed
 
@@ -362,9 +377,31 @@ class Task:
             self.skipped += 1
         elif self._set_aside_last != number:
             self._set_aside_last = number
-            about = _about(formats.topic, told(error))
-            key, value, timestamp, headers = group.record(number)
-            self._sent.add(TopicRecord(formats.on_error.topic, key, value, timestamp, (*headers, *about)))
+            self._send_letter(formats.on_error, told(error))
+
+    def _drop(self, node: Node, reason: str, key: Any, value: Any) -> None:
+        """Count a record that an operator leaves out, and do with a late one what the application says."""
+        self.dropped[node.label, reason] += 1
+        if reason != LATE or node.on_late is None or self._given is None:
+            return
+        if isinstance(node.on_late, DeadLetters):
+            self._send_letter(node.on_late, f"too late for {node.label}")
+            return
+        timestamp = self._given[1].timestamps[self._number(self._given[1])]
+        try:
+            node.on_late(key, value, timestamp)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._answer(error, node.where)
+
+    def _send_letter(self, letters: DeadLetters, why: str) -> None:
+        """Send the current record, as the sub-topology read it, to a topic."""
+        assert self._given is not None
+        formats, group = self._given
+        key, value, timestamp, headers = group.record(self._number(group))
+        about = _about(formats.topic, why)
+        self._sent.add(TopicRecord(letters.topic, key, value, timestamp, (*headers, *about)))
 
     def _sending(self, formats: TopicFormats) -> Step:
         """Adds records to what is sent, with the bytes that they have now."""

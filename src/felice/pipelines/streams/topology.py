@@ -6,9 +6,12 @@ Keeps true: a sub-topology is what one task runs on one partition: nodes that pa
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 from felice.dataclass import dataclass
@@ -38,6 +41,9 @@ class DeadLetters:
 
 
 OnBadRecord = str | DeadLetters
+OnLate = Callable[[Any, Any, int], Any] | DeadLetters | None
+"""What happens to a record that came too late for its windows, besides being counted: a function of key, value and
+timestamp is called, or the record is sent to a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +119,23 @@ class Node:
     """
     is_end: bool = False
     """An operator that an App may have for its effect alone."""
+    on_late: OnLate = None
+    line: str = ""
+    """The line of the application's program that made it: `shop.py:12`."""
     is_of_batch: bool = False
     """An operator that sees all records of its keys in a batch, although it has no store."""
     children: list[Node] = field(default_factory=list)
     parents: list[Node] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What reports call it: its store, or else its own name."""
+        return self.stores[0] if self.stores else self.name
+
+    @property
+    def where(self) -> str:
+        """Its name, and the line of the program that made it, for errors."""
+        return f"{self.name} ({self.line})" if self.line else self.name
 
 
 def _described_nodes(nodes: Iterable[Node]) -> list[Node]:
@@ -275,6 +294,7 @@ class Topology:
         return f"{kind}-{len(self.nodes) - self._hidden}"
 
     def _add(self, node: Node, *parents: Node) -> Node:
+        node.line = _line_of_caller()
         self.nodes.append(node)
         for parent in parents:
             parent.children.append(node)
@@ -348,6 +368,10 @@ class Topology:
     def _described(self, named: Callable[[str], str]) -> str:
         return "\n".join(line for part in self.parts() for line in _described(part, named))
 
+    def late_letters(self) -> set[str]:
+        """The topics of late records."""
+        return {node.on_late.topic for node in self.nodes if isinstance(node.on_late, DeadLetters)}
+
     def dot(self) -> str:
         """The sub-topologies in the language of Graphviz."""
         lines = ["digraph {", "  rankdir=LR; node [shape=box];"]
@@ -361,6 +385,17 @@ class Topology:
             }
         lines += [f"  {drawn} [label={_quoted(name)}, shape=ellipse];" for drawn, name in sorted(names)]
         return "\n".join([*lines, "}"])
+
+
+_OWN_FILES = str(Path(__file__).parent)
+
+
+def _line_of_caller() -> str:
+    """The line of the program that is not ours."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FILES):
+        frame = frame.f_back
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _drawn(part: SubTopology) -> Iterator[str]:

@@ -8,9 +8,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import Row
+
 from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.on_spark.progress import (
     METRICS,
+    dropped_in,
+    dropped_metric,
     in_bytes,
     in_time,
     report_of,
@@ -23,7 +27,7 @@ from felice.pipelines.streams.stores import Clocks, KeyValueStore, Store
 PROGRESS = {
     "batchId": 3,
     "numInputRows": 2,
-    "observedMetrics": {METRICS: {"read": 500, "skipped": 0}},
+    "observedMetrics": {METRICS: Row(read=500, skipped=0)},
     "durationMs": {"triggerExecution": 250},
     "sources": [{"latestOffset": '{"a":{"0":12}}', "endOffset": '{"a":{"0":5}}'}],
 }
@@ -50,12 +54,24 @@ def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
 
 def test_a_batch_without_records_counts_none(tmp_path: Path) -> None:
     """It may have ticks of the wall clock as its input. Spark's sum of no rows is null."""
-    for counted in ({}, {METRICS: {"read": None, "skipped": None}}):
+    for counted in ({}, {METRICS: Row(read=None, skipped=None)}):
         progress = PROGRESS | {"observedMetrics": counted}
         report = report_of(progress, tmp_path)
         assert report is not None and (report.rows, report.rows_per_s) == (0, 0)
         assert skipped_in(progress) == 0
-    assert skipped_in(PROGRESS | {"observedMetrics": {METRICS: {"read": 5, "skipped": 3}}}) == 3
+    assert skipped_in(PROGRESS | {"observedMetrics": {METRICS: Row(read=5, skipped=3)}}) == 3
+
+
+def test_what_operators_left_out_is_told_by_reason() -> None:
+    names = [dropped_metric(*what) for what in (("counts", "late"), ("sums", "late"), ("counts", "null"))]
+    counted = Row(**{"read": 5, "skipped": 0, names[0]: 2, names[1]: 1, names[2]: None})
+    dropped = dropped_in(PROGRESS | {"observedMetrics": {METRICS: counted}})
+    assert dropped == {"late counts": 2, "late sums": 1}
+    report = report_of(PROGRESS, Path(), 0, dropped | {"null counts": 4})
+    assert report is not None
+    assert report.line().endswith("7 behind, 3 late so far, 4 with a null key or value so far")
+    assert report.document()["dropped"] == dropped | {"null counts": 4}
+    assert dropped_in(PROGRESS | {"observedMetrics": {}}) == {}
 
 
 def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_only_parts_with_state_run_in_workers_for_state(monkeypatch: pytest.Monk
     counts = app.stream("in").group_by_key().count().to_stream()
     counts.group_by(lambda key, count: str(count)).count().to("out")
     frame: Any = Frame()
-    plan: Any = SimpleNamespace(places=2)
+    plan: Any = SimpleNamespace(places=2, application=lambda: SimpleNamespace(drops=list))
     _stages(app.topology, frame, plan)
     assert frame.found == [True, True]
     assert FOR_STATE not in frame.environment
@@ -66,7 +66,7 @@ def test_packs_that_count_are_summed_behind_the_last_part_and_kept_from_the_sink
     app = App("one", value="string")
     app.stream("in").group_by_key().count().to("out")
     frame: Any = Frame()
-    plan: Any = SimpleNamespace(places=2)
+    plan: Any = SimpleNamespace(places=2, application=lambda: SimpleNamespace(drops=list))
     _stages(app.topology, frame, plan)
     sums = (f"sum(if(part = {READ}, count, 0)) as read", f"sum(if(part = {SKIPPED}, count, 0)) as skipped")
     assert frame.told == [

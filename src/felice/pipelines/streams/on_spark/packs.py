@@ -10,7 +10,7 @@ How:        Spark pays for each of its rows: it makes a row of the columns, copi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -47,10 +47,22 @@ _PACKED = pa.schema([field for field in SCHEMA if field.name not in _GROUPED_BY]
 Pack = tuple[int, int, str, str, int, bytes | None]
 
 
+DROPPED = -4
+"""The value of `part` in a pack without records; its `count` is the number of records that an operator left out.
+`topic` is the operator, and `origin` the reason.
+"""
+
+
 def counted(part: int, count: int) -> Iterator[pa.RecordBatch]:
     """The pack that reports a count, if there is something to report."""
     if count:
         yield _batch([(part, 0, "", "", count, None)])
+
+
+def counted_drops(dropped: Mapping[tuple[str, str], int]) -> Iterator[pa.RecordBatch]:
+    """The packs that report what operators left out."""
+    if dropped:
+        yield _batch([(DROPPED, 0, *what, count, None) for what, count in dropped.items()])
 
 
 def packed(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

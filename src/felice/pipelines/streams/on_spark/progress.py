@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.state import Size, StateFiles
+from felice.pipelines.streams.record import NULL
 from felice.pipelines.streams.stores import NEVER
 
 METRICS = "felice"
 """What Spark's progress calls the counters of an application, in `observedMetrics`."""
 
+_DROPPED = "dropped "
+_TOLD = {NULL: "with a null key or value"}
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -24,7 +29,8 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 class BatchReport:
     """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds.
 
-    `skipped` counts the records that an error policy has dropped since the application was started.
+    `skipped` counts the records that an error policy has dropped since the application was started. `dropped` counts
+    those that operators left out, by reason and operator: "late counts".
     """
 
     batch: int
@@ -37,6 +43,7 @@ class BatchReport:
     stream_time: int
     reported_at: int
     skipped: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
         """The report as one line of text."""
@@ -47,19 +54,32 @@ class BatchReport:
         ]
         if self.skipped:
             told.append(f"{self.skipped} skipped so far")
+        told += [f"{count} {_TOLD.get(reason, reason)} so far" for reason, count in self._reasons().items()]
         if self.state_bytes:
             told.append(f"state {self.state_rows} rows, {in_bytes(self.state_bytes)}")
         if self.stream_time != NEVER:
             told.append(f"stream time {in_time(self.stream_time)}")
         return ", ".join(told)
 
+    def _reasons(self) -> Counter[str]:
+        reasons: Counter[str] = Counter()
+        for what, count in self.dropped.items():
+            reasons[what.partition(" ")[0]] += count
+        return reasons
+
     def document(self) -> dict[str, Any]:
         """The report as a dictionary for JSON."""
         return asdict(self)
 
 
-def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> BatchReport | None:
-    """The report on a batch of a query; None for a batch without input. `skipped` is the total of all batches so far.
+def report_of(
+    progress: Mapping[str, Any],
+    state: Path,
+    skipped: int = 0,
+    dropped: Mapping[str, int] = MappingProxyType({}),
+) -> BatchReport | None:
+    """The report on a batch of a query; None for a batch without input. `skipped` and `dropped` are the totals of all
+    batches so far.
 
     Spark's `numInputRows` counts packs, so records are counted by the application's own metric.
     """
@@ -71,12 +91,30 @@ def report_of(progress: Mapping[str, Any], state: Path, skipped: int = 0) -> Bat
     size = size_of(state)
     now = round(time.time() * 1000)
     speed = rows * 1000 // took_ms
-    return BatchReport(int(progress["batchId"]), rows, took_ms, speed, behind, *size, now, skipped)
+    return BatchReport(
+        int(progress["batchId"]), rows, took_ms, speed, behind, *size, now, skipped, dict(dropped)
+    )
 
 
 def skipped_in(progress: Mapping[str, Any]) -> int:
     """The number of records that an error policy dropped in a batch."""
     return _counted(progress, "skipped")
+
+
+def dropped_metric(label: str, reason: str) -> str:
+    """The name of a counter of records that an operator left out."""
+    return f"{_DROPPED}{reason} {label}"
+
+
+def dropped_in(progress: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of records that operators left out in a batch, by reason and operator, without those that are 0."""
+    counted = progress["observedMetrics"].get(METRICS)
+    found = {} if counted is None else counted.asDict()
+    return {
+        name.removeprefix(_DROPPED): int(count)
+        for name, count in found.items()
+        if name.startswith(_DROPPED) and count
+    }
 
 
 def _counted(progress: Mapping[str, Any], name: str) -> int:

@@ -6,7 +6,7 @@ How: `part` is the sub-topology that gets a row, and `place` its partition; OUT 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class Results:
 
     def __init__(self) -> None:
         self.skipped = 0
+        self.dropped: Mapping[tuple[str, str], int] = {}
         self._all = Sent()
 
     def add(self, sent: Sent) -> None:

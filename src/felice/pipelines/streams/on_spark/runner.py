@@ -23,7 +23,7 @@ from typing import Any
 from weakref import WeakSet
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.env.interrupts import children_ignore_sigterm
@@ -45,8 +45,8 @@ from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointEr
 from felice.pipelines.streams.on_spark.filling import TableTopics
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.modules import SentModule
-from felice.pipelines.streams.on_spark.packs import MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
-from felice.pipelines.streams.on_spark.progress import METRICS
+from felice.pipelines.streams.on_spark.packs import DROPPED, MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
+from felice.pipelines.streams.on_spark.progress import METRICS, dropped_metric
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import MAX_IDLE_MS, NAME, PLAN, StreamsDataSource, written_plan
 from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
@@ -171,7 +171,8 @@ def dataframe(
     """The records of a node, in the columns of `frames.SPARK_SCHEMA`, for a query of the caller. Its checkpoint must be
     this one. For the other arguments see `start`.
     """
-    if letters := {name for node in scope.topology.nodes if node.source for name in node.source.dead_letters}:
+    letters = {name for node in scope.topology.nodes if node.source for name in node.source.dead_letters}
+    if letters := letters | scope.topology.late_letters():
         raise TopologyError(
             f'a DataFrame has no topics for dead letters ({", ".join(sorted(letters))}); use "skip"'
         )
@@ -293,8 +294,16 @@ def _stages(topology: Topology, packs: DataFrame, plan: Plan) -> DataFrame:
     packs = packs.observe(
         METRICS,
         *(functions.expr(f"sum(if(part = {part}, count, 0)) as {name}") for name, part in counts.items()),
+        *(_dropped(label, reason) for label, reason in plan.application().drops()),
     )
     return packs.where(f"part = {OUT}").select("topic", "packed")
+
+
+def _dropped(label: str, reason: str) -> Column:
+    """The number of records that an operator left out for a reason."""
+    part, topic, origin, count = (functions.col(name) for name in ("part", "topic", "origin", "count"))
+    is_mine = (part == DROPPED) & (topic == label) & (origin == reason)
+    return functions.sum(functions.when(is_mine, count).otherwise(0)).alias(dropped_metric(label, reason))
 
 
 @contextmanager

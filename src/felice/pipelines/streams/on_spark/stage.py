@@ -32,7 +32,15 @@ from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.modules import SentModule, install
-from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, counted, packed, unpacked
+from felice.pipelines.streams.on_spark.packs import (
+    PACKS,
+    READ,
+    SKIPPED,
+    counted,
+    counted_drops,
+    packed,
+    unpacked,
+)
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
@@ -87,6 +95,10 @@ class Application:
         self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
+
+    def drops(self) -> list[tuple[str, str]]:
+        """The operators that may leave records out, with the reasons."""
+        return sorted({one for part in self.parts for one in self.task(part.number).may_drop})
 
     def task(self, number: int) -> Task:
         """A new task of a part."""
@@ -181,6 +193,8 @@ def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.
                 yield from packed(rows)
     yield from counted(READ, read)
     yield from counted(SKIPPED, sum(task.skipped for task in stateless.values()))
+    for task in stateless.values():
+        yield from counted_drops(task.take_dropped())
 
 
 def packed_ticks(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -286,6 +300,7 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
     rows = results.batch(application.reader_of, places, f"{number}{INNER}{place}", results.in_order())
     yield from packed(rows)
     yield from counted(SKIPPED, results.skipped)
+    yield from counted_drops(results.dropped)
 
 
 def _places_behind(part: int | None, plan: Plan) -> int:
@@ -336,7 +351,7 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
             origin, seq = (rows[name][start + error.number].as_py() for name in ("origin", "seq"))
             raise error.at(application.where(topic, origin, seq)) from error
     results.add(task.end_batch())
-    results.skipped = task.skipped - skipped_before
+    results.skipped, results.dropped = task.skipped - skipped_before, task.take_dropped()
     return results
 
 

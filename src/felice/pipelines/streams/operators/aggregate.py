@@ -11,7 +11,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import own_copies
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Change, Step, Timestamped
+from felice.pipelines.streams.record import NULL, Change, Dropped, Step, Timestamped
 from felice.pipelines.streams.stores import KeyValueStore
 
 Initializer = Callable[[], Any]
@@ -42,7 +42,8 @@ class StreamAggregate:
         """The change of the key's aggregate."""
         initial = own_copies(self.initializer)
         update = self.store.updater(initial, self.aggregator, sends_old=self.sends_old)
-        return Step(_UPDATE, {"update": update}, only_if="key is not None and value is not None")
+        is_whole = "key is not None and value is not None"
+        return Step(_UPDATE, {"update": update}, only_if=is_whole, drops=Dropped(NULL))
 
 
 @dataclass(slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.join_stores import HeldRecords
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.record import (
+    NULL,
     Change,
+    Dropped,
     Getter,
     GetterAt,
     Record,
@@ -44,6 +46,7 @@ class StreamTableJoin:
             "found = {joined}(key, value, timestamp)",
             {"joined": self._joined},
             only_if="value is not None",
+            drops=Dropped(NULL),
             then="for value in found",
         )
 
@@ -118,6 +121,7 @@ class HoldBack:
     older when it arrives passes at once.
     """
 
+    drops: ClassVar[tuple[str, ...]] = (NULL,)
     name: str
     clocks: Clocks
     held: HeldRecords
@@ -129,7 +133,7 @@ class HoldBack:
         timestamps.
         """
         if record.value is None or (record.key is None and not self.keeps_null_keys):
-            return
+            raise Dropped(NULL)
         time = self.clocks.get(self.name)
         if record.timestamp < time - self.grace_ms:
             yield record

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import copier, own_copies
@@ -20,7 +20,7 @@ from felice.pipelines.streams.operators.windowed import (
     ending_windows,
     windowed_step,
 )
-from felice.pipelines.streams.record import Step, Window, Windowed, change_of, made
+from felice.pipelines.streams.record import LATE, Dropped, Step, Window, Windowed, change_of, made
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SlidingStore, StoredRow
 from felice.pipelines.streams.windows import SlidingWindows
@@ -42,6 +42,7 @@ class SlidingAggregate:
     `on_close`: each window gives one result, when it closes, instead of one for each record.
     """
 
+    drops: ClassVar[tuple[str, ...]] = (LATE,)
     name: str
     clocks: Clocks
     store: SlidingStore
@@ -66,28 +67,25 @@ class SlidingAggregate:
 
     def _changes(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         closed_until = self._closed_until(timestamp)
-        if not self._is_late(timestamp, closed_until):
-            yield from self._changed(key, value, timestamp, closed_until)
-            # Kafka's store measures its retention from the start of the newest window, too.
-            self.store.expire(self.clocks.get(self.store.newest))
+        yield from self._changed(key, value, timestamp, closed_until)
+        # Kafka's store measures its retention from the start of the newest window, too.
+        self.store.expire(self.clocks.get(self.store.newest))
 
     def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         closed_until = self._closed_until(timestamp)
-        if not self._is_late(timestamp, closed_until):
-            for _ in self._changed(key, value, timestamp, closed_until):
-                pass
-            yield from self._closing.until(closed_until)
-            self.store.expire(self.clocks.get(self.store.newest))
+        for _ in self._changed(key, value, timestamp, closed_until):
+            pass
+        yield from self._closing.until(closed_until)
+        self.store.expire(self.clocks.get(self.store.newest))
 
     def _closed_until(self, timestamp: int) -> int:
         return self.clocks.advance(self.name, timestamp) - self.windows.grace_ms
 
-    def _is_late(self, timestamp: int, closed_until: int) -> bool:
-        return timestamp + 1 + self.windows.difference_ms <= closed_until
-
     def _changed(self, key: Any, value: Any, timestamp: int, closed_until: int) -> Iterator[WindowChange]:
         """Changes the windows; gives the changes."""
         difference_ms, key_bytes = self.windows.difference_ms, self.store.key_bytes(key)
+        if timestamp + 1 + difference_ms <= closed_until:
+            raise Dropped(LATE)
         found = self.store.around(key_bytes, max(0, timestamp - 2 * difference_ms), timestamp + 1)
         visit = self._early if timestamp < difference_ms else self._usual
         taken = Taken(key, key_bytes, copier(value), timestamp)

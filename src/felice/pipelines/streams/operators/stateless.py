@@ -7,7 +7,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import Step
+from felice.pipelines.streams.record import NULL, Dropped, Step
 
 KeyValueFunction = Callable[[Any, Any], Any]
 
@@ -144,7 +144,7 @@ class DropNullKeys:
 
     def step(self) -> Step:
         """The record itself, or nothing."""
-        return Step("", only_if="key is not None")
+        return Step("", only_if="key is not None", drops=Dropped(NULL))
 
 
 def by(key_of: KeyValueFunction | str, values: Format) -> KeyValueFunction:

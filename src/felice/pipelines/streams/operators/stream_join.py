@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import copies
 from felice.pipelines.streams.join_stores import RecentRecords, UnjoinedRecords
 from felice.pipelines.streams.operators.joins import Joiner
-from felice.pipelines.streams.record import Step
+from felice.pipelines.streams.record import NULL, Dropped, Step
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.windows import JoinWindows
 
@@ -28,6 +28,7 @@ class StreamStreamJoin:
     yet; it is None in an inner join.
     """
 
+    drops: ClassVar[tuple[str, ...]] = (NULL,)
     name: str
     clocks: Clocks
     own: RecentRecords
@@ -61,7 +62,7 @@ class StreamStreamJoin:
             yield key, self._joined(value, None), timestamp
             return
         if key is None or value is None:
-            return
+            raise Dropped(NULL)
         key_bytes = self.own.key_bytes(key)
         self.own.put(key_bytes, value, timestamp)
         self.own.expire(clocks.advance(self._own_clock, timestamp))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.operators.aggregate import value_of
 from felice.pipelines.streams.record import (
+    LATE,
+    NULL,
     Change,
+    Dropped,
     Getter,
     GetterAt,
     Record,
@@ -37,6 +40,7 @@ class TableSource:
             "value = {change_of}(value, {put}(key, value, timestamp))",
             {"change_of": change_of, "put": put},
             only_if="key is not None",
+            drops=Dropped(NULL),
         )
 
 
@@ -48,6 +52,7 @@ def _keep_nothing(key: Any, value: Any, timestamp: int) -> None:
 class VersionedTableSource:
     """Like `TableSource`, but keeps the history of rows. A record that is older than the history is skipped."""
 
+    drops: ClassVar[tuple[str, ...]] = (LATE, NULL)
     store: VersionedStore
     sends_old: bool
 
@@ -55,11 +60,11 @@ class VersionedTableSource:
         """The change of the key's row, or of its history."""
         key, value, timestamp, headers = record
         if key is None:
-            return ()
+            raise Dropped(NULL)
         old = value_of(self.store.get(key)) if self.sends_old else None
         is_latest = self.store.put(key, value, timestamp)
         if is_latest is None:
-            return ()
+            raise Dropped(LATE)
         return (Record(key, Change(value, old, is_latest), timestamp, headers),)
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import copies, own_copies
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.record import (
+    LATE,
+    NULL,
     Change,
+    Dropped,
     Step,
     Timestamped,
     Window,
@@ -43,7 +46,8 @@ def windowed_step(
     Both have the headers of the record that made or closed them.
     """
     loop = "for key, value, timestamp in {results}(key, value, timestamp)"
-    return Step(loop=loop, names={"results": closed if on_close else changes}, only_if=only_if)
+    results = closed if on_close else changes
+    return Step(loop=loop, names={"results": results}, only_if=only_if, drops=Dropped(NULL))
 
 
 EndingWindows = Callable[[int, int], Iterator[tuple[Windowed, Timestamped]]]
@@ -85,6 +89,7 @@ class WindowAggregate:
     `on_close`: each window gives one result, when it closes, instead of one for each record.
     """
 
+    drops: ClassVar[tuple[str, ...]] = (LATE,)
     name: str
     clocks: Clocks
     store: WindowStore
@@ -116,6 +121,8 @@ class WindowAggregate:
         key_bytes, windows = self.store.key_bytes(key), self._windows_of(timestamp)
         if windows[0].end <= closed_until:
             windows = tuple(one for one in windows if one.end > closed_until)
+            if not windows:
+                raise Dropped(LATE)
         for window, own in zip(windows, copies(value, len(windows)), strict=True):
             change = self._update(key_bytes, key, own, timestamp, window)
             if window.start > newest:
@@ -138,6 +145,7 @@ class SessionAggregate:
     When a session grows, its row under the old bounds is deleted first.
     """
 
+    drops: ClassVar[tuple[str, ...]] = (LATE,)
     name: str
     clocks: Clocks
     store: SessionStore
@@ -185,7 +193,7 @@ class SessionAggregate:
             if one.end > end:
                 end = one.end
         if end < closed_until:
-            return ()
+            raise Dropped(LATE)
         changes = self._merge(key_bytes, key, value, made(Window, (start, end)), found)
         clocks.advance(store.newest, end)
         return changes
