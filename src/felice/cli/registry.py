@@ -157,12 +157,12 @@ def registry(
     from felice.web.serving import CannotListen, serve
 
     client = client_config(bootstrap, command_config)
-    login = _login(users_file, client if cluster_login else None)
+    login = login_of(users_file, client if cluster_login else None)
     if rules_file is not None and login is None:
         raise Fault("--rules needs users: set --users or --cluster-login")
     if login is None and not is_loopback(host):
         click.echo(f"warning: the registry at {host} is open to every network, without a log in", err=True)
-    served_tls, leader_tls = _tls(tls_config, leader_ca)
+    served_tls, leader_tls = tls_of(tls_config, leader_ca)
     settings = RegistrySettings(
         client,
         host=host,
@@ -194,7 +194,8 @@ def registry(
         raise Fault(str(error)) from None
 
 
-def _login(users_file: Path | None, client: Mapping[str, object] | None) -> Login | None:
+def login_of(users_file: Path | None, client: Mapping[str, object] | None) -> Login | None:
+    """Who may log in: users of a file, or with `client` those of the Kafka cluster; None for everyone."""
     from felice.web.cluster_users import ClusterUsers
     from felice.web.login import Login
     from felice.web.users import BadUsersFile, FileUsers
@@ -211,7 +212,7 @@ def _login(users_file: Path | None, client: Mapping[str, object] | None) -> Logi
         raise Fault(str(error)) from None
 
 
-def _tls(file: Path | None, leader_ca: Path | None) -> tuple[ServerTls | None, ssl.SSLContext | bool]:
+def tls_of(file: Path | None, leader_ca: Path | None) -> tuple[ServerTls | None, ssl.SSLContext | bool]:
     """How HTTPS is served, and how the leader is asked with it."""
     authorities = None if leader_ca is None else _authorities(leader_ca)
     if file is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, field
 from functools import partial
@@ -79,11 +78,12 @@ class Running:
 
     def __init__(self, claim: Claim, query: Any, say: Callable[[str], None]) -> None:
         self._claim, self._query, self._say = claim, query, say
+        from felice.pipelines.streams.on_spark.progress import Totals
+
         description = claim.checkpoint.description()
         assert description is not None, "starting wrote it"
         self._state: Path = claim.checkpoint.state_path(description)
-        self._reported, self._skipped = -1, 0
-        self._dropped: Counter[str] = Counter()
+        self._reported, self._totals = -1, Totals()
         self._cut: tuple[int, float] | None = None
         """While it stops: its last batch at the time of the request, and the deadline for the end of that batch."""
 
@@ -140,16 +140,15 @@ class Running:
         self.checkpoint.report(self.checkpoint.progress() | {"failure": reason})
 
     def _report(self) -> None:
-        from felice.pipelines.streams.on_spark.progress import dropped_in, report_of, skipped_in
+        from felice.pipelines.streams.on_spark.progress import report_of
 
         last = None
         for progress in self._query.recentProgress:
             # Spark also reports triggers without rows. The next batch has the same number.
             if progress["batchId"] <= self._reported or not progress["numInputRows"]:
                 continue
-            self._skipped += skipped_in(progress)
-            self._dropped.update(dropped_in(progress))
-            if report := report_of(progress, self._state, self._skipped, self._dropped):
+            self._totals.add(progress)
+            if report := report_of(progress, self._state, self._totals):
                 self._say(report.line())
                 self._reported, last = report.batch, report
         if last is not None:

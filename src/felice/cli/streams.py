@@ -44,7 +44,7 @@ timeout_option = click.option(
 
 @click.group(cls=CommandGroup)
 def streams() -> None:
-    """List, describe, stop, reload, reset and rescale stream applications.
+    """List, describe, stop, reload, reset, rescale and serve stream applications.
 
     Applications are found by their checkpoints, so run the commands in the directory of `felice run`, or name its
     checkpoint.
@@ -216,6 +216,67 @@ def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: P
         if before.partitions != partitions:
             rescale(app, found, before, partitions)
     click.echo(f"{app.name} has {partitions} partitions, before {before.partitions}")
+
+
+@streams.command("serve")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--app", "name", help="The App, if the file defines several.")
+@checkpoint_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8084, show_default=True, help="0: a free port."
+)
+@click.option(
+    "--users",
+    "users_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of the users that may log in; see `felice users add`.  [default: no log in]",
+)
+@click.option(
+    "--tls-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with ssl.keystore.location and other ssl.* options of a broker's listener: serve HTTPS.",
+)
+def serve_command(
+    file: Path,
+    name: str | None,
+    checkpoint: Path | None,
+    host: str,
+    port: int,
+    users_file: Path | None,
+    tls_config: Path | None,
+) -> None:
+    """Answer queries of an application's state over HTTP, and metrics for Prometheus.
+
+    FILE is the application's program. The command reads its checkpoint, so the application may be running or stopped,
+    and answers have the state after the last finished batch. Ctrl-C stops it.
+
+    \b
+    felice streams serve wordcount.py
+    curl localhost:8084/stores/counts/be
+    curl 'localhost:8084/stores/counts?prefix=b&limit=10'
+    """
+    from felice.cli.registry import login_of, tls_of
+    from felice.env import event_loop
+    from felice.pipelines.streams.serving.queries import Queries
+    from felice.pipelines.streams.serving.server import state_server
+    from felice.web.hosts import is_loopback
+    from felice.web.serving import CannotListen, serve
+
+    app = app_in(file, name)
+    found = _existing(app.name, checkpoint)
+    login, (tls, _) = login_of(users_file, None), tls_of(tls_config, None)
+    if login is None and not is_loopback(host):
+        click.echo(f"warning: the state at {host} is open to every network, without a log in", err=True)
+
+    async def run() -> None:
+        server = state_server(Queries(app, found), host, port, tls=tls, login=login)
+        await serve(server, lambda: click.echo(f"{app.name} is served at {server.url}"))
+
+    try:
+        event_loop.run(run())
+    except CannotListen as error:
+        raise Fault(str(error)) from None
 
 
 def starting_options(to: str) -> dict[str, str]:

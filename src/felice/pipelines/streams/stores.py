@@ -132,6 +132,11 @@ class KeyedStore(Store):
         super().__init__(name)
         self._key, self._value = key, value
 
+    @property
+    def key_format(self) -> Format:
+        """The format of the keys."""
+        return self._key
+
     def shape(self) -> str:
         """With the formats of keys and values."""
         return shape_of(self, self._key, self._value)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from felice.pipelines.errors import FormatError
-from felice.pipelines.streams.record import Window, Windowed
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Timestamped, Window, Windowed
+from felice.pipelines.streams.window_stores import ExpiringStore
 
 
 class RowsByKey(Mapping[Any, Any]):
@@ -46,19 +48,46 @@ class StoreView:
         self.name, self._stores = name, stores
         self._row_key: Callable[[Any], Any] = stores[0].row_key
 
-    def get(self, key: Any) -> Any:
-        """The value of a key; None if it has none. Raises `FormatError` for a key that is not in the store's format."""
-        rows = (store.get(key) for store in self._stores)
-        return next((row.value for row in rows if row is not None), None)
+    @property
+    def is_windowed(self) -> bool:
+        """Whether the keys are those of windows or sessions."""
+        return isinstance(self._stores[0], ExpiringStore)
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """Keys and values of all rows, in no certain order. Rows of a global table come once."""
+    @property
+    def key_format(self) -> Format:
+        """The format of the keys; in a windowed store of the keys without their windows."""
+        return self._stores[0].key_format  # type: ignore[no-any-return]
+
+    def place_of(self, key: Any) -> bytes:
+        """Bytes that order the rows: by key, then by window."""
+        row_key = self._row_key(key)
+        if isinstance(row_key, bytes):
+            return row_key
+        data, *times = row_key
+        return bytes(data) + b"".join(time.to_bytes(8, "big", signed=True) for time in times)
+
+    def entry(self, key: Any) -> Timestamped | None:
+        """The row of a key with its timestamp; None if it has none."""
+        rows = (store.get(key) for store in self._stores)
+        return next((row for row in rows if row is not None), None)
+
+    def entries(self) -> Iterator[tuple[Any, Timestamped]]:
+        """Keys and rows with their timestamps, in no certain order. Rows of a global table come once."""
         seen: set[Any] = set()
         for store in self._stores:
             for key, row in store.items():
                 if (row_key := self._row_key(key)) not in seen:
                     seen.add(row_key)
-                    yield key, row.value
+                    yield key, row
+
+    def get(self, key: Any) -> Any:
+        """The value of a key; None if it has none. Raises `FormatError` for a key that is not in the store's format."""
+        row = self.entry(key)
+        return None if row is None else row.value
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Keys and values of all rows, in no certain order. Rows of a global table come once."""
+        return ((key, row.value) for key, row in self.entries())
 
     def rows(self) -> Mapping[Any, Any]:
         """Values by key, as they are now."""

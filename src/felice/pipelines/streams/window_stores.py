@@ -96,6 +96,11 @@ class ExpiringStore(Store):
         self._by_time = ByTime()
         self._gone_before: int | None = None
 
+    @property
+    def key_format(self) -> Format:
+        """The format of the keys, without their windows."""
+        return self._key
+
     def shape(self) -> str:
         """With the formats of keys and values. The retention may change."""
         return shape_of(self, self._key, self._value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import Row
 from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.on_spark.progress import (
     METRICS,
+    Totals,
     dropped_in,
     dropped_metric,
     in_bytes,
@@ -44,19 +46,19 @@ def keep(directory: Path, rows: int, time: int) -> None:
 
 
 def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
-    report = report_of(PROGRESS, tmp_path)
+    report = report_of(PROGRESS, tmp_path, Totals())
     assert report is not None
     assert report.line() == "batch 3: 500 rows in 250 ms, 2000 rows/s, 7 behind"
-    counted = report_of(PROGRESS, tmp_path, 4)
+    counted = report_of(PROGRESS, tmp_path, Totals(skipped=4))
     assert counted is not None and counted.line().endswith("7 behind, 4 skipped so far")
-    assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path) is None
+    assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path, Totals()) is None
 
 
 def test_a_batch_without_records_counts_none(tmp_path: Path) -> None:
     """It may have ticks of the wall clock as its input. Spark's sum of no rows is null."""
     for counted in ({}, {METRICS: Row(read=None, skipped=None)}):
         progress = PROGRESS | {"observedMetrics": counted}
-        report = report_of(progress, tmp_path)
+        report = report_of(progress, tmp_path, Totals())
         assert report is not None and (report.rows, report.rows_per_s) == (0, 0)
         assert skipped_in(progress) == 0
     assert skipped_in(PROGRESS | {"observedMetrics": {METRICS: Row(read=5, skipped=3)}}) == 3
@@ -67,7 +69,7 @@ def test_what_operators_left_out_is_told_by_reason() -> None:
     counted = Row(**{"read": 5, "skipped": 0, names[0]: 2, names[1]: 1, names[2]: None})
     dropped = dropped_in(PROGRESS | {"observedMetrics": {METRICS: counted}})
     assert dropped == {"late counts": 2, "late sums": 1}
-    report = report_of(PROGRESS, Path(), 0, dropped | {"null counts": 4})
+    report = report_of(PROGRESS, Path(), Totals(dropped=Counter(dropped | {"null counts": 4})))
     assert report is not None
     assert report.line().endswith("7 behind, 3 late so far, 4 with a null key or value so far")
     assert report.document()["dropped"] == dropped | {"null counts": 4}
@@ -81,7 +83,7 @@ def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path
     (tmp_path / "2" / "1").mkdir()  # A task that has written nothing yet.
     on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*.delta"))
     assert size_of(tmp_path) == (8, on_disk, 1_000)
-    report = report_of(PROGRESS, tmp_path)
+    report = report_of(PROGRESS, tmp_path, Totals())
     assert report is not None
     told = f"7 behind, state 8 rows, {on_disk} B, stream time 1970-01-01T00:00:01.000+00:00"
     assert report.line().endswith(told)

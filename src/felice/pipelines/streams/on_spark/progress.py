@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.state import Size, StateFiles
 from felice.pipelines.streams.record import NULL
 from felice.pipelines.streams.stores import NEVER
@@ -30,7 +30,7 @@ class BatchReport:
     """One batch. `behind` counts the records that its topics have after it. Times are in milliseconds.
 
     `skipped` counts the records that an error policy has dropped since the application was started. `dropped` counts
-    those that operators left out, by reason and operator: "late counts".
+    those that operators left out, by reason and operator: "late counts". `read` counts all that were read.
     """
 
     batch: int
@@ -44,6 +44,7 @@ class BatchReport:
     reported_at: int
     skipped: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    read: int = 0
 
     def line(self) -> str:
         """The report as one line of text."""
@@ -72,14 +73,23 @@ class BatchReport:
         return asdict(self)
 
 
-def report_of(
-    progress: Mapping[str, Any],
-    state: Path,
-    skipped: int = 0,
-    dropped: Mapping[str, int] = MappingProxyType({}),
-) -> BatchReport | None:
-    """The report on a batch of a query; None for a batch without input. `skipped` and `dropped` are the totals of all
-    batches so far.
+@dataclass(slots=True)
+class Totals:
+    """What an application has counted since its start."""
+
+    read: int = 0
+    skipped: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, progress: Mapping[str, Any]) -> None:
+        """Count a batch."""
+        self.read += _counted(progress, "read")
+        self.skipped += skipped_in(progress)
+        self.dropped.update(dropped_in(progress))
+
+
+def report_of(progress: Mapping[str, Any], state: Path, totals: Totals) -> BatchReport | None:
+    """The report on a batch of a query; None for a batch without input. `totals` are those of all batches so far.
 
     Spark's `numInputRows` counts packs, so records are counted by the application's own metric.
     """
@@ -92,7 +102,18 @@ def report_of(
     now = round(time.time() * 1000)
     speed = rows * 1000 // took_ms
     return BatchReport(
-        int(progress["batchId"]), rows, took_ms, speed, behind, *size, now, skipped, dict(dropped)
+        batch=int(progress["batchId"]),
+        rows=rows,
+        batch_ms=took_ms,
+        rows_per_s=speed,
+        behind=behind,
+        state_rows=size.rows,
+        state_bytes=size.size_bytes,
+        stream_time=size.stream_time,
+        reported_at=now,
+        skipped=totals.skipped,
+        dropped=dict(totals.dropped),
+        read=totals.read,
     )
 
 
@@ -120,6 +141,17 @@ def dropped_in(progress: Mapping[str, Any]) -> dict[str, int]:
 def _counted(progress: Mapping[str, Any], name: str) -> int:
     counted = progress["observedMetrics"].get(METRICS)
     return 0 if counted is None else int(counted[name] or 0)
+
+
+def sizes_of(checkpoint: Checkpoint, description: Description) -> dict[tuple[int, int], Size]:
+    """The size of the state of each task, by sub-topology and partition."""
+    found = {}
+    for part in description.parts or ():
+        for place in range(description.partitions):
+            size = _task_size(checkpoint.task_path(description, part.number, place))
+            if size is not None:
+                found[part.number, place] = size
+    return found
 
 
 def size_of(state: Path) -> Size:

@@ -1,0 +1,156 @@
+"""Queries of one application's stores, as its checkpoint has them after the last finished batch.
+
+Keeps true: one thread reads the checkpoint, so that the event loop answers meanwhile. An answer has at most `MOST_ROWS`
+            rows, in the order of their keys' bytes, and says where the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from felice.dataclass import dataclass
+from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.pipelines.streams.on_spark.queries import StoredState
+from felice.pipelines.streams.record import Timestamped, Windowed
+from felice.pipelines.streams.serving.texts import key_of, plain
+from felice.pipelines.streams.views import StoreView
+
+MOST_ROWS, DEFAULT_ROWS = 10_000, 100
+T = TypeVar("T")
+
+
+class NoSuchStore(Exception):
+    """The application has no store with this name. The text names those that it has."""
+
+
+class Found(NamedTuple):
+    """Rows of a store."""
+
+    batch: int
+    rows: list[dict[str, Any]]
+    next: str | None
+    """The cursor of the next row; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows are wanted. Texts are keys (`texts.key_of`); times are those of windows' starts in milliseconds."""
+
+    key: str | None = None
+    first: str | None = None
+    last: str | None = None
+    prefix: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    after: bytes = b""
+    limit: int = DEFAULT_ROWS
+
+
+class Queries:
+    """Reads the stores of an application."""
+
+    def __init__(self, app: App, checkpoint: Checkpoint) -> None:
+        self.app, self.checkpoint = app, checkpoint
+        self._state = StoredState(app, checkpoint.path)
+        self._thread = ThreadPoolExecutor(1, "state")
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Calls a function in the thread that reads the checkpoint."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def stores(self) -> list[dict[str, Any]]:
+        """Name and shape of each store."""
+        topology = self.app.topology
+        names = sorted({name for part in topology.parts() for name in part.stores})
+        return [{"name": name, "shape": topology.shape_of(name)} for name in names if self._is_read(name)]
+
+    def select(self, name: str, wanted: Selection) -> Found:
+        """The rows of a store. Raises ValueError for what the store's keys cannot be compared with."""
+        view = self._view(name)
+        matches, limit = _matcher(view, wanted), min(wanted.limit, MOST_ROWS)
+        batch = self._state.last_batch
+        if wanted.key is not None and not view.is_windowed:
+            row = view.entry(key_of(wanted.key, view.key_format))
+            rows = [] if row is None else [_shown(key_of(wanted.key, view.key_format), row)]
+            return Found(batch, rows, None)
+        found = heapq.nsmallest(limit + 1, _entries(view, wanted.after, matches), key=lambda one: one[0])
+        cursor = found[limit][0].hex() if len(found) > limit else None
+        return Found(batch, [_shown(key, row) for _, key, row in islice(found, limit)], cursor)
+
+    def _view(self, name: str) -> StoreView:
+        known = [one["name"] for one in self.stores()]
+        if name not in known:
+            raise NoSuchStore(f"{self.app.name} has no store {name!r}; it has {', '.join(known) or 'none'}")
+        return self._state.store(name)
+
+    def _is_read(self, name: str) -> bool:
+        """Whether the rows of a store are keys and values, and not what a join keeps of records."""
+        topology = self.app.topology
+        part = next(part for part in topology.parts() if name in part.stores)
+        return all(hasattr(topology.made_stores(part)[name], one) for one in ("get", "items", "row_key"))
+
+
+Entry = tuple[bytes, Any, Timestamped]
+
+
+def _entries(view: StoreView, after: bytes, matches: Callable[[Any], bool]) -> Iterator[Entry]:
+    for key, row in view.entries():
+        place = view.place_of(key)
+        if place >= after and matches(key):
+            yield place, key, row
+
+
+def _matcher(view: StoreView, wanted: Selection) -> Callable[[Any], bool]:
+    """Whether a row is wanted, by its key."""
+    if (wanted.from_ms, wanted.to_ms) != (None, None) and not view.is_windowed:
+        raise ValueError(f"store {view.name!r} has no windows, so its rows cannot be chosen by time")
+    format_ = view.key_format
+
+    def data_of(text: str | None) -> bytes | None:
+        return None if text is None else format_.key_bytes(key_of(text, format_))
+
+    exact, first, last = data_of(wanted.key), data_of(wanted.first), data_of(wanted.last)
+    prefix = None if wanted.prefix is None else _prefix(wanted.prefix, view)
+
+    def matches(key: Any) -> bool:
+        window = None
+        if isinstance(key, Windowed):
+            key, window = key.key, key.window
+        data = format_.key_bytes(key)
+        return (
+            (exact is None or data == exact)
+            and (first is None or data >= first)
+            and (last is None or data <= last)
+            and (prefix is None or data.startswith(prefix))
+            and (window is None or wanted.from_ms is None or window.start >= wanted.from_ms)
+            and (window is None or wanted.to_ms is None or window.start <= wanted.to_ms)
+        )
+
+    return matches
+
+
+def _prefix(text: str, view: StoreView) -> bytes:
+    if view.key_format.name == "string":
+        return text.encode()
+    if view.key_format.name == "json":
+        # The bytes of a text begin with a quote, and end with one that the prefix has not.
+        return view.key_format.key_bytes(text)[:-1]
+    raise ValueError(f"keys of format {view.key_format.name} have no prefix; use from and to")
+
+
+def _shown(key: Any, row: Timestamped) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    if isinstance(key, Windowed):
+        shown["window"] = {"start": key.window.start, "end": key.window.end}
+        key = key.key
+    return {"key": plain(key), **shown, "value": plain(row.value), "timestamp": row.timestamp}
