@@ -16,6 +16,7 @@ from felice.pipelines.streams.grouped import (
     WindowedStream,
     cogroup,
 )
+from felice.pipelines.streams.on_spark.program import ApplicationFailed, RunningApp
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
@@ -37,6 +38,7 @@ from felice.pipelines.streams.windows import (
 
 __all__ = [
     "App",
+    "ApplicationFailed",
     "Context",
     "DeadLetters",
     "Format",
@@ -50,6 +52,7 @@ __all__ = [
     "Processor",
     "Record",
     "Rows",
+    "RunningApp",
     "SessionWindows",
     "SessionedStream",
     "SlidingWindows",

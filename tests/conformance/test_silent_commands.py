@@ -128,6 +128,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice streams list": NO_BROKER,
     "felice streams reload": NO_BROKER,
     "felice streams rescale": NO_BROKER,
+    "felice streams serve": NO_BROKER,
     "felice streams reset": "asks a broker about the topics of a checkpoint: tests/streams",
     "felice streams stop": NO_BROKER,
     "felice users add": NO_BROKER,

@@ -24,10 +24,19 @@ from conformance.spark_kills import send_to_all, tree_of
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
-from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.records.kernels import murmur2
-from felice.streams import App, Context, KeyValues, Processor, Record, TestDriver
+from felice.streams import (
+    App,
+    ApplicationFailed,
+    Context,
+    KeyValues,
+    Processor,
+    Record,
+    RunningApp,
+    TestDriver,
+)
 from waiting import wait_until
 
 Row = tuple[str, str, str, int]
@@ -566,3 +575,63 @@ def test_a_backlog_of_several_topics_is_taken_in_bounded_batches_in_the_order_of
     batches = Checkpoint(place.directory).last_batches()[1] + 1
     counts = [int(count) for count in place.written("counts")["k1"]]
     assert 4 <= batches <= 7 and len(counts) <= batches and counts[-1] == count and counts == sorted(counts)
+
+
+def test_a_program_starts_its_app_and_stops_it(broker: Target, spark: Any, tmp_path: Path) -> None:
+    place = Place(broker, spark, tmp_path / "checkpoint", counting)
+    line, now = f"{place.name}-lines", int(time.time() * 1000)
+    told: list[str] = []
+
+    def start(**options: Any) -> RunningApp:
+        return place.app.start(
+            broker.bootstrap,
+            checkpoint=place.directory,
+            spark=spark,
+            partitions=2,
+            say=told.append,
+            **options,
+        )
+
+    with start() as running:
+        place.send([(line, "k0", "a", now)])
+        wait_until(lambda: place.written("counts") == {"k0": ["1"]}, WAIT_S)
+        with pytest.raises(CheckpointError, match="is in use by process"):
+            start()
+        assert running.is_running and not running.wait(0.2)
+        wait_until(lambda: running.progress.get("read") == 1, WAIT_S)
+    assert not running.is_running and running.failure is None
+    assert any("batch 0: 1 rows" in text for text in told) and told[-1] == "stopping after this batch"
+    place.send([(line, "k0", "b", now)])
+    assert start(until_caught_up=True).wait(WAIT_S)
+    assert place.written("counts") == {"k0": ["1", "2"]}
+    app = App(place.name, value="string")
+    app.stream(line).map_values(lambda key, value: 1 // 0).group_by_key().count(name="counts").to("out")
+    place.app = app
+    place.send([(line, "k0", "c", now)])
+    with pytest.raises(ApplicationFailed, match="ZeroDivisionError.*in step map-values-1"):
+        start(until_caught_up=True).wait(WAIT_S)
+
+
+def test_topics_begin_where_their_streams_say(broker: Target, spark: Any, tmp_path: Path) -> None:
+    place, now = Place(broker, spark, tmp_path / "checkpoint", counting), int(time.time() * 1000)
+    lines, users, regions = (f"{place.name}-{topic}" for topic in ("lines", "users", "regions"))
+
+    def version(*later: str) -> App:
+        app = App(place.name, value="string")
+        streams = [app.stream(lines, start="latest"), app.stream(users, start=now + 5)]
+        streams += [app.stream(topic, start="latest") for topic in later]
+        for number, stream in enumerate(streams):
+            stream.group_by_key().count(name=f"counts-{number}").to(f"{place.name}-counts")
+        return app
+
+    place.app = version()
+    place.send([(lines, "k0", "old", now), (users, "k1", "old", now), (users, "k1", "new", now + 5)])
+    place.run()
+    place.send([(lines, "k0", "new", now), (regions, "k2", "old", now)])
+    place.run()
+    assert place.written("counts") == {"k0": ["1"], "k1": ["1"]}
+    place.app = version(regions)
+    place.run()
+    place.send([(regions, "k2", "new", now)])
+    place.run()
+    assert place.written("counts") == {"k0": ["1"], "k1": ["1"], "k2": ["1"]}

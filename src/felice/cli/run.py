@@ -13,7 +13,7 @@ import click
 from felice.cli.application_file import apps_in, modules_beside
 from felice.cli.faults import Fault, describe_fault
 from felice.cli.options import client_config, connection_options
-from felice.cli.running import Applications, Claim, Steps
+from felice.cli.running import Applications, Steps
 from felice.dataclass import dataclass
 from felice.env.interrupts import HeldInterrupts, end_at_once, handled_by
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from felice.pipelines.streams.on_spark.changes import Choices
     from felice.pipelines.streams.on_spark.directory import Checkpoint
     from felice.pipelines.streams.on_spark.lock import RunLock
+    from felice.pipelines.streams.on_spark.running import Claim
+    from felice.pipelines.streams.scope import Scoped
     from felice.streams import App
 
 POLL_S = 1.0
@@ -120,6 +122,13 @@ def plain_faults() -> Iterator[None]:
     metavar="OLD",
     help="Drop the state of the store OLD. May be given several times.",
 )
+@click.option(
+    "--restart",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Start an application that has failed again, at most so often in a row without a finished batch.",
+)
 def run(
     file: Path,
     bootstrap: str,
@@ -136,6 +145,7 @@ def run(
     dry_run: bool,
     keep: tuple[str, ...],
     drop: tuple[str, ...],
+    restart: int,
 ) -> None:
     """Run the stream applications that a Python file defines, on Spark.
 
@@ -171,6 +181,7 @@ def run(
             "max_task_idle_ms": max_task_idle_ms,
             "choices": _choices(keep, drop),
         },
+        restart,
     )
     with plain_faults():
         if dry_run:
@@ -191,7 +202,7 @@ def _choices(keep: tuple[str, ...], drop: tuple[str, ...]) -> Choices:
     return Choices({old: new for old, _, new in pairs}, drop)
 
 
-def _told(app: App, checkpoint: Checkpoint, settings: Settings, *, all_of_it: bool) -> list[str]:
+def _told(app: Scoped, checkpoint: Checkpoint, settings: Settings, *, all_of_it: bool) -> list[str]:
     """What the program does with the state of the version before. Without `all_of_it` only if something changes."""
     from felice.pipelines.streams.on_spark.changes import planned
 
@@ -219,8 +230,9 @@ class Settings:
     master: str
     checkpoint: Path | None
     options: dict[str, Any]
+    restarts: int = 0
 
-    def checkpoint_of(self, app: App, is_only: bool) -> Checkpoint:
+    def checkpoint_of(self, app: Scoped, is_only: bool) -> Checkpoint:
         """The directory itself for a single App; with several Apps, a directory of its own for each below it.
 
         Raises `Fault` if the App has used the other of the two places: it would begin again, without its state.
@@ -239,13 +251,14 @@ def _run(apps: list[App], settings: Settings) -> None:
     import felice.spark  # noqa: F401  # Without Spark the command fails here, before it creates a checkpoint.
     from felice.pipelines.streams.on_spark.lock import RunLock
     from felice.pipelines.streams.on_spark.runner import session_for_applications
+    from felice.pipelines.streams.on_spark.running import Claim
 
     _wait_for_broker(settings)
     are_many = len(apps) > 1
     sessions: list[SparkSession] = []
     interrupts = HeldInterrupts(again=end_at_once)
 
-    def claim(app: App) -> Claim:
+    def claim(app: Scoped) -> Claim:
         is_only = [app.name] == [one.name for one in apps]
         found = settings.checkpoint_of(app, is_only)
         claimed = Claim(app, found, RunLock(found, app.name, settings.bootstrap).take())
@@ -264,7 +277,7 @@ def _run(apps: list[App], settings: Settings) -> None:
         wait=lambda: _wait(sessions[0]),
         is_interrupted=interrupts.came,
     )
-    running = Applications(steps, are_many=are_many)
+    running = Applications(steps, are_many=are_many, restarts=settings.restarts)
     if claims := running.claim(apps):
         # Starting Spark takes seconds, so refused locks are reported before.
         name = settings.file.stem if are_many else apps[0].name

@@ -22,12 +22,12 @@ from felice.cli import run as command
 from felice.cli.application_file import app_in, apps_in, modules_beside
 from felice.cli.faults import Fault
 from felice.cli.run import run
-from felice.cli.running import failure_of, reason_of
 from felice.pipelines.spark.cluster import DataLoss
 from felice.pipelines.spark.commit import CommitError, TornBatch
 from felice.pipelines.spark.mistakes import ClusterError, OptionError, QueryError
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.modules import SentModule
+from felice.pipelines.streams.on_spark.running import failure_of, reason_of
 from felice.pipelines.streams.on_spark.stage import Plan
 from felice.streams import App
 

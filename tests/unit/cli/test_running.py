@@ -14,11 +14,13 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import Row
 
+from felice.cli import running as running_module
 from felice.cli.faults import Fault
-from felice.cli.running import Applications, Claim, Steps
+from felice.cli.running import Applications, Steps
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock, is_running
 from felice.pipelines.streams.on_spark.progress import METRICS
+from felice.pipelines.streams.on_spark.running import Claim
 from felice.streams import App
 
 
@@ -35,10 +37,10 @@ def progress(batch: int, rows: int = 5, skipped: int = 0) -> dict[str, Any]:
 class Query:
     """Ends when it is stopped, or with an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_finished: bool = True) -> None:
         self.isActive = True
         self.lastProgress = {"batchId": 3}
-        self.recentProgress = [progress(3)]
+        self.recentProgress = [progress(3)] if has_finished else []
         self.status = {"isTriggerActive": False}
         self.error: Exception | None = None
 
@@ -55,7 +57,8 @@ class Query:
 class Process:
     """Applications, and what happens while they run: one event each time that they wait."""
 
-    def __init__(self, directory: Path, *names: str) -> None:
+    def __init__(self, directory: Path, *names: str, restarts: int = 0, finish: bool = True) -> None:
+        self.finish = finish
         self.directory = directory
         self.defined = [App(name) for name in names]
         self.queries: dict[str, list[Query]] = {}
@@ -65,6 +68,7 @@ class Process:
         self.applications = Applications(
             Steps(lambda: self.defined, self.claim, self.start, self.wait, lambda: self.is_interrupted),
             are_many=len(names) > 1,
+            restarts=restarts,
         )
 
     def checkpoint(self, name: str) -> Checkpoint:
@@ -79,7 +83,7 @@ class Process:
         if name in self.refused:
             raise Fault(f"{name} writes no topic")
         claim.checkpoint.describe(Description(name, "", 1, {}))
-        self.queries.setdefault(name, []).append(Query())
+        self.queries.setdefault(name, []).append(Query(has_finished=self.finish))
         return self.queries[name][-1]
 
     def wait(self) -> None:
@@ -287,3 +291,48 @@ def test_skipped_records_are_counted_since_the_start(
         "3 skipped so far",
     ]
     assert process.checkpoint("a").progress()["skipped"] == 3
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_module, "LONGEST_PAUSE_S", 0.01)
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_failed_application_starts_again_until_it_has_failed_too_often(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = Process(tmp_path, "a", restarts=2, finish=False)
+    fails = [
+        lambda number=number: process.queries["a"][number].fail(f"KeyError: '{number}'")
+        for number in range(3)
+    ]
+    with pytest.raises(Fault, match="^KeyError: '2'$"):
+        process.run(*fails)
+    assert len(process.queries["a"]) == 3 and not is_running(process.checkpoint("a"))
+    told = capsys.readouterr().err
+    assert (
+        "failed, starts again in 0.01 s (attempt 1 of 2): KeyError: '0'" in told and "attempt 2 of 2" in told
+    )
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_finished_batch_ends_the_row_of_failures(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", restarts=1)
+    fails = [lambda number=number: process.queries["a"][number].fail("KeyError: 'x'") for number in range(4)]
+    process.run(*fails, lambda: process.queries["a"][4].stop())
+    assert len(process.queries["a"]) == 5
+
+
+def test_an_application_that_waits_for_its_start_ends_with_its_reason_after_an_interrupt(
+    tmp_path: Path,
+) -> None:
+    process = Process(tmp_path, "a", "b", restarts=5)
+
+    def fail_and_interrupt() -> None:
+        process.queries["a"][0].fail("KeyError: 'x'")
+        process.interrupt()
+
+    with pytest.raises(Fault, match="a has failed: KeyError: 'x'"):
+        process.run(fail_and_interrupt)
+    assert len(process.queries["a"]) == 1

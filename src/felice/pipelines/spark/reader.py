@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Called by Spark for a new query: where its first batch starts."""
         # Spark calls this twice for a new query and must get the same result, although the end has moved.
         if self._initial is None:
-            self._initial = to_checkpoint(self._cluster().start(self._starting))
+            self._initial = to_checkpoint(self._first_offsets())
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -216,6 +216,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_view": None, "_ends": None, "_group": None}
+
+    def _first_offsets(self) -> Offsets:
+        """Where the first batch starts."""
+        return self._cluster().start(self._starting)
 
     def _limited(self, most: int, begin: Offsets, end: Offsets) -> Offsets:
         """Where a batch of about `most` records ends."""

@@ -16,7 +16,7 @@ from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import KeyValueStore, Store
-from felice.pipelines.streams.topology import CLOCKS, OnLate, Stores
+from felice.pipelines.streams.topology import CLOCKS, OnLate, Stores, TopologyError
 from felice.pipelines.streams.window_stores import SessionStore, SlidingStore, WindowStore
 from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -70,6 +70,13 @@ def first_or(reducer: Reducer) -> Aggregator:
         return value if so_far is None else reducer(so_far, value)
 
     return aggregate
+
+
+def retained(given_ms: int, least_ms: int) -> int:
+    """How long a store keeps windows: as long as the application says, at least as long as the operator needs them."""
+    if given_ms and given_ms < least_ms:
+        raise TopologyError(f"retention_ms is {given_ms}, but these windows are needed for {least_ms} ms")
+    return given_ms or least_ms
 
 
 class Kind:
@@ -129,6 +136,7 @@ class InTimeWindows(Kind):
     windows: TimeWindows
     on_close: bool = False
     on_late: OnLate = None
+    retention_ms: int = 0
 
     @property
     def late(self) -> OnLate:
@@ -153,7 +161,8 @@ class InTimeWindows(Kind):
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps windows until they are closed."""
         size_ms = self.windows.size_ms
-        return WindowStore(name, key, value, size_ms, size_ms + self.windows.grace_ms)
+        retention_ms = retained(self.retention_ms, size_ms + self.windows.grace_ms)
+        return WindowStore(name, key, value, size_ms, retention_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Tumbling or hopping."""
@@ -170,6 +179,7 @@ class InSlidingWindows(Kind):
     windows: SlidingWindows
     on_close: bool = False
     on_late: OnLate = None
+    retention_ms: int = 0
 
     @property
     def late(self) -> OnLate:
@@ -188,7 +198,8 @@ class InSlidingWindows(Kind):
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps windows as long as a record may look them up."""
         difference_ms = self.windows.difference_ms
-        return SlidingStore(name, key, value, difference_ms, 2 * difference_ms + self.windows.grace_ms)
+        retention_ms = retained(self.retention_ms, 2 * difference_ms + self.windows.grace_ms)
+        return SlidingStore(name, key, value, difference_ms, retention_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sliding."""
@@ -205,6 +216,7 @@ class InSessions(Kind):
     windows: SessionWindows
     on_close: bool = False
     on_late: OnLate = None
+    retention_ms: int = 0
 
     @property
     def late(self) -> OnLate:
@@ -227,7 +239,7 @@ class InSessions(Kind):
 
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps sessions until they are closed."""
-        return SessionStore(name, key, value, self.closes_after_ms)
+        return SessionStore(name, key, value, retained(self.retention_ms, self.closes_after_ms))
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sessions."""

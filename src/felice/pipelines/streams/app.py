@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable, global_table_of
@@ -13,13 +17,21 @@ from felice.pipelines.streams.scope import MakeFrame, PreviewSource, Scope
 from felice.pipelines.streams.stream import UPDATE, Stream, Table, is_batch, table_of
 from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import (
+    EARLIEST,
     FAIL,
+    LATEST,
     DeadLetters,
     OnBadRecord,
+    Start,
     TopicFormats,
     Topology,
     TopologyError,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from felice.pipelines.streams.on_spark.program import RunningApp
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -50,6 +62,7 @@ class App:
         key: str | Format | None = None,
         value: str | Format | None = None,
         ts: KeyValueFunction | str | None = None,
+        start: Start | datetime = EARLIEST,
         on_bad_record: OnBadRecord = FAIL,
         on_error: OnBadRecord = FAIL,
     ) -> Stream:
@@ -57,6 +70,8 @@ class App:
 
         `ts` is the field of the value, or a function of key and value, with the time of the event in milliseconds since
         1970. Without it, the record's own timestamp is the time.
+        `start` is where the topic begins when the App reads it for the first time: "earliest", "latest", a datetime or
+        milliseconds since 1970, or a timedelta before that moment. `felice streams reset --to` overrides it.
         `on_bad_record` says what happens to a record whose bytes are not in the format: "fail" stops the application,
         "skip" drops the record, `DeadLetters(topic)` sends it to that topic.
         `on_error` is the same for a record for which a function of the application raises an error. Only the operator
@@ -66,8 +81,10 @@ class App:
         topics = [topic] if isinstance(topic, str) else list(topic)
         if not topics:
             raise TopologyError("a stream needs the name of a topic, and the list has none")
+        at = _checked_start(start)
         first, *others = [
-            self._stream(self._formats(one, key, value, on_bad_record, on_error), ts) for one in topics
+            self._stream(replace(self._formats(one, key, value, on_bad_record, on_error), start=at), ts)
+            for one in topics
         ]
         for other in others:
             first = first.merge(other)
@@ -158,6 +175,59 @@ class App:
         self.scope.previews.source = PreviewSource(bootstrap_servers, records)
         self.scope.previews.shown.clear()
 
+    def start(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        checkpoint: str | Path | None = None,
+        spark: SparkSession | None = None,
+        master: str = "local[*]",
+        client: Mapping[str, object] = MappingProxyType({}),
+        partitions: int | None = None,
+        trigger_ms: int = 0,
+        max_records: int | None = None,
+        max_task_idle_ms: int = 0,
+        until_caught_up: bool = False,
+        keep: Mapping[str, str] = MappingProxyType({}),
+        drop: Sequence[str] = (),
+        say: Callable[[str], None] = lambda line: None,
+    ) -> RunningApp:
+        """Run the App on Spark in this process, as `felice run` does, and return at once.
+
+        The arguments are the options of `felice run`. `client` has properties of a client, such as its login. With
+        `spark`, a session of `felice.spark` is used instead of a new one on `master`. `say` gets a line of text for
+        each batch. Modules that the program imports must be importable by Spark's workers, too.
+        """
+        from felice.pipelines.streams.on_spark.changes import Choices
+        from felice.pipelines.streams.on_spark.program import started
+
+        return started(
+            self,
+            bootstrap_servers,
+            None if checkpoint is None else Path(checkpoint),
+            spark=spark,
+            master=master,
+            client=client,
+            choices=Choices(dict(keep), tuple(drop)),
+            say=say,
+            partitions=partitions,
+            trigger_ms=trigger_ms,
+            max_records=max_records,
+            max_task_idle_ms=max_task_idle_ms,
+            until_caught_up=until_caught_up,
+        )
+
+    def run(self, bootstrap_servers: str = "127.0.0.1:9092", **options: Any) -> None:
+        """`start` with these options, and wait for the end. Ctrl-C stops the App after the running batch.
+
+        Raises `ApplicationFailed` if it fails.
+        """
+        with self.start(bootstrap_servers, **options) as running:
+            try:
+                running.wait()
+            except KeyboardInterrupt:
+                return
+
     def describe(self) -> str:
         """The sub-topologies, as text."""
         return self.topology.describe()
@@ -183,3 +253,16 @@ class App:
     ) -> TopicFormats:
         key, value = self.scope.key(key), self.scope.value(value)
         return TopicFormats(topic, key, value, on_bad_record, on_error, is_frame=is_frame).of_topic(topic)
+
+
+def _checked_start(start: Start | datetime) -> Start:
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise TopologyError(f"start is {start}; give it a time zone, for example tzinfo=UTC")
+        start = round(start.timestamp() * 1000)
+    is_before = type(start) is int and start >= 0
+    if is_before or start in (EARLIEST, LATEST) or (isinstance(start, timedelta) and start >= timedelta()):
+        return start
+    raise TopologyError(
+        f"start is {shown(start)}; it must be 'earliest', 'latest', a datetime, milliseconds since 1970, or a timedelta"
+    )

@@ -130,38 +130,61 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
         OneAggregate.__init__(self, self, OfAll())
 
     def tumbling(
-        self, size_ms: int, *, grace_ms: int = 0, offset_ms: int = 0, on_late: OnLate = None
+        self,
+        size_ms: int,
+        *,
+        grace_ms: int = 0,
+        offset_ms: int = 0,
+        on_late: OnLate = None,
+        retention_ms: int = 0,
     ) -> WindowedStream[TableT]:
         """Windows of one size that follow each other. One of them begins `offset_ms` after 1970 began in UTC.
 
         A record whose windows are all closed is late. It is counted, and `on_late(key, value, timestamp)` is called, or
         it is sent to the topic of `on_late=DeadLetters(topic)`.
+        Closed windows stay in the store for queries until the newest window begins `retention_ms` after them; without
+        it they are removed when they close.
         """
         return self.hopping(
-            size_ms, every_ms=size_ms, grace_ms=grace_ms, offset_ms=offset_ms, on_late=on_late
+            size_ms,
+            every_ms=size_ms,
+            grace_ms=grace_ms,
+            offset_ms=offset_ms,
+            on_late=on_late,
+            retention_ms=retention_ms,
         )
 
     def hopping(
-        self, size_ms: int, *, every_ms: int, grace_ms: int = 0, offset_ms: int = 0, on_late: OnLate = None
+        self,
+        size_ms: int,
+        *,
+        every_ms: int,
+        grace_ms: int = 0,
+        offset_ms: int = 0,
+        on_late: OnLate = None,
+        retention_ms: int = 0,
     ) -> WindowedStream[TableT]:
-        """Windows of one size, a new one every `every_ms`, so that they overlap. `offset_ms` and `on_late` are as for
+        """Windows of one size, a new one every `every_ms`, so that they overlap. The other arguments are those of
         `tumbling`.
         """
         windows = TimeWindows(size_ms, every_ms, grace_ms, offset_ms)
-        return WindowedStream(self, InTimeWindows(windows, on_late=on_late))
+        return WindowedStream(self, InTimeWindows(windows, on_late=on_late, retention_ms=retention_ms))
 
     def sliding(
-        self, difference_ms: int, *, grace_ms: int = 0, on_late: OnLate = None
+        self, difference_ms: int, *, grace_ms: int = 0, on_late: OnLate = None, retention_ms: int = 0
     ) -> WindowedStream[TableT]:
-        """A window for each record: the records of its key that are at most `difference_ms` older. `on_late` is as for
-        `tumbling`.
+        """A window for each record: the records of its key that are at most `difference_ms` older. The other arguments
+        are those of `tumbling`.
         """
         windows = SlidingWindows(difference_ms, grace_ms)
-        return WindowedStream(self, InSlidingWindows(windows, on_late=on_late))
+        return WindowedStream(self, InSlidingWindows(windows, on_late=on_late, retention_ms=retention_ms))
 
-    def session(self, gap_ms: int, *, grace_ms: int = 0, on_late: OnLate = None) -> SessionedStream[TableT]:
-        """Sessions: records that are at most `gap_ms` apart. `on_late` is as for `tumbling`."""
-        return SessionedStream(self, InSessions(SessionWindows(gap_ms, grace_ms), on_late=on_late))
+    def session(
+        self, gap_ms: int, *, grace_ms: int = 0, on_late: OnLate = None, retention_ms: int = 0
+    ) -> SessionedStream[TableT]:
+        """Sessions: records that are at most `gap_ms` apart. The other arguments are those of `tumbling`."""
+        windows = SessionWindows(gap_ms, grace_ms)
+        return SessionedStream(self, InSessions(windows, on_late=on_late, retention_ms=retention_ms))
 
 
 class WindowedStream(OneAggregate[TableT]):
@@ -285,6 +308,7 @@ def aggregated(
             others = placed[:number] + placed[number + 1 :]
             records = Joined(placed[number], key, one.value_format)
             placed[number] = records_behind(first.scope, records, others)
+    kind.store(store, key, format_)  # Raises an error here for a retention that is too short.
     topology.store(store, lambda: kind.store(store, key, format_), kind.about)
 
     def making(clock: str, functions: Functions) -> Callable[[Stores], AnyOperator]:

@@ -98,6 +98,18 @@ class Scope:
         return self.topology.source(formats)
 
 
+class Scoped(Protocol):
+    """An App, for modules that `app` imports."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def scope(self) -> Scope:
+        """What it consists of."""
+
+
 def check_same_keys(what: str, one: Format, other: Format) -> None:
     """Raise an error if two inputs have different formats of keys: equal keys would be in different partitions."""
     if one != other:

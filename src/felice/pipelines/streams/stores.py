@@ -246,9 +246,39 @@ class KeyValueStore(KeyedStore):
 
         return update
 
-    def items(self) -> Iterator[tuple[Any, Timestamped]]:
+    def put_if_absent(self, key: Any, value: Any, timestamp: int = 0) -> Timestamped | None:
+        """`put`, if the key has no row. Returns the row that it has."""
+        row = self.get(key)
+        if row is None:
+            self.put(key, value, timestamp)
+        return row
+
+    def delete(self, key: Any) -> Timestamped | None:
+        """Delete the row of a key, and return it."""
+        row = self.get(key)
+        self.put(key, None)
+        return row
+
+    def items(self, *, reverse: bool = False) -> Iterator[tuple[Any, Timestamped]]:
         """All rows by their keys' bytes. Rows that are added or deleted during the iteration are left out."""
-        for row_key in sorted(self.rows):
+        return self._chosen(lambda row_key: True, reverse=reverse)
+
+    def range(self, first: Any, last: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Timestamped]]:
+        """The rows from the first to the last key, both included, by their bytes; None is no bound."""
+        low, high = (None if key is None else self._key.key_bytes(key) for key in (first, last))
+        return self._chosen(
+            lambda row_key: (low is None or row_key >= low) and (high is None or row_key <= high),
+            reverse=reverse,
+        )
+
+    def prefix(self, prefix: bytes) -> Iterator[tuple[Any, Timestamped]]:
+        """The rows whose keys' bytes begin with these."""
+        return self._chosen(lambda row_key: row_key.startswith(prefix))
+
+    def _chosen(
+        self, is_wanted: Callable[[bytes], bool], *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Timestamped]]:
+        for row_key in sorted(filter(is_wanted, self.rows), reverse=reverse):
             if (row := self.rows.get(row_key)) is not None:
                 yield self._key.read(row_key), Timestamped(self._unpack(row[0]), row[1])
 

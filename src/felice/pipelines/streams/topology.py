@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -41,6 +42,9 @@ class DeadLetters:
 
 
 OnBadRecord = str | DeadLetters
+EARLIEST, LATEST = "earliest", "latest"
+Start = str | int | timedelta
+"""EARLIEST, LATEST, milliseconds since 1970, or how long before the first start (KIP-1106)."""
 OnLate = Callable[[Any, Any, int], Any] | DeadLetters | None
 """What happens to a record that came too late for its windows, besides being counted: a function of key, value and
 timestamp is called, or the record is sent to a topic."""
@@ -68,6 +72,8 @@ class TopicFormats:
     """Of a repartition: among records with equal timestamps, those of this topic go first, also before a table's."""
     timestamp_of: Callable[[Any, Any], int] | None = None
     """Of an input: chooses a record's timestamp from its key and value. Without it, the record's own is taken."""
+    start: Start = EARLIEST
+    """Of an input: where it begins when the application reads it for the first time."""
     topic_of: Callable[[Any, Any], str] | None = None
     """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
 

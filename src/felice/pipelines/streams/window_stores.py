@@ -241,6 +241,18 @@ class WindowStore(ExpiringStore):
         for start in self._by_time:
             yield from self.starting_at(start)
 
+    def windows(
+        self, key: Any, first: int, last: int, *, reverse: bool = False
+    ) -> Iterator[tuple[Window, Timestamped]]:
+        """The windows of a key that begin from `first` to `last`, both included, the earliest first."""
+        key_bytes, starts = self._key.key_bytes(key), self._by_time.times(first, last + 1)
+        for start in reversed(starts) if reverse else starts:
+            if (row := self.rows.get((key_bytes, start))) is not None:
+                yield (
+                    Window(start, start + self._size_ms),
+                    Timestamped(self._value.unpack(row[0]), row[1]),
+                )
+
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
         window = Window(start, start + self._size_ms)

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.streams.formats import FORMATS
+from felice.pipelines.streams.stores import KeyValueStore
+from felice.pipelines.streams.window_stores import WindowStore
 from felice.streams import (
     App,
     Context,
@@ -15,6 +18,7 @@ from felice.streams import (
     Record,
     StreamsError,
     TestDriver,
+    Timestamped,
     TopologyError,
     WindowValues,
 )
@@ -187,3 +191,49 @@ def test_mistakes_with_versioned_tables_are_told() -> None:
         stream.join(app.global_table("g"), lambda left, right: left, grace_ms=10)
     with pytest.raises(TopologyError, match="the history of a table is 0 ms"):
         app.table("v", history_ms=0)
+
+
+def test_a_store_gives_ranges_and_prefixes_in_the_order_of_bytes() -> None:
+    store = KeyValueStore("s", FORMATS["string"], FORMATS["json"])
+    for number, key in enumerate(["b", "a", "ba", "c", "é"]):
+        assert store.put_if_absent(key, number, number) is None
+    assert store.put_if_absent("a", 9) == Timestamped(1, 1)
+    assert [key for key, _ in store.items()] == ["a", "b", "ba", "c", "é"]
+    assert [key for key, _ in store.items(reverse=True)] == ["é", "c", "ba", "b", "a"]
+    assert [key for key, _ in store.range("b", "c")] == ["b", "ba", "c"]
+    assert [key for key, _ in store.range(None, "b", reverse=True)] == ["b", "a"]
+    assert [key for key, _ in store.range("c", None)] == ["c", "é"]
+    assert [key for key, _ in store.prefix(b"b")] == ["b", "ba"]
+    assert store.delete("b") == Timestamped(0, 0) and store.delete("b") is None and store.get("b") is None
+
+
+def test_a_window_store_gives_the_windows_of_a_key_by_time() -> None:
+    store = WindowStore("s", FORMATS["string"], FORMATS["json"], 10, 100)
+    for start in (0, 10, 30):
+        store.put("k", start, start, start)
+    store.put("other", 10, 1, 10)
+    assert [(window, row.value) for window, row in store.windows("k", 0, 10)] == [
+        ((0, 10), 0),
+        ((10, 20), 10),
+    ]
+    assert [window.start for window, _ in store.windows("k", 5, 30, reverse=True)] == [30, 10]
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "sliding", "session"])
+def test_closed_windows_stay_as_long_as_their_retention(kind: str) -> None:
+    def driver_of(retention_ms: int) -> TestDriver:
+        app = App("shop", value="string")
+        windows = getattr(app.stream("in").group_by_key(), kind)(10, retention_ms=retention_ms)
+        windows.emit("final").count(name="windows").to("out")
+        driver = TestDriver(app)
+        for time in (5, 100, 200, 1200):
+            driver.send("in", "k", "x", time)
+        return driver
+
+    short, long = driver_of(0), driver_of(1_150)
+    assert len(short.table("windows")) < len(long.table("windows")) <= 4 * 2
+    assert [(one.key, one.value) for one in short.read("out")] == [
+        (one.key, one.value) for one in long.read("out")
+    ]
+    with pytest.raises(TopologyError, match="retention_ms is 5, but these windows are needed for"):
+        driver_of(5)

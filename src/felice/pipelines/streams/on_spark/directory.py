@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class Description:
     topics: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
     """The topics and the DataFrames that the application reads."""
+    starts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The first offsets of topics that do not begin at their start, by topic and partition."""
 
     def directory_of(self, part: int) -> str:
         """The directory of a sub-topology's tasks."""

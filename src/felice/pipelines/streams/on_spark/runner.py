@@ -11,11 +11,13 @@ How:        The source gives out packs of records, each for one place (`source`)
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -48,9 +50,17 @@ from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import DROPPED, MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS, dropped_metric
 from felice.pipelines.streams.on_spark.rows import OUT
-from felice.pipelines.streams.on_spark.source import MAX_IDLE_MS, NAME, PLAN, StreamsDataSource, written_plan
+from felice.pipelines.streams.on_spark.source import (
+    MAX_IDLE_MS,
+    NAME,
+    PLAN,
+    STARTS,
+    StreamsDataSource,
+    written_plan,
+)
 from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
 from felice.pipelines.streams.on_spark.stage import Plan, packed_ticks, run_part
+from felice.pipelines.streams.on_spark.starts import FindStarts, found_starts
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.topology import Described, Node, TopicFormats, Topology, TopologyError
 
@@ -212,6 +222,7 @@ def _results_of(
         int(spark.sparkContext.defaultParallelism),
         partitions,
         change=partial(make, fill=TableTopics(kept.path, connected)) if is_own else None,
+        find_starts=partial(found_starts, connected=connected),
         choices=choices,
     )
     plan = Plan(
@@ -236,7 +247,7 @@ def _results_of(
             **({"groupId": scope.name} if is_own else {}),
             **(description.starting or EARLIEST),
             **_limited(limit),
-            **{MAX_IDLE_MS: str(max_task_idle_ms)},
+            **{MAX_IDLE_MS: str(max_task_idle_ms), STARTS: json.dumps(description.starts)},
         )
         inputs.append(source.load())
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
@@ -329,10 +340,12 @@ def described(
     partitions: int | None = None,
     *,
     change: MakeChange | None = None,
+    find_starts: FindStarts = lambda topology, topics: {},
     choices: Choices = NO_CHOICES,
 ) -> Description:
     """Check that the checkpoint belongs to this App; describe the App in a new checkpoint, with `partitions` or the
-    default. `change` changes the state to that of another version of the program.
+    default. `change` changes the state to that of another version of the program. `find_starts` says where topics
+    begin that are read for the first time.
 
     Raises `CheckpointError` if it belongs to another App, has another number of partitions, or must be changed and
     cannot be.
@@ -349,6 +362,7 @@ def described(
             parts=layout_of(app.topology),
             topics=tuple(app.topology.topics()),
             frames=tuple(app.topology.frames()),
+            starts=find_starts(app.topology, app.topology.topics()),
         )
         checkpoint.describe(description)
         return description
@@ -360,6 +374,9 @@ def described(
             f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
             f"felice streams rescale FILE --partitions {partitions}"
         )
+    if needed.added:
+        starts = found.starts | find_starts(app.topology, needed.added)
+        needed = replace(needed, after=replace(needed.after, starts=starts))
     if change is not None:
         return change(app, checkpoint, needed)
     if needed.is_needed:

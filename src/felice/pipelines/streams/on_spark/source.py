@@ -9,6 +9,7 @@ How:        The reader knows the application, so it runs the parts without state
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 import time
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from felice.pipelines.spark.mistakes import plain_errors, plain_errors_while_read
-from felice.pipelines.spark.offsets import Checkpoint, Offsets
-from felice.pipelines.spark.options import SinkOptions, SourceOptions
+from felice.pipelines.spark.offsets import Checkpoint, Offsets, from_checkpoint, to_checkpoint
+from felice.pipelines.spark.options import Earliest, SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import StreamReader
 from felice.pipelines.spark.source import FeliceDataSource
 from felice.pipelines.spark.writer import StreamWriter, Written
@@ -33,6 +34,8 @@ PLAN = "plan.secret"
 interface, but not the value of one with this word in its name (`spark.redaction.regex`).
 """
 MAX_IDLE_MS = "max.task.idle.ms"
+STARTS = "starts"
+NO_STARTS: Offsets = {}
 NAME = "felice-streams"
 
 
@@ -55,10 +58,12 @@ class StreamsDataSource(FeliceDataSource):
 
     def make_stream_reader(self, schema: StructType) -> PackReader:
         """The reader of the application's topics. Raises `QueryError` if the options are wrong."""
-        options = {name: value for name, value in self.options.items() if name not in (PLAN, MAX_IDLE_MS)}
+        own = (PLAN, MAX_IDLE_MS, STARTS)
+        options = {name: value for name, value in self.options.items() if name not in own}
         plan = pickle.loads(base64.b64decode(self.options[PLAN]))
         max_idle_ms = int(self.options.get(MAX_IDLE_MS, 0))
-        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan, max_idle_ms)
+        starts = from_checkpoint(json.loads(self.options.get(STARTS, "{}")))
+        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan, max_idle_ms, starts)
 
     @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> PackWriter:
@@ -69,20 +74,35 @@ class StreamsDataSource(FeliceDataSource):
 class PackReader(StreamReader):
     """Reads the topics of an application."""
 
-    def __init__(self, options: SourceOptions, cores: int, plan: Plan, max_idle_ms: int = 0) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        cores: int,
+        plan: Plan,
+        max_idle_ms: int = 0,
+        starts: Offsets = NO_STARTS,
+    ) -> None:
         super().__init__(options, cores)
         self._plan, self._max_idle_ms = plan, max_idle_ms
         self._cut = TimeCut()
+        self._starts = starts
+        """The first offsets of topics that do not begin at their start."""
         self._waits_since: float | None = None
         """Since when some partitions have records and others have none."""
 
     def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:
         """Called by Spark: where the batch that begins at `start` ends."""
-        return super().latestOffset(self._without_left(start), limit)
+        return super().latestOffset(self._begun(start), limit)
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Called by Spark in the driver: divides the records between both offsets into tasks."""
-        return super().partitions(self._without_left(start), self._without_left(end))
+        return super().partitions(self._begun(start), self._without_left(end))
+
+    def _first_offsets(self) -> Offsets:
+        found = super()._first_offsets()
+        # `felice streams reset` may have said where all topics begin.
+        is_reset = self._options.starting != Earliest()
+        return found if is_reset else found | {key: at for key, at in self._starts.items() if key in found}
 
     def _limited(self, most: int, begin: Offsets, end: Offsets) -> Offsets:
         """Batches take a backlog in the order of time across topics and partitions."""
@@ -102,6 +122,11 @@ class PackReader(StreamReader):
                 return True
         self._waits_since = None
         return super()._too_few(begin, end, limit)
+
+    def _begun(self, start: Checkpoint) -> Checkpoint:
+        """The start of a batch, with that of topics which an earlier version of the program has not read."""
+        later = {key: at for key, at in self._starts.items() if key[0] not in start}
+        return self._without_left(start) | to_checkpoint(later)
 
     def _without_left(self, offsets: Checkpoint) -> Checkpoint:
         """The offsets without topics that only an earlier version of the program has read."""
