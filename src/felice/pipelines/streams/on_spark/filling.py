@@ -65,6 +65,9 @@ class TableTopics:
 def _records(options: SourceOptions, until: Offsets) -> Iterator[pa.RecordBatch]:
     view = open_view(options)
     try:
+        # A topic that was created again may hold less than the application has read.
+        latest = view.latest()
+        until = {key: min(end, latest[key]) for key, end in until.items() if key in latest}
         earliest = view.earliest(until.keys())
     finally:
         view.close()
