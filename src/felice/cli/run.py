@@ -204,9 +204,10 @@ def _choices(keep: tuple[str, ...], drop: tuple[str, ...]) -> Choices:
 
 def _told(app: Scoped, checkpoint: Checkpoint, settings: Settings, *, all_of_it: bool) -> list[str]:
     """What the program does with the state of the version before. Without `all_of_it` only if something changes."""
-    from felice.pipelines.streams.on_spark.changes import planned
+    from felice.pipelines.streams.on_spark.changes import check_partitions, planned
 
     change = planned(app.scope, checkpoint, settings.options["choices"])
+    check_partitions(app, checkpoint, settings.options["partitions"])
     if change is None:
         return [f"{app.name} has no state in {checkpoint.path} yet"] if all_of_it else []
     if not change.is_seen:
@@ -313,13 +314,13 @@ def _wait_for_broker(settings: Settings) -> None:
 def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:
     from felice.pipelines.streams.on_spark.runner import start
 
-    for path in claim.checkpoint.requests:  # An earlier run may have left them.
-        path.unlink(missing_ok=True)
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
     modules = modules_beside(settings.file)
-    return start(
+    query = start(
         claim.app.scope, spark, settings.bootstrap, claim.checkpoint.path, modules=modules, **settings.options
     )
+    claim.checkpoint.forget_requests()
+    return query
 
 
 def _wait(spark: SparkSession) -> None:

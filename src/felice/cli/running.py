@@ -125,7 +125,10 @@ class Applications:
             return changes
         for app in apps.values():
             if app.name not in self._running:
+                self._due.pop(app.name, None)
                 self._add(app, changes)
+        for name in self._due.keys() - apps.keys():
+            del self._due[name]
         for name, one in self._running.items():
             if name not in apps:
                 one.ask_to_stop()
@@ -180,8 +183,11 @@ class Applications:
         for name, restart in list(self._due.items()):
             if restart.at <= time.monotonic():
                 del self._due[name]
-                for claim in self.claim([restart.app]):
-                    self.start(claim)
+                try:
+                    for claim in self.claim([restart.app]):
+                        self.start(claim)
+                except Exception as error:
+                    self._fail(name, _reason(error))
 
     def _attempt(self, name: str, step: Callable[[T], R], given: T) -> R | None:
         try:

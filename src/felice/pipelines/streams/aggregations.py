@@ -198,8 +198,9 @@ class InSlidingWindows(Kind):
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps windows as long as a record may look them up."""
         difference_ms = self.windows.difference_ms
-        retention_ms = retained(self.retention_ms, 2 * difference_ms + self.windows.grace_ms)
-        return SlidingStore(name, key, value, difference_ms, retention_ms)
+        found_ms = 2 * difference_ms + self.windows.grace_ms
+        retention_ms = retained(self.retention_ms, found_ms)
+        return SlidingStore(name, key, value, difference_ms, retention_ms, found_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sliding."""
@@ -239,7 +240,8 @@ class InSessions(Kind):
 
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps sessions until they are closed."""
-        return SessionStore(name, key, value, retained(self.retention_ms, self.closes_after_ms))
+        retention_ms = retained(self.retention_ms, self.closes_after_ms)
+        return SessionStore(name, key, value, retention_ms, self.closes_after_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
         """Sessions."""

@@ -68,6 +68,10 @@ class TestDriver:
         self._is_batch = True
         try:
             yield
+        except BaseException:
+            for queue in self._waiting.values():
+                queue.clear()
+            raise
         finally:
             self._is_batch = False
         self._run()
@@ -75,10 +79,11 @@ class TestDriver:
     def advance_wall_clock(self, by_ms: int) -> None:
         """Let time pass, from 0 on, for processors with timers of the wall clock."""
         self._wall_clock_ms += by_ms
+        self._begin_batch()
         for tasks in self._tasks:
             for task in tasks:
                 self._take(task.advance_wall_clock(self._wall_clock_ms))
-        self._run()
+        self._finish_batch()
 
     def read(self, topic: str) -> list[Record]:
         """The records written to a topic since it was last read. Raises `TopologyError` for a topic that is never
@@ -146,9 +151,15 @@ class TestDriver:
     def _run(self) -> None:
         if self._is_batch:
             return
+        self._begin_batch()
+        self._finish_batch()
+
+    def _begin_batch(self) -> None:
         for tasks in self._tasks:
             for task in tasks:
                 task.begin_batch()
+
+    def _finish_batch(self) -> None:
         self._process_waiting()
         # What a sub-topology sends at the end of its batch belongs to the batch of those behind it.
         for number in range(len(self._tasks[0])):

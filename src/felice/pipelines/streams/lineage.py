@@ -8,7 +8,9 @@ Keeps true: a lineage does not depend on the number of a node or on the order of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.streams.topology import Node, Topology
 
+_PACKAGE = "felice."
 _OWN = "felice.pipelines.streams.operators"
 _PASSING = frozenset({"peek", "each-batch"})
 _PLAIN = (str, bytes, int, float, bool, type(None), type(Ellipsis))
@@ -65,47 +68,68 @@ class Lineages:
         return f"{kind} {self._digest(node.make)} of ({before})" if is_exact else f"{kind} of ({before})"
 
     def _digest(self, make: Callable[..., Any]) -> str:
-        text = "\n".join(self._code(make, ()))
+        text = "\n".join(self._code(make, (), is_own=True))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    def _code(self, value: Any, outer: tuple[int, ...]) -> Iterator[str]:
-        """What a function does, and with which values. Objects that are not ours count as their class."""
+    def _code(self, value: Any, outer: tuple[int, ...], *, is_own: bool) -> Iterator[str]:
+        """What a function does, and with which values. `is_own`: the value is held by code of this package."""
         if id(value) in outer:
             return
-        inner = (*outer, id(value))
-        if isinstance(value, str) and self._is_name(value):
+        if isinstance(value, str) and is_own and self._is_name(value):
             return
         if isinstance(value, _PLAIN):
             yield repr(value)
             return
-        parts: Any = ()
-        if isinstance(value, FunctionType):
-            cells = [cell.cell_contents for cell in value.__closure__ or () if _is_full(cell)]
-            parts = (value.__code__, value.__defaults__, *cells)
-        elif isinstance(value, CodeType):
-            yield value.co_code.hex()
-            parts = (value.co_names, value.co_consts)
-        elif isinstance(value, MethodType):
-            parts = (value.__func__, value.__self__)
-        elif isinstance(value, partial):
-            parts = (value.func, value.args, value.keywords)
-        elif isinstance(value, (tuple, list)):
-            parts = value
-        elif isinstance(value, dict):
-            parts = value.items()
-        elif isinstance(value, type):
-            yield value.__qualname__
-        else:
-            yield type(value).__qualname__
-            if type(value).__module__.startswith(_OWN):
-                parts = [getattr(value, name, None) for name in _fields(value)]
+        if isinstance(value, (set, frozenset)):
+            inner = (*outer, id(value))
+            yield from sorted("\n".join(self._code(one, inner, is_own=is_own)) for one in value)
+            return
+        told, parts, is_own = _parts(value, is_own=is_own)
+        yield told
         for part in parts:
-            yield from self._code(part, inner)
+            yield from self._code(part, (*outer, id(value)), is_own=is_own)
 
     def _is_name(self, text: str) -> bool:
         """Whether a text may be the name of a store or a node, which may be numbered."""
         topology = self._topology
         return topology.has_store(text) or topology.automatic_part(text) is not None
+
+
+def _parts(value: Any, *, is_own: bool) -> tuple[str, Iterable[Any], bool]:
+    """What stands for a value, the values in it, and whether code of this package holds these."""
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if _is_full(cell)]
+        parts = (value.__code__, value.__defaults__, value.__kwdefaults__, *cells)
+        return "function", parts, (value.__module__ or "").startswith(_PACKAGE)
+    if isinstance(value, CodeType):
+        return value.co_code.hex(), (value.co_names, value.co_consts), is_own
+    if isinstance(value, MethodType):
+        return "method", (value.__func__, value.__self__), is_own
+    if isinstance(value, partial):
+        return "partial", (value.func, value.args, value.keywords), is_own
+    if isinstance(value, (tuple, list)):
+        return "list", value, is_own
+    if isinstance(value, dict):
+        return "dict", value.items(), is_own
+    if isinstance(value, type):
+        return value.__qualname__, (), is_own
+    kind = type(value)
+    if kind.__module__.startswith(_PACKAGE):
+        # Of scopes, plans and stores only operators hold functions and values of the application.
+        is_operator = kind.__module__.startswith(_OWN)
+        return (
+            kind.__qualname__,
+            [getattr(value, name, None) for name in _fields(value)] if is_operator else (),
+            True,
+        )
+    if fields := _fields(value):
+        call = kind.__dict__.get("__call__")
+        return kind.__qualname__, [call, *(getattr(value, name, None) for name in fields)], False
+    try:
+        return kind.__qualname__ + pickle.dumps(value).hex(), (), False
+    except Exception:
+        # Nothing is known of it but its address: it equals no value of another process.
+        return f"{kind.__qualname__} at {id(value)} of {os.getpid()}", (), False
 
 
 def kind_of(node: Node) -> str:

@@ -99,9 +99,9 @@ class Dropped(Exception):
     value that it cannot use. Neither is an error of the record; both are counted.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, timestamp: int = 0) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.timestamp = reason, timestamp
 
 
 Push = Callable[[Any, Any, int, Headers], None]

@@ -60,9 +60,10 @@ def each_batch(scope: Scope, table: TablePlan, key: Format) -> TablePlan:
     """The table that sends one change for each key and batch. Its rows are those of the other table."""
     if table.versions_ms is not None:
         raise TopologyError("emit: a versioned table sends each change")
-    node = scope.topology.operator("each-batch", lambda stores: EachBatch(key), table.node)
+    node = scope.topology.operator("each-batch", lambda stores: EachBatch(key, plan.sends_old), table.node)
     node.is_of_batch = True
-    return TablePlan(node, [table], compute=lambda _, value: value, closes_after_ms=table.closes_after_ms)
+    plan = TablePlan(node, [table], compute=lambda _, value: value, closes_after_ms=table.closes_after_ms)
+    return plan
 
 
 def suppressed(

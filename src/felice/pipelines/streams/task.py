@@ -353,7 +353,7 @@ class Task:
             if isinstance(error, KeyboardInterrupt | _Stopped | OutsideError):
                 raise error
             if isinstance(error, Dropped):
-                self._drop(node, error.reason, key, value)
+                self._drop(node, error, key, value)
                 return
             if node.sink is not None and node.sink.topic_of is None:
                 error = _unwritable(node.sink, key, value, error)
@@ -379,17 +379,17 @@ class Task:
             self._set_aside_last = number
             self._send_letter(formats.on_error, told(error))
 
-    def _drop(self, node: Node, reason: str, key: Any, value: Any) -> None:
+    def _drop(self, node: Node, dropped: Dropped, key: Any, value: Any) -> None:
         """Count a record that an operator leaves out, and do with a late one what the application says."""
-        self.dropped[node.label, reason] += 1
-        if reason != LATE or node.on_late is None or self._given is None:
+        self.dropped[node.label, dropped.reason] += 1
+        if dropped.reason != LATE or node.on_late is None:
             return
         if isinstance(node.on_late, DeadLetters):
-            self._send_letter(node.on_late, f"too late for {node.label}")
+            if self._given is not None:  # What timers and the end of a batch send was not read.
+                self._send_letter(node.on_late, f"too late for {node.label}")
             return
-        timestamp = self._given[1].timestamps[self._number(self._given[1])]
         try:
-            node.on_late(key, value, timestamp)
+            node.on_late(key, value, dropped.timestamp)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

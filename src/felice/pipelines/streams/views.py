@@ -98,7 +98,7 @@ class StoreView:
 
         Keys of another type than these two, which have no order among them, are left out.
         """
-        found = [item for item in self.items() if _is_between(first, item[0], last)]
+        found = [item for item in self.items() if is_between(first, item[0], last)]
         return sorted(found, key=lambda item: item[0])
 
     def windows(self, key: Any, start: int, end: int) -> list[tuple[Window, Any]]:
@@ -116,8 +116,9 @@ class StoreView:
         return sum(1 for _ in self.items())
 
 
-def _is_between(first: Any, key: Any, last: Any) -> bool:
-    if isinstance(key, bool) != isinstance(first, bool):
+def is_between(first: Any, key: Any, last: Any) -> bool:
+    """Whether a key is between two others, or equal to one of them; False if their types have no order."""
+    if not isinstance(key, bool) == isinstance(first, bool) == isinstance(last, bool):
         return False  # Python takes True for 1.
     try:
         return bool(first <= key <= last)

@@ -285,9 +285,12 @@ class StoredRow(NamedTuple):
 class SlidingStore(IndexedStore, WindowStore):
     """A `WindowStore` that finds the windows of a key by a span of starts."""
 
-    def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
+    def __init__(
+        self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int, found_ms: int
+    ) -> None:
         super().__init__(name, key, value, size_ms, retention_ms)
         self._of_key: dict[bytes, list[int]] = {}
+        self._found_ms = found_ms
 
     def _added(self, key: Any) -> None:
         key_bytes, start = key
@@ -299,8 +302,11 @@ class SlidingStore(IndexedStore, WindowStore):
         if not self._of_key[key_bytes]:
             del self._of_key[key_bytes]
 
-    def around(self, key_bytes: bytes, first: int, last: int) -> list[tuple[int, StoredRow]]:
-        """The windows of a key that begin from `first` to `last`, both included, in order."""
+    def around(self, key_bytes: bytes, first: int, last: int, newest: int) -> list[tuple[int, StoredRow]]:
+        """The windows of a key that begin from `first` to `last`, both included, in order. Those that began `found_ms`
+        before the newest one are only kept for queries.
+        """
+        first = max(first, newest - self._found_ms + 1)
         starts = self._of_key.get(key_bytes)
         if starts is None:
             return []
@@ -313,10 +319,15 @@ class SlidingStore(IndexedStore, WindowStore):
 
 
 class SessionStore(ExpiringStore):
-    """Sessions by key, start and end, kept for `retention_ms` after their end."""
+    """Sessions by key, start and end, kept for `retention_ms` after their end. Records find those that ended within
+    `found_ms`.
+    """
 
-    def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
+    def __init__(
+        self, name: str, key: Format, value: Format, retention_ms: int, found_ms: int | None = None
+    ) -> None:
         super().__init__(name, key, value, retention_ms)
+        self._found_ms = retention_ms if found_ms is None else found_ms
         self._of_key: dict[bytes, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
 
@@ -352,7 +363,7 @@ class SessionStore(ExpiringStore):
         sessions = self._of_key.get(key_bytes)
         if sessions is None:
             return []
-        least_end = max(earliest_end, newest - self._retention_ms + 1)
+        least_end = max(earliest_end, newest - self._found_ms + 1)
         found = sessions[bisect_left(sessions, (least_end, NEVER)) :]
         return [made(Window, (start, end)) for end, start in found if start <= latest_start]
 

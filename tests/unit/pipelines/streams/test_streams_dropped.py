@@ -157,3 +157,14 @@ def test_an_error_names_the_line_of_the_program() -> None:
     app.stream("in").map_values(lambda key, value: 1 // 0).to("out")
     with pytest.raises(StreamsError, match=r"in step map-values-1 \(test_streams_dropped\.py:\d+\)$"):
         TestDriver(app).send("in", "k", "a")
+
+
+def test_a_late_change_of_a_batch_is_told_with_its_time() -> None:
+    found: Late = []
+    app = App("shop", value="string")
+    counts = app.stream("in").group_by_key().count(name="counts").emit("batch").to_stream()
+    counts.group_by_key().tumbling(10, on_late=lambda *late: found.append(late)).count(name="found")
+    driver = TestDriver(app)
+    driver.send("in", "a", "x", 100)
+    driver.send("in", "b", "x", 5)
+    assert found == [("b", 1, 5)] and driver.dropped == {("found", "late"): 1}

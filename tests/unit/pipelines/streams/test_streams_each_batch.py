@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from felice.pipelines.streams.task import StreamsError
-from felice.streams import App, DeadLetters, Table, TestDriver, TopologyError
+from felice.streams import App, Context, DeadLetters, Processor, Record, Table, TestDriver, TopologyError
 
 
 def counting(**options: Any) -> App:
@@ -114,3 +114,51 @@ def test_what_is_no_way_to_emit_is_refused() -> None:
     with pytest.raises(TopologyError, match="a versioned table sends each change"):
         table.emit("batch")
     assert isinstance(App("shop", emit="batch").table("users", history_ms=10), Table)
+
+
+def test_tables_of_tables_end_their_batch_in_turn() -> None:
+    app = App("shop", value="string", emit="batch")
+    first = app.stream("in").group_by_key().count(name="first")
+    first.map_values(lambda key, count: count * 10, value="json", name="tens").emit("batch").to("out")
+    driver = TestDriver(app)
+    with driver.batch():
+        for _ in range(3):
+            driver.send("in", "k", "x")
+    assert written(driver, "out") == [("k", 30, 0)]
+
+
+def test_a_row_that_comes_and_goes_in_one_batch_is_not_sent_if_its_old_value_is_known() -> None:
+    app = App("shop", value="string")
+    users = app.table("users", name="users").emit("batch")
+    users.group_by(lambda key, value: (value, value)).count(name="of").to("of")
+    users.to("out")
+    driver = TestDriver(app)
+    with driver.batch():
+        driver.send("users", "u", "a")
+        driver.send("users", "u", None)
+    assert written(driver, "out") == [] and written(driver, "of") == []
+
+
+def test_what_timers_change_in_a_batch_is_sent() -> None:
+    class Ticks(Processor):
+        def init(self, context: Context) -> None:
+            context.schedule(10, lambda time: [Record("k", str(time), time)], clock="wall")
+
+        def process(self, record: Record) -> list[Record]:
+            return []
+
+    app = App("shop", value="string")
+    ticks = app.stream("in").process_values(Ticks)
+    ticks.to_table(name="ticks").emit("batch").to("out")
+    driver = TestDriver(app)
+    driver.advance_wall_clock(10)
+    assert written(driver, "out") == [("k", "10", 10)]
+
+
+def test_a_batch_that_fails_before_its_end_leaves_nothing() -> None:
+    driver = TestDriver(counting())
+    with pytest.raises(KeyError), driver.batch():
+        driver.send("in", "a", "x")
+        raise KeyError
+    driver.send("in", "b", "x")
+    assert written(driver, "out") == [("b", 1, 0)]

@@ -227,9 +227,15 @@ def _place(key: bytes | None) -> int:
 
 def described(app: App) -> Description:
     topology = app.topology
-    inputs = tuple(topology.topics()), tuple(topology.frames())
     return Description(
-        app.name, app.describe(), PLACES, {}, parts=layout_of(topology), topics=inputs[0], frames=inputs[1]
+        app.name,
+        app.describe(),
+        PLACES,
+        {},
+        parts=layout_of(topology),
+        topics=tuple(topology.topics()),
+        frames=tuple(topology.frames()),
+        python=changes.PYTHON,
     )
 
 
@@ -403,7 +409,7 @@ def test_what_is_not_certain_is_asked(tmp_path: Path) -> None:
     for choices, told in (
         (Choices({"x": "aggregate-2"}), "the state has no store 'x' to keep; there are: aggregate-1"),
         (Choices({"aggregate-1": "y"}), "the program has no store 'y'"),
-        (Choices(drop=("z",)), "the state has no store 'z' to drop"),
+        (Choices(drop=("z",)), "it is not certain which is which"),
     ):
         with pytest.raises(CheckpointError, match=told):
             change_of(before, after, Checkpoint(tmp_path), choices)
@@ -452,7 +458,7 @@ def test_the_new_store_of_a_table_is_filled_from_its_topic(tmp_path: Path) -> No
 
 def test_topics_come_and_go_and_new_ones_are_read_from_their_beginning(tmp_path: Path) -> None:
     change = change_of(program([streams_joined]), program([together]), Checkpoint(tmp_path))
-    assert (change.added, change.removed) == (("returned",), ("returns",))
+    assert (change.added, change.removed) == ({"returned": "read from its beginning"}, ("returns",))
     assert any("topic returned" in line and "from its beginning" in line for line in change.lines())
 
 
@@ -555,3 +561,123 @@ def test_sparks_logs_follow_a_source_that_comes_or_goes(tmp_path: Path) -> None:
     assert len((tmp_path / "offsets" / "5").read_text().splitlines()) == 3
     with pytest.raises(CheckpointError, match="offsets of 1 sources, and the application has 3"):
         logs.set_sources(3)
+
+
+class Above:
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def __call__(self, key: Any, value: Any) -> bool:
+        return len(value) > self.least
+
+
+def lineages(app: App) -> list[str]:
+    return [one.exact for part in layout_of(app.topology) for one in part.stores]
+
+
+def filtered(predicate: Callable[[Any, Any], Any]) -> App:
+    app = App("shop", value="string")
+    app.table("view", name="buy")
+    app.stream("orders").filter(predicate).group_by_key().count().to("out")
+    return app
+
+
+def with_keyword(key: Any, value: Any, *, least: int = 1) -> bool:
+    return len(value) > least
+
+
+def with_other_keyword(key: Any, value: Any, *, least: int = 2) -> bool:
+    return len(value) > least
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda key, value: value in {"a"}, lambda key, value: value in {"b"}),
+        (lambda key, value: value == "view", lambda key, value: value == "buy"),
+        (lambda key, value: value.upper(), lambda key, value: value.lower()),
+        (lambda key, value, least=1: least, lambda key, value, least=2: least),
+        (with_keyword, with_other_keyword),
+        (Above(1), Above(2)),
+        (Above(1).__call__, Above(2).__call__),
+    ],
+)
+def test_functions_that_differ_have_other_lineages(one: Any, other: Any) -> None:
+    assert lineages(filtered(one)) == lineages(filtered(one)) != lineages(filtered(other))
+
+
+def test_a_function_that_holds_itself_has_a_lineage() -> None:
+    def again(key: Any, value: Any) -> Any:
+        return again if value else None
+
+    assert lineages(filtered(again)) == lineages(filtered(again))
+
+
+def test_two_changed_functions_are_not_paired_by_their_order(tmp_path: Path) -> None:
+    one, two = (lambda key, value: value), (lambda key, value: value[-1])
+    three, four = (lambda key, value: key), (lambda key, value: key + value)
+    with pytest.raises(CheckpointError, match="it is not certain which is which"):
+        change_of(twice(one, two), twice(three, four), Checkpoint(tmp_path / "a"))
+    with pytest.raises(CheckpointError, match="it is not certain which is which"):
+        change_of(twice(one, two), twice(three), Checkpoint(tmp_path / "b"))
+
+
+def test_choices_may_be_given_again(tmp_path: Path) -> None:
+    by_value, by_end, checkpoint = (
+        (lambda key, value: value),
+        (lambda key, value: value[-1]),
+        Checkpoint(tmp_path),
+    )
+    after = twice(by_end, name="ends")
+    choices = Choices({"aggregate-1": "ends"}, ("gone",))
+    change = change_of(twice(by_value), after, checkpoint, choices)
+    assert fates(change) == {"ends": KEPT}
+    make(after.scope, checkpoint, change, nothing_filled)
+    again = planned(after.scope, checkpoint, choices)
+    assert again is not None and not again.is_needed
+
+
+def test_changed_functions_alone_change_no_files(tmp_path: Path) -> None:
+    change = change_of(twice(lambda key, value: value), twice(lambda key, value: key), Checkpoint(tmp_path))
+    assert not change.is_needed and not change.is_seen
+
+
+def test_a_named_table_with_another_format_takes_those_computed_from_it_along(tmp_path: Path) -> None:
+    def shop(value: str) -> App:
+        app = App("shop", value="string")
+        users = app.table("users", value=value, name="users")
+        users.group_by(lambda key, user: (str(user)[:1], user)).count(name="starts").to("starts")
+        return app
+
+    change = change_of(shop("json"), shop("string"), Checkpoint(tmp_path))
+    found = {one.store: one.why for one in change.fates if one.what == NEW}
+    assert "filled from topic users" in found["users"] and "computed from users" in found["starts"]
+
+
+def test_sparks_logs_forget_topics_that_are_no_longer_read(tmp_path: Path) -> None:
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    for number in (4, 5):
+        (tmp_path / "offsets" / str(number)).write_text('v1\n{}\n{"a": {"0": 1}, "b": {"0": 2}}\n-')
+    (tmp_path / "commits" / "4").touch()
+    logs = SparkLogs(tmp_path)
+    logs.keep_topics(["a", "c"])
+    assert logs.last_done_offsets(0) == '{"a": {"0": 1}}'
+    assert (tmp_path / "offsets" / "5").read_text() == 'v1\n{}\n{"a": {"0": 1}}\n-'
+
+
+def test_another_release_of_python_whose_code_differs_keeps_a_program_as_it_is(tmp_path: Path) -> None:
+    checkpoint, app = Checkpoint(tmp_path), twice(lambda key, value: value, lambda key, value: key)
+    Tasks(app).save(checkpoint)
+    kept = checkpoint.description()
+    assert kept is not None and kept.python == changes.PYTHON
+    parts = tuple(
+        replace(part, stores=tuple(replace(one, exact="other code") for one in part.stores))
+        for part in kept.parts or ()
+    )
+    checkpoint.describe(replace(kept, parts=parts))
+    with pytest.raises(CheckpointError, match="it is not certain which is which"):
+        planned(app.scope, checkpoint)
+    checkpoint.describe(replace(kept, parts=parts, python="3.10"))
+    change = planned(app.scope, checkpoint)
+    assert change is not None and not change.is_needed and change.after.python == changes.PYTHON

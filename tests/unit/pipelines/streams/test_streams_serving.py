@@ -21,10 +21,11 @@ from felice.pipelines.streams.on_spark.changes import layout_of
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
 from felice.pipelines.streams.on_spark.state import StateFiles
-from felice.pipelines.streams.serving.queries import Queries
+from felice.pipelines.streams.serving.queries import Queries, Selection
 from felice.pipelines.streams.serving.server import state_server
 from felice.pipelines.streams.serving.texts import key_of, plain
 from felice.pipelines.streams.task import Task, TopicRecord
+from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 from felice.streams import App
 
@@ -141,12 +142,33 @@ def test_long_answers_come_in_pages(checkpoint: Checkpoint) -> None:
     assert keys(rest) == ["c/d"] and rest[1]["next"] is None
 
 
+def test_numbers_are_in_a_range_by_their_values(tmp_path: Path) -> None:
+    app = App("keys", key="long", value="string")
+    app.table("numbers", name="numbers")
+    queries = Queries(app, Checkpoint(tmp_path))
+    [part] = app.topology.parts()
+    stores = app.topology.made_stores(part)
+    for key in (-3, 0, 2, 10):
+        stores["numbers"].put(key, "x")
+    queries._view = lambda name: StoreView(name, [stores[name]])  # type: ignore[method-assign]
+
+    def found(**wanted: Any) -> list[int]:
+        return [row["key"] for row in queries.select("numbers", Selection(**wanted)).rows]
+
+    assert sorted(found(first="-3", last="2")) == [-3, 0, 2] and found(first="3") == [10]
+    assert found(key="-3") == [-3]
+    assert queries.select("numbers", Selection(limit=4)).next is None
+    queries.close()
+
+
 @pytest.mark.parametrize(
     ("path", "status", "told"),
     [
         ("/stores/none", 404, "shop has no store 'none'; it has counts, sessions, windows"),
         ("/stores/counts?form=a", 400, "there is no parameter 'form'"),
         ("/stores/counts?limit=x", 400, "limit is 'x'; it must be a whole number"),
+        ("/stores/counts?limit=0", 400, "limit is 0"),
+        ("/stores/windows/a?from_ms=9000", 404, "in these times"),
         ("/stores/counts?after=x", 400, "after must be the value of next"),
         ("/stores/counts?from_ms=1", 400, "has no windows"),
         ("/other", 404, "Not Found"),
@@ -213,7 +235,8 @@ def test_keys_and_values_as_text() -> None:
         ("json", '"5"', "5"),
     ):
         assert key_of(text, FORMATS[name]) == key
-    for name, text in (("long", "x"), ("boolean", "yes"), ("uuid", "5"), ("bytes", "?")):
+    wrong = (("long", "x"), ("long", "1_0"), ("double", "x"), ("double", "nan"), ("boolean", "yes"))
+    for name, text in (*wrong, ("uuid", "5"), ("bytes", "?")):
         with pytest.raises(ValueError, match=f"is no key of format {name}"):
             key_of(text, FORMATS[name])
     assert plain({"a": [b"\xff", one, 1]}) == {"a": ["/w==", str(one), 1]}

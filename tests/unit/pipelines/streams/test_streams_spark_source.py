@@ -21,7 +21,7 @@ from felice.pipelines.spark import reader as reader_module
 from felice.pipelines.spark import writer as writer_module
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
-from felice.pipelines.spark.reader import RefusedStream, TaskPartition
+from felice.pipelines.spark.reader import RefusedStream, StreamReader, TaskPartition
 from felice.pipelines.spark.writer import Written
 from felice.pipelines.streams.on_spark import source, stage
 from felice.pipelines.streams.on_spark.packs import (
@@ -230,3 +230,23 @@ def test_a_batch_waits_for_partitions_without_records_as_long_as_it_may(
     assert not reader._too_few(begin, one, limit)
     reader._target = both
     assert not reader._too_few(begin, one, limit), "what exists now is all there is to wait for"
+
+
+def test_a_batch_that_another_version_planned_is_read_without_the_topics_of_this_one() -> None:
+    asked: list[Any] = []
+    starts = {("new", 0): 7, ("old", 0): 3}
+    options = SourceOptions.parse(CONNECTED | {"subscribe": "a,new"})
+    reader = PackReader(options, 1, Plan(b"", 1, ()), starts=starts)
+    plan = StreamReader.partitions
+    try:
+        StreamReader.partitions = lambda self, start, end: asked.append((start, end)) or []  # type: ignore
+        reader.partitions({"a": {"0": 1}, "old": {"0": 2}}, {"a": {"0": 5}, "old": {"0": 9}})
+        reader.partitions({"a": {"0": 1}}, {"a": {"0": 5}, "new": {"0": 9}})
+        reader.partitions({"a": {"0": 1}, "new": {"0": 8}}, {"a": {"0": 5}, "new": {"0": 9}})
+    finally:
+        StreamReader.partitions = plan  # type: ignore[method-assign]
+    assert asked == [
+        ({"a": {"0": 1}}, {"a": {"0": 5}}),
+        ({"a": {"0": 1}, "new": {"0": 7}}, {"a": {"0": 5}, "new": {"0": 9}}),
+        ({"a": {"0": 1}, "new": {"0": 8}}, {"a": {"0": 5}, "new": {"0": 9}}),
+    ]

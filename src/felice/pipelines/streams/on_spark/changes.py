@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from typing import Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.lineage import Lineages, kind_of, owners_of
@@ -29,8 +31,17 @@ from felice.pipelines.streams.on_spark.directory import (
 from felice.pipelines.streams.on_spark.matching import Matched, match
 from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
-from felice.pipelines.streams.topology import CLOCKS, Described, Node, SubTopology, TopicFormats, Topology
+from felice.pipelines.streams.topology import (
+    CLOCKS,
+    EARLIEST,
+    Described,
+    Node,
+    SubTopology,
+    TopicFormats,
+    Topology,
+)
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 KEPT, NEW, DROPPED = "kept", "new", "dropped"
 FillTable = Callable[[Topology, str, TopicFormats, int], list[Store]]
 """(topology, store, topic, number of partitions) -> the table's store in each partition, with the rows of its topic"""
@@ -71,14 +82,15 @@ class Change:
     """The sub-topologies whose files are written anew."""
     filled: Mapping[str, TopicFormats] = field(default_factory=dict)
     """New stores of tables, with their topics."""
-    added: tuple[str, ...] = ()
+    added: Mapping[str, str] = field(default_factory=dict)
+    """New topics, and where they begin."""
     removed: tuple[str, ...] = ()
     """Topics."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether the files of the state change."""
-        return self.before.parts != self.after.parts
+        """Whether the state has other stores, or its files lie elsewhere."""
+        return _places_of(self.before) != _places_of(self.after)
 
     @property
     def is_seen(self) -> bool:
@@ -88,10 +100,17 @@ class Change:
     def lines(self) -> list[str]:
         """The change, for people: a line for each store and each topic that comes or goes."""
         rows = [(one.what, f"store {one.store}", one.why) for one in self.fates]
-        rows += [(NEW, f"topic {topic}", "read from its beginning") for topic in self.added]
+        rows += [(NEW, f"topic {topic}", start) for topic, start in self.added.items()]
         rows += [(DROPPED, f"topic {topic}", "no longer read") for topic in self.removed]
         width = max(len(name) for _, name, _ in rows)
         return [f"  {what:7}  {name:{width}}  {why}".rstrip() for what, name, why in rows]
+
+
+def _places_of(description: Description) -> list[tuple[int, str, list[tuple[str, str]]]]:
+    return [
+        (part.number, part.directory, [(one.name, one.shape) for one in part.stores])
+        for part in description.parts or ()
+    ]
 
 
 MakeChange = Callable[[Described, Checkpoint, Change], Description]
@@ -132,13 +151,15 @@ def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICE
         )
     topology = app.topology
     after = replace(before, topology=topology.describe(), parts=layout_of(topology), format=FORMAT)
-    after = replace(after, topics=tuple(topology.topics()), frames=tuple(topology.frames()))
+    after = replace(after, topics=tuple(topology.topics()), frames=tuple(topology.frames()), python=PYTHON)
     if before.parts is None:
         before = _of_earlier_release(topology, checkpoint, before, after)
         choices = Choices(dict(zip(_names(before), _names(after), strict=True)))
+    elif before.python != PYTHON and _without_functions(before) == _without_functions(after):
+        choices = Choices({name: name for name in _names(after)})
     _check_inputs(checkpoint, before, after)
     matched = match(_stores(before), _stores(after), choices.keep, choices.drop)
-    added = tuple(sorted(set(after.topics) - set(before.topics)))
+    added = _starts_of(topology, sorted(set(after.topics) - set(before.topics)))
     whys = _reasons_for_new(topology, before, after, matched, added)
     for name in list(matched):
         if name in whys:
@@ -156,6 +177,27 @@ def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICE
         {name: topic for name in whys if (topic := _topic_of(topology, name, added)) is not None},
         added,
         tuple(sorted(set(before.topics) - set(after.topics))),
+    )
+
+
+class Named(Protocol):
+    """An App, or what stands for it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+def check_partitions(app: Named, checkpoint: Checkpoint, partitions: int | None) -> None:
+    """Raise `CheckpointError` if the checkpoint has another number of partitions."""
+    found = checkpoint.description()
+    if found is None or partitions is None or partitions == found.partitions:
+        return
+    if found.is_frame:
+        raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
+    raise CheckpointError(
+        f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
+        f"felice streams rescale FILE --partitions {partitions}"
     )
 
 
@@ -201,6 +243,10 @@ def _names(description: Description) -> list[str]:
     return [one.name for one in _stores(description)]
 
 
+def _without_functions(description: Description) -> list[tuple[str, str, str]]:
+    return [(one.name, one.shape, one.loose) for one in _stores(description)]
+
+
 def _check_inputs(checkpoint: Checkpoint, before: Description, after: Description) -> None:
     if before.frames != after.frames or bool(before.topics) != bool(after.topics):
         raise CheckpointError(
@@ -216,7 +262,7 @@ def _inputs(description: Description) -> str:
 
 
 def _reasons_for_new(
-    topology: Topology, before: Description, after: Description, matched: Matched, added: tuple[str, ...]
+    topology: Topology, before: Description, after: Description, matched: Matched, added: Mapping[str, str]
 ) -> dict[str, str]:
     """Why stores of the new version do not keep rows, and how they begin."""
     old = {one.name: one for one in _stores(before)}
@@ -224,26 +270,43 @@ def _reasons_for_new(
     for one in _stores(after):
         if one.name in matched:
             continue
-        earlier = old.get(one.name)
-        why = f"the rows were {earlier.shape}, and are {one.shape}; " if earlier is not None else ""
+        earlier = old.get(one.name) if one.name not in matched.values() else None
+        is_other = earlier is not None and earlier.shape != one.shape
+        why = f"the rows were {earlier.shape}, and are {one.shape}; " if earlier and is_other else ""
         whys[one.name] = why + _beginning(topology, one.name, added)
     for name in list(whys):
-        if _topic_of(topology, name, added) is None:
+        # The rows of a table of a topic are the same in its new store, unless they are read in another way now.
+        if _topic_of(topology, name, added) is None or name in old:
             for behind in _computed_from(topology, name):
                 whys.setdefault(behind, f"computed from {name}, which begins anew; begins empty")
     return whys
 
 
-def _beginning(topology: Topology, store: str, added: tuple[str, ...]) -> str:
+def _beginning(topology: Topology, store: str, added: Mapping[str, str]) -> str:
     if (topic := _topic_of(topology, store, added)) is not None:
         return f"filled from topic {topic.topic}"
     topics = _topics_before(owners_of(topology, store), topology)
-    if topics and topics <= set(added):
-        return "begins at the start of its topics"
+    if topics and topics <= added.keys():
+        return "begins with its topics"
+    if any(kind_of(node) in _OF_TABLES for node in owners_of(topology, store)):
+        return "begins empty: rows that are there already are counted only when they change"
     return "begins empty, with the records from now on"
 
 
-def _topic_of(topology: Topology, store: str, added: tuple[str, ...]) -> TopicFormats | None:
+_OF_TABLES = ("table-aggregate", "joined-table", "table-map", "table-filter")
+
+
+def _starts_of(topology: Topology, topics: Iterable[str]) -> dict[str, str]:
+    sources = {node.source.topic: node.source for node in topology.nodes if node.source is not None}
+    return {
+        topic: "read from its beginning"
+        if sources[topic].start == EARLIEST
+        else f"read from {sources[topic].start} on"
+        for topic in topics
+    }
+
+
+def _topic_of(topology: Topology, store: str, added: Mapping[str, str]) -> TopicFormats | None:
     """The topic whose rows a table's store has, if the application has read it before."""
     for node in owners_of(topology, store):
         if kind_of(node) in ("table", "global-table") and len(node.parents) == 1:

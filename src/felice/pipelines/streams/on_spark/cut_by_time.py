@@ -19,6 +19,8 @@ FirstSince = Callable[[int], Offsets]
 """The first offset since a timestamp, of the partitions that have one."""
 FULL_ENOUGH = 0.8
 """A batch with this part of the limit is not made larger: each step of the search asks the brokers."""
+LAST_MS = (1 << 63) - 1
+"""The greatest timestamp that a request can have."""
 FIRST_SPAN_MS = 1 << 40
 """The end of the first batch is searched for from 1970 on, and this is 35 years."""
 
@@ -65,7 +67,7 @@ class TimeCut:
         low, span = self._reached_ms, self._span_ms
         if count_new(begin, cut(low)) > limit:
             low = 0  # Older records have come since.
-        while count_new(begin, cut(low + span)) <= limit:
+        while low + span < LAST_MS and count_new(begin, cut(low + span)) <= limit:
             low += span
             span *= 2
-        return low, low + span
+        return low, min(low + span, LAST_MS)

@@ -72,6 +72,8 @@ class Description:
     """The topics and the DataFrames that the application reads."""
     starts: dict[str, dict[str, int]] = field(default_factory=dict)
     """The first offsets of topics that do not begin at their start, by topic and partition."""
+    python: str = ""
+    """The release of Python that made it, such as 3.12: others compile functions to other code."""
 
     def directory_of(self, part: int) -> str:
         """The directory of a sub-topology's tasks."""
@@ -109,6 +111,11 @@ class Checkpoint:
     def requests(self) -> tuple[Path, ...]:
         """Files with requests. A run that ended early may have left them, and the next run must ignore them."""
         return self.stop_path, self.reload_path, self._reloaded_path, self.progress_path
+
+    def forget_requests(self) -> None:
+        """Remove what an earlier run has left. A start that was refused leaves it there."""
+        for path in self.requests:
+            path.unlink(missing_ok=True)
 
     def answer_reload(self, changes: dict[str, Any]) -> None:
         """Report the changes that followed from reading the program again."""

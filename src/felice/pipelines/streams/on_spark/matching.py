@@ -35,10 +35,14 @@ def match(
         matched[later.name] = earlier.name
         del old[earlier.name], new[later.name]
 
+    known = set(old)
     for name in drop:
-        if old.pop(name, None) is None:
-            raise CheckpointError(f"the state has no store {name!r} to drop; {_choice(old)}")
+        old.pop(name, None)  # It may have been dropped at an earlier start.
     for earlier_name, later_name in keep.items():
+        if earlier_name not in known and later_name in known:
+            continue  # An earlier start has done it.
+        if earlier_name not in known and later_name not in new:
+            continue  # It concerns another application of the file.
         if earlier_name not in old:
             raise CheckpointError(f"the state has no store {earlier_name!r} to keep; {_choice(old)}")
         if later_name not in new:
@@ -77,7 +81,7 @@ def _pair_equal(
     others = _grouped(old.values(), about)
     for alike, later in _grouped(new.values(), about).items():
         earlier = others.get(alike, [])
-        if earlier and len(earlier) != len(later) and not is_certain:
+        if earlier and not is_certain and (len(earlier), len(later)) != (1, 1):
             raise CheckpointError(_uncertain(earlier, later))
         for one, other in zip(earlier, later, strict=False):
             pair(one, other)

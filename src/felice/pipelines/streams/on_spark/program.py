@@ -35,6 +35,7 @@ class RunningApp:
     def __init__(self, running: Running) -> None:
         self._running = running
         self._failure: str | None = None
+        self._has_raised = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"follows {running.app.name}", daemon=True)
         self._thread.start()
@@ -64,13 +65,13 @@ class RunningApp:
         while not self._ended.wait(FOLLOW_POLL_S):
             if until is not None and time.monotonic() >= until:
                 return False
-        if self._failure is not None:
-            raise ApplicationFailed(self._failure)
+        self._raise_failure()
         return True
 
     def stop(self) -> None:
         """Stop it after the running batch, and wait for its end. Raises `ApplicationFailed` if it has failed."""
-        self._running.checkpoint.stop_path.touch()
+        if self.is_running:
+            self._running.checkpoint.stop_path.touch()
         self.wait()
 
     def __enter__(self) -> Self:
@@ -85,7 +86,12 @@ class RunningApp:
         if self.is_running:
             self._running.checkpoint.stop_path.touch()
             self._ended.wait()
-        if error is None and self._failure is not None:
+        if error is None and not self._has_raised:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            self._has_raised = True
             raise ApplicationFailed(self._failure)
 
     def _follow(self) -> None:
@@ -94,9 +100,10 @@ class RunningApp:
                 self._running.step()
                 time.sleep(FOLLOW_POLL_S)
             self._failure = self._running.end()
-        except Exception as error:  # Spark's Java has ended.
+        except Exception as error:  # Spark's Java has ended, or `say` or the disk has failed.
             self._failure = f"{type(error).__name__}: {error}"
-            self._running.release()
+            # The lock must not be released while the query runs.
+            self._running.abandon()
         finally:
             self._ended.set()
 
@@ -122,12 +129,15 @@ def started(
         if (change := planned(app.scope, kept, choices)) is not None and change.is_seen:
             for line in change.lines():
                 say(line)
-        for path in kept.requests:  # An earlier run may have left them.
-            path.unlink(missing_ok=True)
         session = spark or session_for_applications(app.name, master)
         lock.note_java(int(session.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
         query = start(app.scope, session, bootstrap, kept.path, client=client, choices=choices, **options)
-        return RunningApp(Running(Claim(app, kept, lock), query, say))
+        kept.forget_requests()
+        try:
+            return RunningApp(Running(Claim(app, kept, lock), query, say))
+        except BaseException:
+            query.stop()
+            raise
     except BaseException:
         lock.release()
         raise

@@ -13,7 +13,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
-from felice.pipelines.streams.on_spark.state import Size, StateFiles
+from felice.pipelines.streams.on_spark.state import Size, StateError, StateFiles
 from felice.pipelines.streams.record import NULL
 from felice.pipelines.streams.stores import NEVER
 
@@ -169,6 +169,8 @@ def _task_size(directory: Path) -> Size | None:
         return StateFiles(directory).size()
     except (FileNotFoundError, ValueError):
         return None  # A worker makes it, or removes older files, at this moment.
+    except StateError:
+        return None  # Damaged: the application says so when it reads the file.
 
 
 def in_bytes(size: float) -> str:

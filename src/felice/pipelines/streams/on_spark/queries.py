@@ -46,7 +46,9 @@ class StoredState:
                 places = [self._stores(part, place, batch) for place in range(description.partitions)]
             except StateError:
                 # Either the application has processed more batches and removed these files, or the files are lost.
-                is_old = bool(held) or batch != self.last_batch
+                is_old = (
+                    bool(held) or batch != self.last_batch or self._checkpoint.description() != description
+                )
                 self._places.clear()
                 if not is_old:
                     raise

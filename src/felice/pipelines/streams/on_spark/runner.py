@@ -37,8 +37,10 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.message_classes import reduced
 from felice.pipelines.streams.on_spark.changes import (
     NO_CHOICES,
+    PYTHON,
     Choices,
     MakeChange,
+    check_partitions,
     layout_of,
     make,
     planned,
@@ -253,7 +255,11 @@ def _results_of(
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
     if plan.application().clocked:
         inputs.append(_ticks(spark, plan))
-    SparkLogs(kept.path).set_sources(len(inputs))
+    if is_own:
+        logs = SparkLogs(kept.path)
+        logs.set_sources(len(inputs))
+        if topics:
+            logs.keep_topics(topics)
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
@@ -363,19 +369,16 @@ def described(
             topics=tuple(app.topology.topics()),
             frames=tuple(app.topology.frames()),
             starts=find_starts(app.topology, app.topology.topics()),
+            python=PYTHON,
         )
         checkpoint.describe(description)
         return description
     found = needed.before
-    if partitions is not None and partitions != found.partitions:
-        if found.is_frame:
-            raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
-        raise CheckpointError(
-            f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
-            f"felice streams rescale FILE --partitions {partitions}"
-        )
-    if needed.added:
-        starts = found.starts | find_starts(app.topology, needed.added)
+    check_partitions(app, checkpoint, partitions)
+    if needed.added or needed.removed:
+        gone = {*needed.added, *needed.removed}
+        starts = {topic: at for topic, at in found.starts.items() if topic not in gone}
+        starts |= find_starts(app.topology, needed.added)
         needed = replace(needed, after=replace(needed.after, starts=starts))
     if change is not None:
         return change(app, checkpoint, needed)
@@ -384,7 +387,11 @@ def described(
             f"the state in {checkpoint.path} belongs to another version of this application, with other stores; run "
             "that version, or use another checkpoint"
         )
-    return needed.after
+    if found.is_frame:
+        checkpoint.describe(needed.after)
+        return needed.after
+    # Nothing is started, so the next start must still see which topics are new.
+    return replace(needed.after, topics=found.topics, frames=found.frames, starts=found.starts)
 
 
 def directories_of(topology: Topology, checkpoint: Checkpoint, description: Description) -> tuple[str, ...]:

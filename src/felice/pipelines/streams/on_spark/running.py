@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,12 @@ class Running:
         self._claim.lock.note_java(None)
         self.release()
         return failure
+
+    def abandon(self) -> None:
+        """End the query at once, and release the lock. A batch that runs now runs again at the next start."""
+        with suppress(Exception):  # Without Java there is no query.
+            self._query.stop()
+        self.release()
 
     def release(self) -> None:
         """Release the application's lock."""

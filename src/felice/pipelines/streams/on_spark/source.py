@@ -96,7 +96,10 @@ class PackReader(StreamReader):
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Called by Spark in the driver: divides the records between both offsets into tasks."""
-        return super().partitions(self._begun(start), self._without_left(end))
+        until = self._without_left(end)
+        # The batch may have been planned by a version of the program that did not read a topic.
+        begun = {topic: at for topic, at in self._begun(start).items() if topic in until}
+        return super().partitions(begun, until)
 
     def _first_offsets(self) -> Offsets:
         found = super()._first_offsets()

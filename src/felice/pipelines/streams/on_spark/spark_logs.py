@@ -6,6 +6,8 @@ that has no offset yet.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,28 +30,45 @@ class SparkLogs(NamedTuple):
         offset = self._lines(done)[_LINES_BEFORE + source]
         return None if offset == NO_OFFSET else offset
 
+    def keep_topics(self, topics: Collection[str]) -> None:
+        """Forget the offsets of other topics in the first source: one that a later version of the program reads again
+        begins anew.
+        """
+        for number in self._last_two():
+            lines = self._lines(number)
+            if lines[_LINES_BEFORE] == NO_OFFSET:
+                continue
+            offsets = json.loads(lines[_LINES_BEFORE])
+            kept = {topic: at for topic, at in offsets.items() if topic in topics}
+            if kept != offsets:
+                lines[_LINES_BEFORE] = json.dumps(kept)
+                self._write(number, lines)
+
     def set_sources(self, wanted: int) -> None:
         """Make the logs those of a query with another number of sources: the last one has come, or is gone.
 
         Spark refuses to continue with another number. Only the last two batches matter to it.
         """
-        planned = last_number(self.checkpoint / "offsets")
-        for number in range(max(0, planned - 1), planned + 1):
-            path = self._path(number)
-            if not path.exists():
-                continue
+        for number in self._last_two():
             lines = self._lines(number)
             sources = len(lines) - _LINES_BEFORE
             if abs(sources - wanted) > 1:
                 raise CheckpointError(
-                    f"{path} has the offsets of {sources} sources, and the application has {wanted}; use another "
-                    "checkpoint"
+                    f"{self._path(number)} has the offsets of {sources} sources, and the application has {wanted}; use "
+                    "another checkpoint"
                 )
             if sources != wanted:
-                lines = [*lines, NO_OFFSET] if sources < wanted else lines[:-1]
-                # Hadoop's checksum of the file would no longer be right.
-                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-                write_durably(path, "\n".join(lines))
+                self._write(number, [*lines, NO_OFFSET] if sources < wanted else lines[:-1])
+
+    def _last_two(self) -> list[int]:
+        planned = last_number(self.checkpoint / "offsets")
+        return [number for number in range(max(0, planned - 1), planned + 1) if self._path(number).exists()]
+
+    def _write(self, number: int, lines: Sequence[str]) -> None:
+        path = self._path(number)
+        # Hadoop's checksum of the file would no longer be right.
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        write_durably(path, "\n".join(lines))
 
     def _lines(self, number: int) -> list[str]:
         return self._path(number).read_text().splitlines()

@@ -105,13 +105,16 @@ class StateFiles:
         self._write(f"{number}.delta", number, {}, stores)
 
     def size(self) -> Size:
-        """The size of the newest version."""
+        """The size of the newest version. Raises `StateError` if its file is damaged."""
         newest, base = max(self._numbers("delta")), max(self._numbers("base"), default=NOTHING)
         kept = [self._directory / f"{number}.delta" for number in range(base + 1, newest + 1)]
         kept += [self._directory / f"{base}.base"] if base != NOTHING else []
         with (self._directory / f"{newest}.delta").open("rb") as file:
             file.seek(_HEADER.size)
-            _, rows, stream_time = _ABOUT.unpack(file.read(_ABOUT.size))
+            about = file.read(_ABOUT.size)
+        if len(about) < _ABOUT.size:
+            raise StateError(f"{self._directory / f'{newest}.delta'} is damaged")
+        _, rows, stream_time = _ABOUT.unpack(about)
         return Size(rows, sum(path.stat().st_size for path in kept), stream_time)
 
     def identity(self, number: int) -> int | None:

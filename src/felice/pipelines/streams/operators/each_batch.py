@@ -14,8 +14,8 @@ class EachBatch:
     the row as it is now, in the order of the keys' last changes.
     """
 
-    def __init__(self, key: Format) -> None:
-        self._key_bytes = key.key_bytes
+    def __init__(self, key: Format, sends_old: bool) -> None:
+        self._key_bytes, self._sends_old = key.key_bytes, sends_old
         self._held: dict[bytes, Record] = {}
 
     def step(self) -> Step:
@@ -29,7 +29,10 @@ class EachBatch:
     def end_batch(self) -> Iterator[Record]:
         """The changes of the batch."""
         held, self._held = self._held, {}
-        yield from held.values()
+        for record in held.values():
+            # A row that came and went within the batch was never sent.
+            if record.value.new is not None or record.value.old is not None or not self._sends_old:
+                yield record
 
     def _hold(self, key: Any, change: Change, timestamp: int, headers: Headers) -> None:
         row_key = self._key_bytes(key)

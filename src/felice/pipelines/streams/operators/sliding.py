@@ -84,9 +84,10 @@ class SlidingAggregate:
     def _changed(self, key: Any, value: Any, timestamp: int, closed_until: int) -> Iterator[WindowChange]:
         """Changes the windows; gives the changes."""
         difference_ms, key_bytes = self.windows.difference_ms, self.store.key_bytes(key)
+        newest = self.clocks.get(self.store.newest)
         if timestamp + 1 + difference_ms <= closed_until:
-            raise Dropped(LATE)
-        found = self.store.around(key_bytes, max(0, timestamp - 2 * difference_ms), timestamp + 1)
+            raise Dropped(LATE, timestamp)
+        found = self.store.around(key_bytes, max(0, timestamp - 2 * difference_ms), timestamp + 1, newest)
         visit = self._early if timestamp < difference_ms else self._usual
         taken = Taken(key, key_bytes, copier(value), timestamp)
         return (change for change in visit(taken, found, closed_until) if change is not None)

@@ -122,7 +122,7 @@ class WindowAggregate:
         if windows[0].end <= closed_until:
             windows = tuple(one for one in windows if one.end > closed_until)
             if not windows:
-                raise Dropped(LATE)
+                raise Dropped(LATE, timestamp)
         for window, own in zip(windows, copies(value, len(windows)), strict=True):
             change = self._update(key_bytes, key, own, timestamp, window)
             if window.start > newest:
@@ -193,7 +193,7 @@ class SessionAggregate:
             if one.end > end:
                 end = one.end
         if end < closed_until:
-            raise Dropped(LATE)
+            raise Dropped(LATE, timestamp)
         changes = self._merge(key_bytes, key, value, made(Window, (start, end)), found)
         clocks.advance(store.newest, end)
         return changes

@@ -19,7 +19,7 @@ from felice.pipelines.streams.on_spark.directory import Checkpoint
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.record import Timestamped, Windowed
 from felice.pipelines.streams.serving.texts import key_of, plain
-from felice.pipelines.streams.views import StoreView
+from felice.pipelines.streams.views import StoreView, is_between
 
 MOST_ROWS, DEFAULT_ROWS = 10_000, 100
 T = TypeVar("T")
@@ -119,7 +119,8 @@ def _matcher(view: StoreView, wanted: Selection) -> Callable[[Any], bool]:
     def data_of(text: str | None) -> bytes | None:
         return None if text is None else format_.key_bytes(key_of(text, format_))
 
-    exact, first, last = data_of(wanted.key), data_of(wanted.first), data_of(wanted.last)
+    exact = data_of(wanted.key)
+    first, last = (None if text is None else key_of(text, format_) for text in (wanted.first, wanted.last))
     prefix = None if wanted.prefix is None else _prefix(wanted.prefix, view)
 
     def matches(key: Any) -> bool:
@@ -129,8 +130,8 @@ def _matcher(view: StoreView, wanted: Selection) -> Callable[[Any], bool]:
         data = format_.key_bytes(key)
         return (
             (exact is None or data == exact)
-            and (first is None or data >= first)
-            and (last is None or data <= last)
+            and (first is None or is_between(first, key, key))
+            and (last is None or is_between(key, key, last))
             and (prefix is None or data.startswith(prefix))
             and (window is None or wanted.from_ms is None or window.start >= wanted.from_ms)
             and (window is None or wanted.to_ms is None or window.start <= wanted.to_ms)

@@ -116,7 +116,8 @@ async def _selected(queries: Queries, request: Request, key: str | None) -> Resp
     wanted, store = _selection(request, key), str(request.path_params["store"])
     found = await queries.run(lambda: queries.select(store, wanted))
     if key is not None and not found.rows:
-        raise _refusal(HTTPStatus.NOT_FOUND, f"store {store!r} has no row with the key {key!r}")
+        in_times = "" if (wanted.from_ms, wanted.to_ms) == (None, None) else " in these times"
+        raise _refusal(HTTPStatus.NOT_FOUND, f"store {store!r} has no row with the key {key!r}{in_times}")
     return JSONResponse(found._asdict())
 
 
@@ -136,15 +137,22 @@ def _selection(request: Request, key: str | None) -> Selection:
         _number(given.get("from_ms"), "from_ms"),
         _number(given.get("to_ms"), "to_ms"),
         after,
-        _number(given.get("limit"), "limit") or DEFAULT_ROWS,
+        _limit(given.get("limit")),
     )
+
+
+def _limit(text: Any) -> int:
+    limit = _number(text, "limit")
+    if limit == 0:
+        raise ValueError("limit is 0; it must be at least 1")
+    return DEFAULT_ROWS if limit is None else limit
 
 
 def _number(text: Any, name: str) -> int | None:
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ValueError(f"{name} is {text!r}; it must be a whole number")
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise ValueError(f"{name} is {text!r}; it must be a whole number from 0 to {(1 << 63) - 1}")
     return int(text)
 
 

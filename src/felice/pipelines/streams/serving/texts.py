@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from felice.pipelines.streams.formats import Format
 
+
+def _whole(text: str) -> int:
+    if not re.fullmatch("-?[0-9]{1,19}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "string": str,
     "bytes": lambda text: base64.b64decode(text, validate=True),
     "uuid": uuid.UUID,
-    **dict.fromkeys(("short", "int", "long"), int),
-    **dict.fromkeys(("float", "double"), float),
+    **dict.fromkeys(("short", "int", "long"), _whole),
+    **dict.fromkeys(("float", "double"), _number),
     "boolean": lambda text: {"true": True, "false": False}[text],
 }
 
@@ -31,7 +47,7 @@ def key_of(text: str, format_: Format) -> Any:
             raise ValueError(f"{text!r} is no key of format {format_.name}") from None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
