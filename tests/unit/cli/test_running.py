@@ -336,3 +336,71 @@ def test_an_application_that_waits_for_its_start_ends_with_its_reason_after_an_i
     with pytest.raises(Fault, match="a has failed: KeyError: 'x'"):
         process.run(fail_and_interrupt)
     assert len(process.queries["a"]) == 1
+
+
+def test_the_pauses_grow_to_a_minute_and_end_with_an_interrupt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, slept = 0.0, 0
+
+    class Time:
+        @staticmethod
+        def monotonic() -> float:
+            return now
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            nonlocal now, slept
+            assert len(process.queries["a"]) == 1 + int(told().count("starts again")) - 1, (
+                "not before its time"
+            )
+            now, slept = now + 0.5, slept + 1
+            if slept == 300:
+                process.interrupt()
+
+    def told() -> str:
+        nonlocal seen
+        seen += capsys.readouterr().err
+        return seen
+
+    seen = ""
+    monkeypatch.setattr(running_module, "time", Time)
+    process = Process(tmp_path, "a", restarts=20, finish=False)
+    fails = [lambda number=number: process.queries["a"][number].fail("KeyError: 'x'") for number in range(8)]
+    with pytest.raises(Fault, match="KeyError: 'x'"):
+        process.run(*fails)
+    pauses = [
+        line.partition("again in ")[2].partition(" s")[0]
+        for line in told().splitlines()
+        if "again in" in line
+    ]
+    assert pauses == ["1", "2", "4", "8", "16", "32", "60", "60"]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_an_application_that_fails_while_it_stops_is_not_started_again(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", restarts=5)
+
+    def stop_and_fail() -> None:
+        process.checkpoint("a").stop_path.touch()
+        process.applications._running["a"].step()
+        process.queries["a"][0].fail("KeyError: 'x'")
+
+    with pytest.raises(Fault, match="KeyError: 'x'"):
+        process.run(stop_and_fail)
+    assert len(process.queries["a"]) == 1
+
+
+def test_an_application_that_the_file_no_longer_defines_is_not_started_again(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b", restarts=5)
+
+    def fail_and_reload() -> None:
+        process.queries["a"][0].fail("KeyError: 'x'")
+        process.defined = process.defined[1:]
+
+    def reload_and_stop() -> None:
+        process.applications.reload()
+        process.queries["b"][0].stop()
+
+    process.run(fail_and_reload, reload_and_stop)
+    assert len(process.queries["a"]) == 1

@@ -21,6 +21,7 @@ from felice.pipelines.streams.on_spark.changes import layout_of
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
 from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.serving import queries as queries_module
 from felice.pipelines.streams.serving.queries import Queries, Selection
 from felice.pipelines.streams.serving.server import state_server
 from felice.pipelines.streams.serving.texts import key_of, plain
@@ -28,6 +29,8 @@ from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 from felice.streams import App
+from felice.web.login import Login
+from felice.web.users import FileUsers, PasswordHash, write_users
 
 PLACES = 2
 
@@ -241,3 +244,56 @@ def test_keys_and_values_as_text() -> None:
             key_of(text, FORMATS[name])
     assert plain({"a": [b"\xff", one, 1]}) == {"a": ["/w==", str(one), 1]}
     assert plain(float("nan")) == "nan"
+
+
+def test_texts_in_json_have_prefixes_and_long_answers_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App("keys", key="json", value="string")
+    app.table("texts", name="texts")
+    queries = Queries(app, Checkpoint(tmp_path))
+    stores = app.topology.made_stores(app.topology.parts()[0])
+    for key in ("ab", "abc", "b"):
+        stores["texts"].put(key, "x")
+    queries._view = lambda name: StoreView(name, [stores[name]])  # type: ignore[method-assign]
+    found = queries.select("texts", Selection(prefix="ab"))
+    assert [row["key"] for row in found.rows] == ["ab", "abc"]
+    monkeypatch.setattr(queries_module, "MOST_ROWS", 2)
+    found = queries.select("texts", Selection(limit=100))
+    assert len(found.rows) == 2 and found.next is not None
+    queries.close()
+    with pytest.raises(RuntimeError):
+        asyncio.run(queries.run(list))
+
+
+def test_with_users_every_path_asks_for_a_log_in(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    write_users(file, {"ann": PasswordHash.of("secret")})
+
+    def status(url: str) -> int:
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    async def run() -> list[int]:
+        login = Login(FileUsers(file))
+        async with state_server(Queries(shop(), checkpoint), "127.0.0.1", 0, login=login) as server:
+            return [await asyncio.to_thread(status, server.url + path) for path in ("/stores", "/metrics")]
+
+    assert asyncio.run(run()) == [401, 401]
+
+
+def test_a_failure_is_told_until_the_application_runs_again(checkpoint: Checkpoint) -> None:
+    checkpoint.report({"failure": "KeyError"})
+    assert 'felice_streams_failed{application="shop"} 1' in ask(checkpoint, "/metrics")[0][1]
+    with RunLock(checkpoint, "shop"):
+        assert 'felice_streams_failed{application="shop"} 0' in ask(checkpoint, "/metrics")[0][1]
+
+
+def test_a_damaged_file_hides_the_size_of_its_task_only(checkpoint: Checkpoint) -> None:
+    path = checkpoint.task_path(checkpoint.description(), 0, 0)  # type: ignore[arg-type]
+    (path / "3.delta").write_bytes(b"short")
+    status, page = ask(checkpoint, "/metrics")[0]
+    assert status == 200 and 'partition="1"' in page and 'partition="0"' not in page
