@@ -98,7 +98,7 @@ def plain_faults() -> Iterator[None]:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="How long a batch waits for partitions without records while others have some.",
+    help="As max.task.idle.ms: how long to wait for empty input partitions before the others are processed.",
 )
 @click.option(
     "--app", "only", multiple=True, help="Run only this App of the file. May be given several times."
@@ -108,7 +108,7 @@ def plain_faults() -> Iterator[None]:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what this version of the program does with the state of the version before, and end.",
+    help="Print what this version of the program does with the state of the previous version, and end.",
 )
 @click.option(
     "--keep",
@@ -127,7 +127,7 @@ def plain_faults() -> Iterator[None]:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Start an application that has failed again, at most so often in a row without a finished batch.",
+    help="Restart a failed application up to so many times in a row; a finished batch resets the count.",
 )
 def run(
     file: Path,
@@ -153,7 +153,7 @@ def run(
     their running batches, and a second one ends them at once. With the same checkpoint, an application later continues
     where it stopped. If an application fails, the reason is printed, and the exit code is 1 in the end.
 
-    The program may change: a store keeps its state as long as it has the same formats and windows. Before the
+    You may change the program: each store whose formats and windows are unchanged keeps its state. Before the
     application starts, changes of the state are printed; --dry-run prints them and changes nothing.
 
     \b

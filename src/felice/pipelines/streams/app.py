@@ -194,7 +194,7 @@ class App:
     ) -> RunningApp:
         """Run the App on Spark in this process, as `felice run` does, and return at once.
 
-        The arguments are the options of `felice run`. `client` has properties of a client, such as its login. With
+        The arguments correspond to options of `felice run`. `client` has client properties, such as its login. With
         `spark`, a session of `felice.spark` is used instead of a new one on `master`. `say` gets a line of text for
         each batch. Modules that the program imports must be importable by Spark's workers, too.
         """

@@ -142,8 +142,8 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
 
         A record whose windows are all closed is late. It is counted, and `on_late(key, value, timestamp)` is called, or
         it is sent to the topic of `on_late=DeadLetters(topic)`.
-        Closed windows stay in the store for queries until the newest window begins `retention_ms` after them; without
-        it they are removed when they close.
+        The store keeps a window for queries until `retention_ms` after its start (of a session: after its end). By
+        default it keeps a window only as long as the operator needs it.
         """
         return self.hopping(
             size_ms,

@@ -272,7 +272,7 @@ def _reasons_for_new(
             continue
         earlier = old.get(one.name) if one.name not in matched.values() else None
         is_other = earlier is not None and earlier.shape != one.shape
-        why = f"the rows were {earlier.shape}, and are {one.shape}; " if earlier and is_other else ""
+        why = f"changed from {earlier.shape} to {one.shape}; " if earlier and is_other else ""
         whys[one.name] = why + _beginning(topology, one.name, added)
     for name in list(whys):
         # The rows of a table of a topic are the same in its new store, unless they are read in another way now.
@@ -416,7 +416,7 @@ def _fates(
     for one in _stores(before):
         if one.name not in kept:
             why = (
-                "its rows are of no use to this version"
+                "its formats, windows or input have changed"
                 if one.name in now
                 else "this version has no such store"
             )

@@ -34,8 +34,8 @@ class TimeCut:
         self._span_ms = FIRST_SPAN_MS
 
     def end(self, limit: int, begin: Offsets, latest: Offsets, first_since: FirstSince) -> Offsets:
-        """Where a batch of at most `limit` records ends. `latest` if these are all; more than half of the limit
-        otherwise, unless many records have one timestamp.
+        """Where a batch of at most `limit` records ends. `latest` if these are all; otherwise the batch has 80
+        to 100 % of the limit, unless many records have one timestamp.
         """
         if count_new(begin, latest) <= limit:
             return latest

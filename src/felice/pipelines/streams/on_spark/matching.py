@@ -97,8 +97,8 @@ def _grouped(stores: Iterable[StoreT], about: Callable[[StoreT], KeyT]) -> dict[
 def _uncertain(earlier: Iterable[StoreDescription], later: Iterable[StoreDescription]) -> str:
     before, now = (", ".join(one.name for one in stores) for stores in (earlier, later))
     return (
-        f"the state has {before}, and the program {now}, which have no names of their own: it is not certain which is "
-        "which. Say it with --keep OLD=NEW or --drop OLD, and give them names (name=...) for the next time"
+        f"stores without names are ambiguous: the state has {before}, and the program {now}. Map them with "
+        "--keep OLD=NEW or --drop OLD, and give them names (name=...)"
     )
 
 

@@ -50,7 +50,7 @@ def _lines(application: str, checkpoint: Checkpoint, is_running: bool) -> Iterat
     for what, count in report.get("dropped", {}).items():
         reason, _, operator = what.partition(" ")
         dropped.append((own | {"operator": operator, "reason": reason}, count))
-    told = "Records that operators left out since the start: late ones, or with a null key or value."
+    told = "Records that operators dropped since the start: late ones, or with a null key or value."
     yield from _family("dropped_records_total", "counter", told, dropped)
     yield from _tasks(checkpoint, own)
 
