@@ -27,6 +27,7 @@ from felice.pipelines.streams.task import StreamsError
 from felice.pipelines.streams.topology import DeadLetters, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.pipelines.streams.windows import (
+    CalendarWindows,
     JoinWindows,
     SessionWindows,
     SlidingWindows,
@@ -39,6 +40,7 @@ from felice.pipelines.streams.windows import (
 __all__ = [
     "App",
     "ApplicationFailed",
+    "CalendarWindows",
     "Context",
     "DeadLetters",
     "Format",

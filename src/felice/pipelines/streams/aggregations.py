@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
+from felice.pipelines.streams.formats import Format, session_windowed, time_windowed, windowed_by
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, StreamAggregate
 from felice.pipelines.streams.operators.sliding import SlidingAggregate
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
@@ -18,7 +18,7 @@ from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.topology import CLOCKS, OnLate, Stores, TopologyError
 from felice.pipelines.streams.window_stores import SessionStore, SlidingStore, WindowStore
-from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
+from felice.pipelines.streams.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
 
 Merger = Callable[[Any, Any, Any], Any]
 """(key, aggregate, other aggregate) -> aggregate of two sessions that became one"""
@@ -133,7 +133,7 @@ class InTimeWindows(Kind):
     """One aggregate for each key and tumbling or hopping window."""
 
     label: ClassVar[str] = "window"
-    windows: TimeWindows
+    windows: TimeWindows | CalendarWindows
     on_close: bool = False
     on_late: OnLate = None
     retention_ms: int = 0
@@ -145,9 +145,8 @@ class InTimeWindows(Kind):
 
     @property
     def about(self) -> str:
-        """The distance and the offset of the windows."""
-        every, offset = self.windows.advance_ms, self.windows.offset_ms
-        return f"a window every {every} ms from {offset} ms on"
+        """Where the windows begin."""
+        return self.windows.about
 
     @property
     def closes_after_ms(self) -> int:
@@ -156,16 +155,16 @@ class InTimeWindows(Kind):
 
     def keys(self, key: Format) -> Format:
         """Keys with the start of the window."""
-        return time_windowed(key, self.windows.size_ms)
+        return windowed_by(key, self.windows)
 
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps windows until they are closed."""
         size_ms = self.windows.size_ms
         retention_ms = retained(self.retention_ms, size_ms + self.windows.grace_ms)
-        return WindowStore(name, key, value, size_ms, retention_ms)
+        return WindowStore(name, key, value, size_ms, retention_ms, self.windows)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
-        """Tumbling or hopping."""
+        """Tumbling, hopping or by the calendar."""
         kept = of.clock, of.stores[CLOCKS], of.stores[of.store], self.windows
         initializer, aggregator, _ = functions
         return WindowAggregate(*kept, initializer, aggregator, of.sends_old, self.on_close)

@@ -18,7 +18,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from json import encoder
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
@@ -336,13 +336,31 @@ class _Windowed(Format):
         return self.write(Windowed(self.key.unpack(key), Window(start, end)))
 
 
+class WindowEnds(Protocol):
+    """Says where windows end."""
+
+    def end_of(self, start: int) -> int:
+        """The end of the window that begins then."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSize:
+    """Windows of one size."""
+
+    size_ms: int
+
+    def end_of(self, start: int) -> int:
+        """So long after the start."""
+        return start + self.size_ms
+
+
 @dataclass(frozen=True, slots=True)
 class _TimeWindowed(_Windowed):
     key: Format
-    size_ms: int
+    ends: WindowEnds
 
     def of_topic(self, topic: str, part: str) -> Format:
-        return _TimeWindowed(self.key.of_topic(topic, part), self.size_ms)
+        return _TimeWindowed(self.key.of_topic(topic, part), self.ends)
 
     def write(self, value: Windowed) -> bytes:
         key, (start, _) = value
@@ -353,7 +371,7 @@ class _TimeWindowed(_Windowed):
 
     def read(self, data: bytes) -> Windowed:
         (start,) = _LONG.unpack(data[-8:])
-        return Windowed(self.key.read(data[:-8]), Window(start, start + self.size_ms))
+        return Windowed(self.key.read(data[:-8]), Window(start, self.ends.end_of(start)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +395,12 @@ class _SessionWindowed(_Windowed):
 
 def time_windowed(key: Format, size_ms: int) -> Format:
     """The format of Kafka's TimeWindowedSerializer: a key and its window's start. Reading needs the window's size."""
-    return _TimeWindowed(key, size_ms)
+    return _TimeWindowed(key, FixedSize(size_ms))
+
+
+def windowed_by(key: Format, ends: WindowEnds) -> Format:
+    """`time_windowed` for windows of several sizes."""
+    return _TimeWindowed(key, ends)
 
 
 def session_windowed(key: Format) -> Format:

@@ -34,7 +34,7 @@ from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.topology import Node, OnLate, Stores, TopologyError
-from felice.pipelines.streams.windows import SessionWindows, SlidingWindows, TimeWindows
+from felice.pipelines.streams.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
 
 TableT = TypeVar("TableT")
 MakeTable = Callable[[TablePlan, Format, Format], TableT]
@@ -170,6 +170,21 @@ class GroupedStream(Grouping[TableT], OneAggregate[TableT]):
         windows = TimeWindows(size_ms, every_ms, grace_ms, offset_ms)
         return WindowedStream(self, InTimeWindows(windows, on_late=on_late, retention_ms=retention_ms))
 
+    def calendar(
+        self,
+        unit: str,
+        zone: str,
+        *,
+        grace_ms: int = 0,
+        on_late: OnLate = None,
+        retention_ms: int = 0,
+    ) -> WindowedStream[TableT]:
+        """Windows of a calendar: each "day", "week" (from Monday on) or "month" of a time zone, such as
+        "Europe/Berlin". The other arguments are those of `tumbling`.
+        """
+        windows = CalendarWindows(unit, zone, grace_ms)
+        return WindowedStream(self, InTimeWindows(windows, on_late=on_late, retention_ms=retention_ms))
+
     def sliding(
         self, difference_ms: int, *, grace_ms: int = 0, on_late: OnLate = None, retention_ms: int = 0
     ) -> WindowedStream[TableT]:
@@ -270,7 +285,7 @@ def cogroup(
     grouped: Sequence[tuple[GroupedStream[TableT], Aggregator]],
     initializer: Initializer,
     *,
-    windows: TimeWindows | SlidingWindows | SessionWindows | None = None,
+    windows: TimeWindows | CalendarWindows | SlidingWindows | SessionWindows | None = None,
     merger: Merger | None = None,
     on_late: OnLate = None,
     name: str | None = None,
@@ -325,11 +340,13 @@ def aggregated(
     return first.made(plan, kind.keys(key), format_)
 
 
-def _kind_of(windows: TimeWindows | SlidingWindows | SessionWindows | None, on_late: OnLate) -> Kind:
+def _kind_of(
+    windows: TimeWindows | CalendarWindows | SlidingWindows | SessionWindows | None, on_late: OnLate
+) -> Kind:
     match windows:
         case None:
             return OfAll()
-        case TimeWindows():
+        case TimeWindows() | CalendarWindows():
             return InTimeWindows(windows, on_late=on_late)
         case SlidingWindows():
             return InSlidingWindows(windows, on_late=on_late)

@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from felice.pipelines.errors import FormatError
-from felice.pipelines.streams.formats import UNWRITABLE, Format
+from felice.pipelines.streams.formats import UNWRITABLE, FixedSize, Format, WindowEnds
 from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, change_of, made
 from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store, packed_in, shape_of
 from felice.pipelines.streams.telling import shown
@@ -157,9 +157,17 @@ class ExpiringStore(Store):
 class WindowStore(ExpiringStore):
     """Values by key and start of a window, kept for `retention_ms` after their start."""
 
-    def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: Format,
+        value: Format,
+        size_ms: int,
+        retention_ms: int,
+        ends: WindowEnds | None = None,
+    ) -> None:
         super().__init__(name, key, value, retention_ms)
-        self._size_ms = size_ms
+        self._size_ms, self._end_of = size_ms, (ends or FixedSize(size_ms)).end_of
 
     def shape(self) -> str:
         """With the size of the windows."""
@@ -249,13 +257,13 @@ class WindowStore(ExpiringStore):
         for start in reversed(starts) if reverse else starts:
             if (row := self.rows.get((key_bytes, start))) is not None:
                 yield (
-                    Window(start, start + self._size_ms),
+                    Window(start, self._end_of(start)),
                     Timestamped(self._value.unpack(row[0]), row[1]),
                 )
 
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
-        window = Window(start, start + self._size_ms)
+        window = Window(start, self._end_of(start))
         for key_bytes in self._by_time.at(start):
             if (row := self.rows.get((key_bytes, start))) is not None:
                 yield (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, time, timedelta
 from functools import lru_cache
 from math import gcd
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Window
@@ -51,6 +53,15 @@ class TimeWindows:
         if not 0 <= self.offset_ms < self.advance_ms:
             raise ValueError(f"offset is {self.offset_ms} ms, but must be from 0 to {self.advance_ms - 1}")
 
+    @property
+    def about(self) -> str:
+        """The windows without their grace, for descriptions."""
+        return f"a window every {self.advance_ms} ms from {self.offset_ms} ms on"
+
+    def end_of(self, start: int) -> int:
+        """The end of the window that begins then."""
+        return start + self.size_ms
+
     def finder(self) -> Callable[[int], tuple[Window, ...]]:
         """A function that returns the windows of a timestamp, the earliest first.
 
@@ -68,6 +79,78 @@ class TimeWindows:
             return tuple(Window(start, start + size_ms) for start in starts)
 
         return lambda timestamp: windows_of((timestamp - offset_ms) // step_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarWindows:
+    """Days, weeks or months of a time zone: a day from one local midnight to the next, so that it has 23 or 25 hours
+    where summer time begins or ends. A week begins on Monday.
+    """
+
+    unit: str
+    zone: str
+    grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(0, grace=self.grace_ms)
+        if self.unit not in _LONGEST_DAYS:
+            raise ValueError(f"the unit is {self.unit!r}; it must be {', '.join(_LONGEST_DAYS)}")
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(
+                f"there is no time zone {self.zone!r}; it must be a name such as Europe/Berlin (if none is found, "
+                "install tzdata)"
+            ) from None
+
+    @property
+    def about(self) -> str:
+        """The windows without their grace, for descriptions."""
+        return f"each {self.unit} of {self.zone}"
+
+    @property
+    def size_ms(self) -> int:
+        """The longest window: clocks are put back by at most a day."""
+        return hours(24 * (_LONGEST_DAYS[self.unit] + 1))
+
+    def end_of(self, start: int) -> int:
+        """The end of the window that begins then."""
+        # Noon of the first day is in the window in each time zone.
+        return self._window_at(start + hours(12)).end
+
+    def finder(self) -> Callable[[int], tuple[Window, ...]]:
+        """A function that returns the window of a timestamp."""
+        recent: dict[int, Window] = {}
+
+        def windows_of(timestamp: int) -> tuple[Window, ...]:
+            place = timestamp // _CACHED_MS
+            window = recent.get(place)
+            if window is None or not window.start <= timestamp < window.end:
+                if len(recent) >= _MOST_CACHED:
+                    recent.clear()
+                window = recent[place] = self._window_at(timestamp)
+            return (window,)
+
+        return windows_of
+
+    def _window_at(self, timestamp: int) -> Window:
+        zone = ZoneInfo(self.zone)
+        day = datetime.fromtimestamp(timestamp / 1000, zone).date()
+        if self.unit == "day":
+            first, last = day, day + timedelta(days=1)
+        elif self.unit == "week":
+            first = day - timedelta(days=day.weekday())
+            last = first + timedelta(days=7)
+        else:
+            first = day.replace(day=1)
+            last = (first + timedelta(days=31)).replace(day=1)
+        start, end = (round(datetime.combine(at, time(), zone).timestamp() * 1000) for at in (first, last))
+        return Window(start, end)
+
+
+_LONGEST_DAYS = {"day": 1, "week": 7, "month": 31}
+_CACHED_MS = 3_600_000
+_MOST_CACHED = 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import copies, own_copies
+from felice.pipelines.streams.formats import WindowEnds
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.record import (
     LATE,
@@ -28,7 +29,7 @@ from felice.pipelines.streams.record import (
 )
 from felice.pipelines.streams.stores import Clocks
 from felice.pipelines.streams.window_stores import SessionStore, WindowStore
-from felice.pipelines.streams.windows import SessionWindows, TimeWindows
+from felice.pipelines.streams.windows import CalendarWindows, SessionWindows, TimeWindows
 
 WindowChange = tuple[Windowed, Change, int]
 """Windowed key, change, and the row's time."""
@@ -54,12 +55,17 @@ EndingWindows = Callable[[int, int], Iterator[tuple[Windowed, Timestamped]]]
 """The rows of the windows whose last moment is from one time on and before another."""
 
 
-def ending_windows(store: WindowStore, size_ms: int) -> EndingWindows:
-    """Windows that end `size_ms` after their start; the end does not belong to them."""
+def ending_windows(store: WindowStore, longest_ms: int, ends: WindowEnds | None = None) -> EndingWindows:
+    """Windows that end as `ends` says, at most `longest_ms` after their start; without `ends`, all of them then. The
+    end does not belong to them.
+    """
+    # Windows of one size are found by their starts alone: there may be many.
+    latest_ms = longest_ms - 1 if ends is None else 0
 
     def ending(first: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
-        for start in store.starts(first - size_ms + 1, end - size_ms + 1):
-            yield from store.starting_at(start)
+        for start in store.starts(first - longest_ms + 1, end - latest_ms):
+            if ends is None or first < ends.end_of(start) <= end:
+                yield from store.starting_at(start)
 
     return ending
 
@@ -93,7 +99,7 @@ class WindowAggregate:
     name: str
     clocks: Clocks
     store: WindowStore
-    windows: TimeWindows
+    windows: TimeWindows | CalendarWindows
     initializer: Initializer
     aggregator: Aggregator
     sends_old: bool
@@ -108,7 +114,10 @@ class WindowAggregate:
             own_copies(self.initializer), self.aggregator, sends_old=self.sends_old
         )
         self._windows_of = self.windows.finder()
-        self._closing = Closing(self.name, self.clocks, ending_windows(self.store, self.windows.size_ms))
+        ends = self.windows if isinstance(self.windows, CalendarWindows) else None
+        self._closing = Closing(
+            self.name, self.clocks, ending_windows(self.store, self.windows.size_ms, ends)
+        )
 
     def step(self) -> Step:
         """The changes of the windows, the earliest first; or the windows that close."""
