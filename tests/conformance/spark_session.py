@@ -17,6 +17,9 @@ def spark() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "OFF",
+        # The store of objects on this machine takes any login.
+        "spark.executorEnv.AWS_ACCESS_KEY_ID": "test",
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": "test",
     }
     started = session("conformance", "local[2]", config=settings)
     yield started

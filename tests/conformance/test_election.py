@@ -112,7 +112,8 @@ def test_a_role_is_assigned_again_after_the_broker_restarted() -> None:
             await a.election.start()
             await broker.stop()
             await until(lambda: a.leader is None)
-            assert a.told == ["assigned a", "lost"]
+            # It is told in the next turn of its loop.
+            await until(lambda: a.told == ["assigned a", "lost"])
             await broker.start()
             await until(lambda: a.leader == "a")
             assert a.told == ["assigned a", "lost", "assigned a"]

@@ -35,7 +35,7 @@ _MOVED = (
     "{name} has run with the checkpoint {other}, and would begin again with {chosen}: move {other} to {chosen}. "
     "(An App that runs alone uses the directory of --checkpoint itself; several Apps use NAME-checkpoint in it)"
 )
-EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "OutsideError")
+EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "OutsideError", "PlaceError")
 
 
 def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:
@@ -75,6 +75,12 @@ def plain_faults() -> Iterator[None]:
     "--checkpoint",
     type=click.Path(path_type=Path),
     help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory.",
+)
+@click.option(
+    "--state",
+    metavar="URI",
+    help="Where the stores are kept, if not in the checkpoint: s3://BUCKET/PATH, or a directory of all workers. The "
+    "first start fixes it.",
 )
 @click.option(
     "--partitions",
@@ -135,6 +141,7 @@ def run(
     command_config: Path | None,
     master: str,
     checkpoint: Path | None,
+    state: str | None,
     partitions: int | None,
     trigger_ms: int,
     max_records: int | None,
@@ -175,6 +182,7 @@ def run(
         {
             "client": client_config(bootstrap, command_config),
             "partitions": partitions,
+            "state": state,
             "until_caught_up": until_caught_up,
             "trigger_ms": trigger_ms,
             "max_records": max_records,

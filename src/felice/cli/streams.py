@@ -166,18 +166,22 @@ def reset_command(
     felice streams reset wordcount --yes
     felice streams reset wordcount --to 2026-11-22T10:00:00Z
     """
+    from felice.pipelines.streams.on_spark.places import place_at
+
     starting = starting_options(to)
     found = _existing(application, checkpoint)
     with plain_faults(), locked(found, application, bootstrap):
-        _check_owner(found, application)
+        state_at = _check_owner(found, application)
         if not yes:
-            _confirm(f"Remove the state in {found.path} and the group {application}?")
+            _confirm(f"Remove the state in {state_at or found.path} and the group {application}?")
         _delete_group(admin_client(bootstrap, command_config), application)
         # Rename the directory first: a crash must not leave a part of a checkpoint.
         aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
         found.path.rename(aside)
         found.start_from(starting)
         shutil.rmtree(aside)
+        if state_at:
+            place_at(state_at).remove_all()
     click.echo(f"{application} begins again from {to}")
 
 
@@ -325,18 +329,22 @@ def _wait_while(condition: Callable[[], bool], checkpoint: Checkpoint, late: str
         time.sleep(POLL_S)
 
 
-def _check_owner(checkpoint: Checkpoint, application: str) -> None:
-    """Refuse to remove the checkpoint of another application. A checkpoint of another release may be removed."""
+def _check_owner(checkpoint: Checkpoint, application: str) -> str:
+    """Refuse to remove the checkpoint of another application. A checkpoint of another release may be removed.
+
+    Returns where the state is, if not in the checkpoint.
+    """
     from felice.pipelines.streams.on_spark.directory import CheckpointError
 
     try:
         kept = checkpoint.description()
     except CheckpointError:
         if checkpoint.is_used:
-            return
+            return ""
         raise
     if kept is not None and kept.application != application:
         raise Fault(f"{checkpoint.path} belongs to the application {kept.application!r}")
+    return "" if kept is None else kept.state_at
 
 
 def _description(checkpoint: Checkpoint) -> Description:
@@ -365,10 +373,10 @@ def _listed(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _described(checkpoint: Checkpoint, description: Description) -> dict[str, Any]:
     from felice.pipelines.streams.on_spark.lock import holder_of, is_running
-    from felice.pipelines.streams.on_spark.progress import in_time, size_of
+    from felice.pipelines.streams.on_spark.progress import in_time, size_of, sizes_of
     from felice.pipelines.streams.stores import NEVER
 
-    size = size_of(checkpoint.state_path(description))
+    size = size_of(sizes_of(checkpoint, description).values())
     progress = checkpoint.progress()
     reported = progress.pop("reported_at", None)
     return {

@@ -294,11 +294,17 @@ class SlidingStore(IndexedStore, WindowStore):
     """A `WindowStore` that finds the windows of a key by a span of starts."""
 
     def __init__(
-        self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int, found_ms: int
+        self,
+        name: str,
+        key: Format,
+        value: Format,
+        size_ms: int,
+        retention_ms: int,
+        found_ms: int | None = None,
     ) -> None:
         super().__init__(name, key, value, size_ms, retention_ms)
         self._of_key: dict[bytes, list[int]] = {}
-        self._found_ms = found_ms
+        self._found_ms = retention_ms if found_ms is None else found_ms
 
     def _added(self, key: Any) -> None:
         key_bytes, start = key

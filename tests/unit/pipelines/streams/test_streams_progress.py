@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row
 
 from felice.pipelines.streams.formats import FORMATS
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description, PartDescription
 from felice.pipelines.streams.on_spark.progress import (
     METRICS,
     Totals,
@@ -21,6 +22,7 @@ from felice.pipelines.streams.on_spark.progress import (
     in_time,
     report_of,
     size_of,
+    sizes_of,
     skipped_in,
 )
 from felice.pipelines.streams.on_spark.state import StateFiles
@@ -46,19 +48,19 @@ def keep(directory: Path, rows: int, time: int) -> None:
 
 
 def test_a_batch_tells_rows_speed_and_lag(tmp_path: Path) -> None:
-    report = report_of(PROGRESS, tmp_path, Totals())
+    report = report_of(PROGRESS, [], Totals())
     assert report is not None
     assert report.line() == "batch 3: 500 rows in 250 ms, 2000 rows/s, 7 behind"
-    counted = report_of(PROGRESS, tmp_path, Totals(skipped=4))
+    counted = report_of(PROGRESS, [], Totals(skipped=4))
     assert counted is not None and counted.line().endswith("7 behind, 4 skipped so far")
-    assert report_of(PROGRESS | {"numInputRows": 0}, tmp_path, Totals()) is None
+    assert report_of(PROGRESS | {"numInputRows": 0}, [], Totals()) is None
 
 
 def test_a_batch_without_records_counts_none(tmp_path: Path) -> None:
     """It may have ticks of the wall clock as its input. Spark's sum of no rows is null."""
     for counted in ({}, {METRICS: Row(read=None, skipped=None)}):
         progress = PROGRESS | {"observedMetrics": counted}
-        report = report_of(progress, tmp_path, Totals())
+        report = report_of(progress, [], Totals())
         assert report is not None and (report.rows, report.rows_per_s) == (0, 0)
         assert skipped_in(progress) == 0
     assert skipped_in(PROGRESS | {"observedMetrics": {METRICS: Row(read=5, skipped=3)}}) == 3
@@ -69,7 +71,7 @@ def test_what_operators_left_out_is_told_by_reason() -> None:
     counted = Row(**{"read": 5, "skipped": 0, names[0]: 2, names[1]: 1, names[2]: None})
     dropped = dropped_in(PROGRESS | {"observedMetrics": {METRICS: counted}})
     assert dropped == {"late counts": 2, "late sums": 1}
-    report = report_of(PROGRESS, Path(), Totals(dropped=Counter(dropped | {"null counts": 4})))
+    report = report_of(PROGRESS, [], Totals(dropped=Counter(dropped | {"null counts": 4})))
     assert report is not None
     assert report.line().endswith("7 behind, 3 late so far, 4 with a null key or value so far")
     assert report.document()["dropped"] == dropped | {"null counts": 4}
@@ -77,13 +79,16 @@ def test_what_operators_left_out_is_told_by_reason() -> None:
 
 
 def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path: Path) -> None:
-    keep(tmp_path / "1" / "0", 3, 86_400_000)
-    keep(tmp_path / "1" / "1", 2, 1_000)
-    keep(tmp_path / "2" / "0", 1, -1)
-    (tmp_path / "2" / "1").mkdir()  # A task that has written nothing yet.
+    parts = tuple(PartDescription(number, str(number), ()) for number in (1, 2))
+    checkpoint, description = Checkpoint(tmp_path), Description("shop", "", 2, {}, parts=parts)
+    for (part, place), (rows, time) in {(1, 0): (3, 86_400_000), (1, 1): (2, 1_000), (2, 0): (1, -1)}.items():
+        keep(checkpoint.task_path(description, part, place), rows, time)
+    checkpoint.task_path(description, 2, 1).mkdir()  # A task that has written nothing yet.
     on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*.delta"))
-    assert size_of(tmp_path) == (8, on_disk, 1_000)
-    report = report_of(PROGRESS, tmp_path, Totals())
+    sizes = sizes_of(checkpoint, description)
+    assert sizes.keys() == {(1, 0), (1, 1), (2, 0)}
+    assert size_of(sizes.values()) == (8, on_disk, 1_000)
+    report = report_of(PROGRESS, sizes.values(), Totals())
     assert report is not None
     told = f"7 behind, state 8 rows, {on_disk} B, stream time 1970-01-01T00:00:01.000+00:00"
     assert report.line().endswith(told)

@@ -12,7 +12,6 @@ How:        A sub-topology with the same stores keeps its files as they are. Of 
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -29,6 +28,7 @@ from felice.pipelines.streams.on_spark.directory import (
     StoreDescription,
 )
 from felice.pipelines.streams.on_spark.matching import Matched, match
+from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
 from felice.pipelines.streams.topology import (
@@ -444,9 +444,9 @@ def _write_part(
                 _take(checkpoint, change, (earlier, place), done, here, stores[CLOCKS], moves)
                 taken |= here.keys()
         assert taken == moves.keys(), "each kept store is in a sub-topology of the version before"
-        path = checkpoint.task_path(change.after, part.number, place)
-        shutil.rmtree(path, ignore_errors=True)  # What an attempt before this one left.
-        StateFiles(path).write_first(done, stores)
+        files = StateFiles(place_at(checkpoint.task_location(change.after, part.number, place)))
+        files.remove_all()  # What an attempt before this one left.
+        files.write_first(done, stores)
 
 
 def _has(part: PartDescription, store: str) -> bool:
@@ -466,7 +466,7 @@ def _take(
     part, place = source
     found: dict[str, Store] = {one.name: Store(one.name) for one in part.stores} | {CLOCKS: Clocks(CLOCKS)}
     found |= here
-    StateFiles(checkpoint.task_path(change.before, part.number, place)).load(done, found)
+    StateFiles(place_at(checkpoint.task_location(change.before, part.number, place))).load(done, found)
     for name, time in found[CLOCKS].rows.items():
         if name == TASK_TIME:
             clocks.load([(name, min(time, clocks.rows.get(name, time)))])
@@ -498,8 +498,8 @@ def _moved_clock(name: str, moves: Mapping[str, str]) -> str | None:
 
 def _remove_unnamed(checkpoint: Checkpoint, description: Description) -> None:
     """Remove the files that the description no longer names."""
-    state = checkpoint.state_path(description)
+    state = place_at(checkpoint.state_location(description))
     named = {part.directory for part in description.parts or ()}
-    for path in state.glob("[0-9]*"):
-        if path.name not in named:
-            shutil.rmtree(path, ignore_errors=True)
+    for name in state.children():
+        if name not in named:
+            state.child(name).remove_all()

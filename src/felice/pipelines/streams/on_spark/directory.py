@@ -62,6 +62,9 @@ class Description:
     partitions: int
     starting: dict[str, str]
     state: str = FIRST_STATE
+    """The directory of the state, below the checkpoint or below `state_at`."""
+    state_at: str = ""
+    """Where the state is, if not in the checkpoint: an address such as `s3://bucket/path`, or a path."""
     format: int = FORMAT
     is_frame: bool = False
     """Whether `stream.df` made the checkpoint. The user's program runs the query then, which holds no lock."""
@@ -132,12 +135,20 @@ class Checkpoint:
     def _reloaded_path(self) -> Path:
         return self.directory / "reloaded.json"
 
+    def state_location(self, description: Description) -> str:
+        """The path or the address of the tasks' stores."""
+        return below(description.state_at or str(self.directory), description.state)
+
+    def task_location(self, description: Description, part: int, place: int) -> str:
+        """The path or the address of one task's stores."""
+        return below(self.state_location(description), description.directory_of(part), str(place))
+
     def state_path(self, description: Description) -> Path:
-        """The directory of the tasks' stores."""
+        """The directory of the tasks' stores in the checkpoint."""
         return self.directory / description.state
 
     def task_path(self, description: Description, part: int, place: int) -> Path:
-        """The directory of one task's stores."""
+        """The directory of one task's stores in the checkpoint."""
         return self.state_path(description) / description.directory_of(part) / str(place)
 
     @property
@@ -277,3 +288,9 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def below(location: str, *names: str) -> str:
+    """A path or an address below another one. An address keeps its parameters."""
+    address, mark, parameters = location.partition("?") if "://" in location else (location, "", "")
+    return "/".join([address.rstrip("/"), *names]) + mark + parameters

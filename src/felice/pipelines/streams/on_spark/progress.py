@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+from felice.pipelines.streams.on_spark.places import Place, PlaceError, place_at
 from felice.pipelines.streams.on_spark.state import Size, StateError, StateFiles
 from felice.pipelines.streams.record import NULL
 from felice.pipelines.streams.stores import NEVER
@@ -88,8 +88,9 @@ class Totals:
         self.dropped.update(dropped_in(progress))
 
 
-def report_of(progress: Mapping[str, Any], state: Path, totals: Totals) -> BatchReport | None:
-    """The report on a batch of a query; None for a batch without input. `totals` are those of all batches so far.
+def report_of(progress: Mapping[str, Any], sizes: Iterable[Size], totals: Totals) -> BatchReport | None:
+    """The report on a batch of a query; None for a batch without input. `sizes` are those of the tasks, `totals` those
+    of all batches so far.
 
     Spark's `numInputRows` counts packs, so records are counted by the application's own metric.
     """
@@ -98,7 +99,7 @@ def report_of(progress: Mapping[str, Any], state: Path, totals: Totals) -> Batch
     rows = _counted(progress, "read")
     took_ms = max(1, int(progress["durationMs"].get("triggerExecution", 1)))
     behind = int(offsets_behind(progress).get("offsetsBehindLatest", 0))
-    size = size_of(state)
+    size = size_of(sizes)
     now = round(time.time() * 1000)
     speed = rows * 1000 // took_ms
     return BatchReport(
@@ -148,29 +149,28 @@ def sizes_of(checkpoint: Checkpoint, description: Description) -> dict[tuple[int
     found = {}
     for part in description.parts or ():
         for place in range(description.partitions):
-            size = _task_size(checkpoint.task_path(description, part.number, place))
+            size = _task_size(place_at(checkpoint.task_location(description, part.number, place)))
             if size is not None:
                 found[part.number, place] = size
     return found
 
 
-def size_of(state: Path) -> Size:
+def size_of(sizes: Iterable[Size]) -> Size:
     """The size of the state of all tasks. Its stream time is that of the task that is furthest behind."""
-    sizes = [_task_size(path) for path in state.glob("[0-9]*/[0-9]*")]
-    known = [size for size in sizes if size is not None]
+    known = list(sizes)
     times = [size.stream_time for size in known if size.stream_time != NEVER]
     return Size(
         sum(size.rows for size in known), sum(size.size_bytes for size in known), min(times, default=NEVER)
     )
 
 
-def _task_size(directory: Path) -> Size | None:
+def _task_size(place: Place) -> Size | None:
     try:
-        return StateFiles(directory).size()
+        return StateFiles(place).size()
     except (FileNotFoundError, ValueError):
         return None  # A worker makes it, or removes older files, at this moment.
-    except StateError:
-        return None  # Damaged: the application says so when it reads the file.
+    except (StateError, PlaceError):
+        return None  # The application says so when it reads the file.
 
 
 def in_bytes(size: float) -> str:

@@ -10,11 +10,11 @@ Changed:    every partition continues with the smallest stream time of all old p
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
 from felice.pipelines.streams.stores import Clocks, Rows, Store
 from felice.pipelines.streams.topology import SubTopology
@@ -30,13 +30,13 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
         )
     changed = replace(description, partitions=partitions, state=_next(description.state))
     # What an attempt before this one left.
-    shutil.rmtree(checkpoint.state_path(changed), ignore_errors=True)
+    place_at(checkpoint.state_location(changed)).remove_all()
     if done != NOTHING:
         for part in app.topology.parts():
             if part.is_placed:
                 _deal_out(app, part, checkpoint, done, description, changed)
     checkpoint.describe(changed)
-    shutil.rmtree(checkpoint.state_path(description), ignore_errors=True)
+    place_at(checkpoint.state_location(description)).remove_all()
     return changed
 
 
@@ -56,14 +56,14 @@ def _deal_out(
     new = [app.topology.made_stores(part) for _ in range(after.partitions)]
     for place in range(before.partitions):
         stores = app.topology.made_stores(part)
-        StateFiles(checkpoint.task_path(before, part.number, place)).load(version, stores)
+        StateFiles(place_at(checkpoint.task_location(before, part.number, place))).load(version, stores)
         for name, store in stores.items():
             if isinstance(store, Clocks):
                 _set_back([made[name] for made in new], store)
             else:
                 _move(store, place, before.partitions, [made[name] for made in new])
     for place, stores in enumerate(new):
-        StateFiles(checkpoint.task_path(after, part.number, place)).write_first(version, stores)
+        StateFiles(place_at(checkpoint.task_location(after, part.number, place))).write_first(version, stores)
 
 
 def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:

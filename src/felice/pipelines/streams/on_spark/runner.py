@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pickle
+import secrets
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -45,11 +46,12 @@ from felice.pipelines.streams.on_spark.changes import (
     make,
     planned,
 )
-from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description, below
 from felice.pipelines.streams.on_spark.filling import TableTopics
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import DROPPED, MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
+from felice.pipelines.streams.on_spark.places import is_address, place_at
 from felice.pipelines.streams.on_spark.progress import METRICS, dropped_metric
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import (
@@ -132,6 +134,7 @@ def start(
     *,
     client: Mapping[str, object] = MappingProxyType({}),
     partitions: int | None = None,
+    state: str | None = None,
     until_caught_up: bool = False,
     trigger_ms: int = 0,
     max_records: int | None = None,
@@ -142,7 +145,8 @@ def start(
     """Start an App. With `until_caught_up` it ends when it has processed all records that exist now.
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
-    of tasks of each part with state: the number of cores, unless the first start names another number. `max_records`
+    of tasks of each part with state: the number of cores, unless the first start names another number. `state` is where
+    the stores are, if not in the checkpoint; the first start fixes it, too. `max_records`
     limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also reads DataFrames,
     which have no limit. A batch waits up to `max_task_idle_ms` for records of partitions that have none. `modules` are
     sent to the workers. `choices` are for a new version of the program (`changes`). The caller must hold a
@@ -161,6 +165,7 @@ def start(
         max_task_idle_ms=max_task_idle_ms,
         modules=modules,
         choices=choices,
+        state=state,
     )
     writer = results.writeStream.format(NAME).options(**connected)
     writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
@@ -213,6 +218,7 @@ def _results_of(
     max_task_idle_ms: int = 0,
     modules: tuple[SentModule, ...] = (),
     choices: Choices = NO_CHOICES,
+    state: str | None = None,
 ) -> DataFrame:
     """The packs of all results. `is_own`: for the application's own query, and not for one of the caller."""
     for name, value in QUERY_CONFIG.items():
@@ -226,6 +232,7 @@ def _results_of(
         change=partial(make, fill=TableTopics(kept.path, connected)) if is_own else None,
         find_starts=partial(found_starts, connected=connected),
         choices=choices,
+        state=state,
     )
     plan = Plan(
         written,
@@ -348,6 +355,7 @@ def described(
     change: MakeChange | None = None,
     find_starts: FindStarts = lambda topology, topics: {},
     choices: Choices = NO_CHOICES,
+    state: str | None = None,
 ) -> Description:
     """Check that the checkpoint belongs to this App; describe the App in a new checkpoint, with `partitions` or the
     default. `change` changes the state to that of another version of the program. `find_starts` says where topics
@@ -370,11 +378,17 @@ def described(
             frames=tuple(app.topology.frames()),
             starts=find_starts(app.topology, app.topology.topics()),
             python=PYTHON,
+            state_at="" if state is None else _own_directory(state, app.name),
         )
         checkpoint.describe(description)
         return description
     found = needed.before
     check_partitions(app, checkpoint, partitions)
+    if state is not None and _address_of(state) != _address_of(found.state_at).rpartition("/")[0]:
+        kept = found.state_at or checkpoint.path
+        raise CheckpointError(
+            f"the state of {app.name} is kept at {kept}, and stays there; leave --state out"
+        )
     if needed.added or needed.removed:
         gone = {*needed.added, *needed.removed}
         starts = {topic: at for topic, at in found.starts.items() if topic not in gone}
@@ -394,10 +408,26 @@ def described(
     return replace(needed.after, topics=found.topics, frames=found.frames, starts=found.starts)
 
 
+def _own_directory(state: str, application: str) -> str:
+    """A directory for one checkpoint. Another one with the same application may have left files there."""
+    directory = below(_absolute(state), f"{application}-{secrets.token_hex(4)}")
+    place_at(directory).children()  # Raises an error now if the place cannot be reached.
+    return directory
+
+
+def _absolute(location: str) -> str:
+    return location if is_address(location) else str(Path(location).absolute())
+
+
+def _address_of(location: str) -> str:
+    """A location without the parameters of an address, such as the login of an object store."""
+    return _absolute(location).partition("?")[0].rstrip("/") if location else ""
+
+
 def directories_of(topology: Topology, checkpoint: Checkpoint, description: Description) -> tuple[str, ...]:
     """Where the state of each part's tasks is."""
-    state = checkpoint.state_path(description)
-    return tuple(str(state / description.directory_of(part.number)) for part in topology.parts())
+    state = checkpoint.state_location(description)
+    return tuple(below(state, description.directory_of(part.number)) for part in topology.parts())
 
 
 def check(app: Described) -> None:

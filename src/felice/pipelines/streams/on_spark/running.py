@@ -10,13 +10,13 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.on_spark.directory import Checkpoint
 from felice.pipelines.streams.on_spark.lock import RunLock
-from felice.pipelines.streams.on_spark.progress import Totals, report_of
+from felice.pipelines.streams.on_spark.progress import Totals, report_of, sizes_of
+from felice.pipelines.streams.on_spark.state import Size
 from felice.pipelines.streams.scope import Scoped
 
 STOP_WITHIN_S = 120.0
@@ -70,7 +70,7 @@ class Running:
         self._claim, self._query, self._say = claim, query, say
         description = claim.checkpoint.description()
         assert description is not None, "starting wrote it"
-        self._state: Path = claim.checkpoint.state_path(description)
+        self._description = description
         self._reported, self._totals = -1, Totals()
         self._cut: tuple[int, float] | None = None
         """While it stops: its last batch at the time of the request, and the deadline for the end of that batch."""
@@ -150,11 +150,14 @@ class Running:
             if progress["batchId"] <= self._reported or not progress["numInputRows"]:
                 continue
             self._totals.add(progress)
-            if report := report_of(progress, self._state, self._totals):
+            if report := report_of(progress, self._sizes(), self._totals):
                 self._say(report.line())
                 self._reported, last = report.batch, report
         if last is not None:
             self.checkpoint.report(last.document())
+
+    def _sizes(self) -> list[Size]:
+        return list(sizes_of(self.checkpoint, self._description).values())
 
     def _is_worth_waiting(self, last_batch: int, deadline: float) -> bool:
         return self._is_busy() and self._last_batch() == last_batch and time.monotonic() < deadline

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
+from felice.pipelines.streams.on_spark.directory import below
 from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.modules import SentModule, install
 from felice.pipelines.streams.on_spark.packs import (
@@ -41,6 +41,7 @@ from felice.pipelines.streams.on_spark.packs import (
     packed,
     unpacked,
 )
+from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.record import Group, Headers
@@ -446,7 +447,7 @@ class HeldTask:
 
 @lru_cache(maxsize=CACHED_TASKS)
 def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
-    files = StateFiles(Path(plan.directories[number]) / str(place))
+    files = StateFiles(place_at(below(plan.directories[number], str(place))))
     return HeldTask(plan.application(), number, files, has_own_query=plan.checkpoint is None)
 
 

@@ -5,7 +5,7 @@ Keeps true: version n is the state after batch n. It is read from the newest bas
             A version is complete or absent: a file is written under another name, synced and renamed. Spark's own logs
             decide which version counts: a batch that runs again starts from the version before it and replaces its
             file.
-Where:      `N.delta` and `N.base` in a directory of the task, on a file system that all workers share. A file is a
+Where:      `N.delta` and `N.base` in a directory of the task, at a place that all workers share. A file is a
             header (magic, format version, CRC-32C of the rest, identity, number of rows, stream time) and the
             compressed changes of each store.
 """
@@ -13,8 +13,8 @@ Where:      `N.delta` and `N.base` in a directory of the task, on a file system 
 from __future__ import annotations
 
 import io
-import os
 import pickle
+import re
 import secrets
 import struct
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ import lz4.frame
 from crc32c import crc32c
 
 from felice.pipelines.streams.formats import UNWRITABLE
-from felice.pipelines.streams.on_spark.directory import sync_directory
+from felice.pipelines.streams.on_spark.places import LocalPlace, Place
 from felice.pipelines.streams.record import LATEST_MS
 from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
 from felice.pipelines.streams.telling import shown
@@ -83,15 +83,18 @@ class _OnlyPlain(pickle.Pickler):
         raise StateError(f"{shown(value)} of type {type(value).__name__} cannot be kept in state")
 
 
+_FILE = re.compile(r"([0-9]+)\.(delta|base)")
+_LEFT = re.compile(r"\.([0-9]+)\..*")
+
+
 class StateFiles:
     """The files of one task."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, place: Place | Path) -> None:
+        self._place = LocalPlace(place) if isinstance(place, Path) else place
 
     def write(self, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         """Write the version after a batch. Every few batches also write a base, and remove older files."""
-        self._make_directory()
         version = self._write(f"{number}.delta", number, changes, stores)
         if number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
             self._write(f"{number}.base", number, _all_rows(stores), stores)
@@ -100,73 +103,77 @@ class StateFiles:
 
     def write_first(self, number: int, stores: Mapping[str, Store]) -> None:
         """Write a version that no version of this directory comes before."""
-        self._make_directory()
         self._write(f"{number}.base", number, _all_rows(stores), stores)
         self._write(f"{number}.delta", number, {}, stores)
 
+    def remove_all(self) -> None:
+        """Remove the files."""
+        self._place.remove_all()
+
     def size(self) -> Size:
-        """The size of the newest version. Raises `StateError` if its file is damaged."""
-        newest, base = max(self._numbers("delta")), max(self._numbers("base"), default=NOTHING)
-        kept = [self._directory / f"{number}.delta" for number in range(base + 1, newest + 1)]
-        kept += [self._directory / f"{base}.base"] if base != NOTHING else []
-        with (self._directory / f"{newest}.delta").open("rb") as file:
-            file.seek(_HEADER.size)
-            about = file.read(_ABOUT.size)
+        """The size of the newest version. Raises `StateError` if its file is damaged, `ValueError` if there is none."""
+        files = self._files()
+        newest, base = max(files["delta"]), max(files["base"], default=NOTHING)
+        name = f"{newest}.delta"
+        about = self._place.read(name, _HEADER.size + _ABOUT.size)[_HEADER.size :]
         if len(about) < _ABOUT.size:
-            raise StateError(f"{self._directory / f'{newest}.delta'} is damaged")
+            raise StateError(f"{self._place.where(name)} is damaged")
         _, rows, stream_time = _ABOUT.unpack(about)
-        return Size(rows, sum(path.stat().st_size for path in kept), stream_time)
+        kept = [size for number, size in files["delta"].items() if number > base]
+        return Size(rows, sum(kept) + files["base"].get(base, 0), stream_time)
 
     def identity(self, number: int) -> int | None:
         """The identity of the delta of a version; None if it was removed."""
         try:
-            with (self._directory / f"{number}.delta").open("rb") as file:
-                file.seek(_HEADER.size)
-                identity: int = _ABOUT.unpack(file.read(_ABOUT.size))[0]
+            about = self._place.read(f"{number}.delta", _HEADER.size + _ABOUT.size)[_HEADER.size :]
         except FileNotFoundError:
             return None
+        if len(about) < _ABOUT.size:
+            return None  # Damaged: whoever loads it says so.
+        identity: int = _ABOUT.unpack(about)[0]
         return identity
 
     def load(self, number: int, stores: dict[str, Store]) -> Version:
         """Fill empty stores with a version."""
-        base = max((one for one in self._numbers("base") if one <= number), default=NOTHING)
+        base = max((one for one in self._files()["base"] if one <= number), default=NOTHING)
         if base != NOTHING:
-            self._apply(self._directory / f"{base}.base", stores)
+            self._apply(f"{base}.base", stores)
         return self.catch_up(Version(base, 0), number, stores)
 
     def catch_up(self, version: Version, number: int, stores: dict[str, Store]) -> Version:
         """Bring stores from one version to a later one."""
         for one in range(version.number + 1, number + 1):
-            version = Version(one, self._apply(self._directory / f"{one}.delta", stores))
+            version = Version(one, self._apply(f"{one}.delta", stores))
         if version.number != NOTHING and version.identity == 0:
-            version = Version(version.number, self._read(self._directory / f"{version.number}.delta")[0])
+            version = Version(version.number, self._read(f"{version.number}.delta")[0])
         return version
 
-    def _apply(self, path: Path, stores: dict[str, Store]) -> int:
-        identity, version, changes = self._read(path)
-        for name, rows in changes.items():
-            stores[name].load(_upgraded(stores[name], rows) if version == PACKED_KEYS else rows)
+    def _apply(self, name: str, stores: dict[str, Store]) -> int:
+        identity, version, changes = self._read(name)
+        for store, rows in changes.items():
+            stores[store].load(_upgraded(stores[store], rows) if version == PACKED_KEYS else rows)
         return identity
 
-    def _read(self, path: Path) -> tuple[int, int, Changes]:
+    def _read(self, name: str) -> tuple[int, int, Changes]:
+        where = self._place.where(name)
         try:
-            data = path.read_bytes()
+            data = self._place.read(name)
         except FileNotFoundError:
             raise StateError(
-                f"{path} is missing. If the checkpoint was copied, copy it whole; else reset the application, which "
+                f"{where} is missing. If the checkpoint was copied, copy it whole; else reset the application, which "
                 "then begins again from the start of its topics"
             ) from None
         if len(data) < _HEADER.size:
-            raise StateError(f"{path} is damaged")
+            raise StateError(f"{where} is damaged")
         magic, version, checksum = _HEADER.unpack_from(data)
         if magic == MAGIC and version not in (PACKED_KEYS, FORMAT_VERSION):
             raise StateError(
-                f"{path} has format {version}; this release of Felice reads formats {PACKED_KEYS} and "
+                f"{where} has format {version}; this release of Felice reads formats {PACKED_KEYS} and "
                 f"{FORMAT_VERSION}"
             )
         rest = memoryview(data)[_HEADER.size :]
         if magic != MAGIC or crc32c(rest) != checksum:
-            raise StateError(f"{path} is damaged")
+            raise StateError(f"{where} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
         changes: Changes = _Plain(io.BytesIO(lz4.frame.decompress(rest[_ABOUT.size :]))).load()
         return identity, version, changes
@@ -174,42 +181,38 @@ class StateFiles:
     def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
         identity = secrets.randbits(63) + 1
         rows = sum(len(store.rows) for store in stores.values())
-        aside = self._directory / f".{name}.{identity:x}"
-        with aside.open("wb") as file:
+
+        def write(file: BinaryIO) -> None:
             file.write(bytes(_HEADER.size))
             checksum = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
             file.seek(0)
             file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, checksum))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self._directory / name)
-        sync_directory(self._directory)
+
+        self._place.put(name, f"{identity:x}", write)
         return Version(number, identity)
 
-    def _make_directory(self) -> None:
-        if self._directory.exists():
-            return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        # The directories of this task's part and of the state may be new, too.
-        for path in (self._directory.parent, self._directory.parent.parent):
-            sync_directory(path)
-
-    def _numbers(self, kind: str) -> list[int]:
-        return sorted(int(path.stem) for path in self._directory.glob(f"[0-9]*.{kind}"))
+    def _files(self) -> dict[str, dict[int, int]]:
+        """The sizes of the deltas and of the bases, by number."""
+        found: dict[str, dict[int, int]] = {"delta": {}, "base": {}}
+        for name, size in self._place.names().items():
+            if (parts := _FILE.fullmatch(name)) is not None:
+                found[parts[2]][int(parts[1])] = size
+        return found
 
     def _remove_older(self) -> None:
-        bases = self._numbers("base")
+        files = self._files()
+        bases = sorted(files["base"])
         if len(bases) <= KEPT_BASES:
             return
         oldest = bases[-KEPT_BASES]
         for kind in ("base", "delta"):
-            for number in self._numbers(kind):
+            for number in files[kind]:
                 if number < oldest:
-                    (self._directory / f"{number}.{kind}").unlink(missing_ok=True)
+                    self._place.remove(f"{number}.{kind}")
         # Remove unfinished files of processes that were killed.
-        for path in self._directory.glob(".[0-9]*"):
-            if int(path.name.split(".")[1]) < oldest:
-                path.unlink(missing_ok=True)
+        for name in self._place.names():
+            if (left := _LEFT.fullmatch(name)) is not None and int(left[1]) < oldest:
+                self._place.remove(name)
 
 
 class _Compressed:

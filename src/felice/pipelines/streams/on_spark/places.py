@@ -1,0 +1,240 @@
+"""Where the files of state are: a directory that all workers share, or an object store.
+
+Keeps true: a file is complete or absent. Whoever reads it during `put` sees the file before, or after it, or none.
+How:        In a directory a file is written beside, synced and renamed. An object store makes an object visible when
+            all of it has arrived. In another file system of Arrow a file is written beside and moved; a file that is
+            there already is removed before, which only happens to the file of a batch that runs again, and nobody else
+            reads that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from felice.pipelines.streams.on_spark.directory import CheckpointError, below, sync_directory
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+SCHEMES = ("s3", "file")
+"""Those that are tried. Arrow knows others."""
+_OBJECT_STORES = ("s3",)
+_IN_MEMORY = 64 * 1024 * 1024
+"""A file for an object store that is larger than this is put together on disk."""
+_PIECE = 8 * 1024 * 1024
+
+
+class PlaceError(Exception):
+    """A place that cannot be reached. The text names it and the reason."""
+
+
+class Place(Protocol):
+    """A directory of files and of other directories."""
+
+    def where(self, name: str) -> str:
+        """A file's path or address, for errors."""
+
+    def child(self, name: str) -> Place:
+        """A directory in this one. It need not exist."""
+
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+        """Make or replace a file. `write` may seek. `mark` is part of the name of what an attempt leaves behind."""
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """The first bytes of a file, or all of them. Raises `FileNotFoundError`."""
+
+    def names(self) -> dict[str, int]:
+        """The files and their sizes in bytes, with those that attempts have left: `.NAME.MARK`."""
+
+    def children(self) -> list[str]:
+        """The names of the directories."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file. It need not exist."""
+
+    def remove_all(self) -> None:
+        """Remove the directory and all that is in it. It need not exist."""
+
+
+class LocalPlace:
+    """A directory on this machine, or one that the machines share."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def where(self, name: str) -> str:
+        """The path."""
+        return str(self._path / name)
+
+    def child(self, name: str) -> LocalPlace:
+        """A directory in this one."""
+        return LocalPlace(self._path / name)
+
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+        """Write beside, sync and rename."""
+        self._make_directory()
+        aside = self._path / f".{name}.{mark}"
+        with aside.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self._path / name)
+        sync_directory(self._path)
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """The bytes of a file."""
+        if size is None:
+            return (self._path / name).read_bytes()
+        with (self._path / name).open("rb") as file:
+            return file.read(size)
+
+    def names(self) -> dict[str, int]:
+        """The files and their sizes."""
+        found = {}
+        for path in self._path.glob("*"):
+            try:
+                if path.is_file():
+                    found[path.name] = path.stat().st_size
+            except FileNotFoundError:
+                continue  # Another worker has removed it meanwhile.
+        return found
+
+    def children(self) -> list[str]:
+        """The directories."""
+        return [path.name for path in self._path.glob("*") if path.is_dir()]
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self._path / name).unlink(missing_ok=True)
+
+    def remove_all(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def _make_directory(self) -> None:
+        if self._path.exists():
+            return
+        self._path.mkdir(parents=True, exist_ok=True)
+        # The directories of this task's part and of the state may be new, too.
+        for path in (self._path.parent, self._path.parent.parent):
+            sync_directory(path)
+
+
+class RemotePlace:
+    """A directory of a file system that Arrow knows."""
+
+    def __init__(self, system: fs.FileSystem, path: str, location: str) -> None:
+        self._system, self._path, self._location = system, path, location
+
+    def where(self, name: str) -> str:
+        """The address."""
+        address = self._location.partition("?")[0]
+        return below(address, name) if name else address
+
+    def child(self, name: str) -> RemotePlace:
+        """A directory in this one."""
+        return RemotePlace(self._system, f"{self._path}/{name}", below(self._location, name))
+
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+        """Put the file together here, and send it."""
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, self._told(name):
+            write(file)  # type: ignore[arg-type]
+            file.seek(0)
+            if self._system.type_name in _OBJECT_STORES:
+                self._send(file, f"{self._path}/{name}")
+                return
+            aside, target = f"{self._path}/.{name}.{mark}", f"{self._path}/{name}"
+            self._system.create_dir(self._path, recursive=True)
+            self._send(file, aside)
+            self.remove(name)
+            self._system.move(aside, target)
+
+    def _send(self, file: Any, path: str) -> None:
+        with self._system.open_output_stream(path) as out:
+            while piece := file.read(_PIECE):
+                out.write(piece)
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """The bytes of a file."""
+        with self._told(name), self._system.open_input_file(f"{self._path}/{name}") as file:
+            return bytes(file.read() if size is None else file.read(size))
+
+    def names(self) -> dict[str, int]:
+        """The files and their sizes."""
+        return {one.base_name: one.size for one in self._listed() if one.is_file}
+
+    def children(self) -> list[str]:
+        """The directories."""
+        return [one.base_name for one in self._listed() if not one.is_file]
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with self._told(name):
+            try:
+                self._system.delete_file(f"{self._path}/{name}")
+            except FileNotFoundError:
+                return
+
+    def remove_all(self) -> None:
+        """Remove the directory."""
+        with self._told(""):
+            try:
+                self._system.delete_dir(self._path)
+            except FileNotFoundError:
+                return
+
+    def _listed(self) -> list[Any]:
+        from pyarrow import fs
+
+        with self._told(""):
+            found: list[Any] = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+            return found
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise PlaceError(f"{self.where(name)} cannot be read or written: {error}") from error
+
+
+def place_at(location: str) -> Place:
+    """The place with this path, or with this address, such as `s3://bucket/path`. Raises `CheckpointError`."""
+    if not is_address(location):
+        return LocalPlace(Path(location))
+    if location.partition("://")[0] not in SCHEMES:
+        raise CheckpointError(
+            f"state cannot be kept at {location}: the address must begin with s3://, or be a path"
+        )
+    if "@" in location.partition("?")[0]:
+        raise CheckpointError(
+            "the address of the state holds a login, and the checkpoint would hold it, too: leave it out, and give it "
+            "as the store's own programs take it, for S3 in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    system, path = _system_at(location)
+    return RemotePlace(system, path, location)
+
+
+def is_address(location: str) -> bool:
+    """Whether a location is an address and no path."""
+    return "://" in location
+
+
+@lru_cache(maxsize=16)
+def _system_at(location: str) -> tuple[fs.FileSystem, str]:
+    from pyarrow import ArrowException, fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(location)
+    except (OSError, ValueError, ArrowException) as error:
+        raise CheckpointError(f"state cannot be kept at {location}: {error}") from None
+    return system, path.rstrip("/")
