@@ -192,7 +192,7 @@ def test_a_checkpoint_from_before_records_were_packed_continues(
         if number == murmur2(b"k0") % 2:
             stores["counts"].put("k0", 10, 1)
         changes = {name: rows for name, store in stores.items() if (rows := store.take_changes())}
-        StateFiles(checkpoint.state_path(description) / "0" / str(number)).write(0, changes, stores)
+        StateFiles(Path(checkpoint.state_location(description)) / "0" / str(number)).write(0, changes, stores)
     place.send([(f"{place.name}-lines", "k0", value, int(time.time() * 1000)) for value in "abc"])
     place.run()
     assert place.written("counts") == {"k0": ["11", "12"]}

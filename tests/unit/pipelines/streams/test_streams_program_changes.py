@@ -25,7 +25,7 @@ from felice.pipelines.streams.on_spark.changes import (
 )
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
-from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.on_spark.state import StateFiles, files_of_task
 from felice.pipelines.streams.stores import Clocks, Store
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.topology import CLOCKS
@@ -207,7 +207,7 @@ class Tasks:
         for place, tasks in enumerate(self.tasks):
             for part, task in zip(self.parts, tasks, strict=True):
                 if part.is_placed:
-                    path = checkpoint.task_path(description, part.number, place)
+                    path = Path(checkpoint.task_location(description, part.number, place))
                     StateFiles(path).write_first(DONE, task.stores)
         checkpoint.describe(description)
         finish(checkpoint)
@@ -218,7 +218,7 @@ class Tasks:
         for place, tasks in enumerate(self.tasks):
             for part, task in zip(self.parts, tasks, strict=True):
                 if part.is_placed:
-                    StateFiles(checkpoint.task_path(description, part.number, place)).load(DONE, task.stores)
+                    files_of_task(checkpoint, description, part.number, place).load(DONE, task.stores)
 
 
 def _place(key: bytes | None) -> int:
@@ -495,7 +495,7 @@ def test_a_crash_before_the_description_is_replaced_leaves_the_earlier_state(
     described_now = checkpoint.description()
     assert described_now is not None
     named_now = {part.directory for part in described_now.parts or ()}
-    assert {path.name for path in checkpoint.state_path(described_now).iterdir()} == named_now
+    assert {path.name for path in Path(checkpoint.state_location(described_now)).iterdir()} == named_now
 
 
 def test_a_checkpoint_of_an_earlier_release_is_read_by_its_names(tmp_path: Path) -> None:

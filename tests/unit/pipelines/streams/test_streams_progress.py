@@ -82,8 +82,8 @@ def test_a_batch_tells_the_state_of_all_tasks_and_the_least_stream_time(tmp_path
     parts = tuple(PartDescription(number, str(number), ()) for number in (1, 2))
     checkpoint, description = Checkpoint(tmp_path), Description("shop", "", 2, {}, parts=parts)
     for (part, place), (rows, time) in {(1, 0): (3, 86_400_000), (1, 1): (2, 1_000), (2, 0): (1, -1)}.items():
-        keep(checkpoint.task_path(description, part, place), rows, time)
-    checkpoint.task_path(description, 2, 1).mkdir()  # A task that has written nothing yet.
+        keep(Path(checkpoint.task_location(description, part, place)), rows, time)
+    Path(checkpoint.task_location(description, 2, 1)).mkdir()  # A task that has written nothing yet.
     on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*.delta"))
     sizes = sizes_of(checkpoint, description)
     assert sizes.keys() == {(1, 0), (1, 1), (2, 0)}

@@ -31,7 +31,7 @@ class Running:
         self.checkpoint = Checkpoint(path)
         description = Description(app.name, app.describe(), PARTITIONS, {})
         self.checkpoint.describe(description)
-        self.state = self.checkpoint.state_path(description)
+        self.state = Path(self.checkpoint.state_location(description))
         (self.part,) = app.topology.parts()
         self.tasks = [Task(app.topology, self.part) for _ in range(PARTITIONS)]
         for log in ("offsets", "commits"):

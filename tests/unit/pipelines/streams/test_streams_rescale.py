@@ -76,13 +76,13 @@ def checkpoint_at(path: Path, planned: int = VERSION) -> Checkpoint:
 def rescaled(app: App, tasks: list[list[Task]], path: Path, partitions: int) -> list[list[Task]]:
     checkpoint = checkpoint_at(path)
     before = Description(app.name, app.describe(), len(tasks), {})
-    save(app, tasks, checkpoint.state_path(before))
+    save(app, tasks, Path(checkpoint.state_location(before)))
     checkpoint.describe(before)
     after = rescale(app, checkpoint, before, partitions)
     assert checkpoint.description() == after and after.partitions == partitions
-    assert not checkpoint.state_path(before).exists()
+    assert not Path(checkpoint.state_location(before)).exists()
     made = new_tasks(app, partitions)
-    load(app, made, checkpoint.state_path(after))
+    load(app, made, Path(checkpoint.state_location(after)))
     return made
 
 
@@ -161,9 +161,9 @@ def test_keys_whose_bytes_are_not_known_are_refused_and_nothing_changes(tmp_path
     run(app, tasks, [("in", '{"a": 1}', "x", 1)])
     checkpoint = checkpoint_at(tmp_path)
     before = Description(app.name, app.describe(), 2, {})
-    save(app, tasks, checkpoint.state_path(before))
+    save(app, tasks, Path(checkpoint.state_location(before)))
     checkpoint.describe(before)
     with pytest.raises(CheckpointError, match="store 'n' has a row .* whose record key is not known"):
         rescale(app, checkpoint, before, 3)
     assert checkpoint.description() == before
-    load(app, new_tasks(app, 2), checkpoint.state_path(before))
+    load(app, new_tasks(app, 2), Path(checkpoint.state_location(before)))

@@ -20,7 +20,7 @@ from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.on_spark.changes import layout_of
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
-from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.on_spark.state import files_of_task
 from felice.pipelines.streams.serving import queries as queries_module
 from felice.pipelines.streams.serving.queries import Queries, Selection
 from felice.pipelines.streams.serving.server import state_server
@@ -63,7 +63,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
         data = key.encode()
         tasks[murmur2(data) % PLACES].process(TopicRecord("orders", data, b"x", 100 + number * 5))
     for place, task in enumerate(tasks):
-        StateFiles(found.task_path(description, part.number, place)).write_first(3, task.stores)
+        files_of_task(found, description, part.number, place).write_first(3, task.stores)
     found.describe(description)
     for name in ("offsets", "commits"):
         (tmp_path / name).mkdir()
@@ -293,7 +293,7 @@ def test_a_failure_is_told_until_the_application_runs_again(checkpoint: Checkpoi
 
 
 def test_a_damaged_file_hides_the_size_of_its_task_only(checkpoint: Checkpoint) -> None:
-    path = checkpoint.task_path(checkpoint.description(), 0, 0)  # type: ignore[arg-type]
+    path = Path(checkpoint.task_location(checkpoint.description(), 0, 0))  # type: ignore[arg-type]
     (path / "3.delta").write_bytes(b"short")
     status, page = ask(checkpoint, "/metrics")[0]
     assert status == 200 and 'partition="1"' in page and 'partition="0"' not in page

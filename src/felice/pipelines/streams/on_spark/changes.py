@@ -29,7 +29,7 @@ from felice.pipelines.streams.on_spark.directory import (
 )
 from felice.pipelines.streams.on_spark.matching import Matched, match
 from felice.pipelines.streams.on_spark.places import place_at
-from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
+from felice.pipelines.streams.on_spark.state import NOTHING, files_of_task
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
 from felice.pipelines.streams.topology import (
     CLOCKS,
@@ -444,7 +444,7 @@ def _write_part(
                 _take(checkpoint, change, (earlier, place), done, here, stores[CLOCKS], moves)
                 taken |= here.keys()
         assert taken == moves.keys(), "each kept store is in a sub-topology of the version before"
-        files = StateFiles(place_at(checkpoint.task_location(change.after, part.number, place)))
+        files = files_of_task(checkpoint, change.after, part.number, place)
         files.remove_all()  # What an attempt before this one left.
         files.write_first(done, stores)
 
@@ -466,7 +466,7 @@ def _take(
     part, place = source
     found: dict[str, Store] = {one.name: Store(one.name) for one in part.stores} | {CLOCKS: Clocks(CLOCKS)}
     found |= here
-    StateFiles(place_at(checkpoint.task_location(change.before, part.number, place))).load(done, found)
+    files_of_task(checkpoint, change.before, part.number, place).load(done, found)
     for name, time in found[CLOCKS].rows.items():
         if name == TASK_TIME:
             clocks.load([(name, min(time, clocks.rows.get(name, time)))])

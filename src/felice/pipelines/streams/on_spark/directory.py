@@ -143,14 +143,6 @@ class Checkpoint:
         """The path or the address of one task's stores."""
         return below(self.state_location(description), description.directory_of(part), str(place))
 
-    def state_path(self, description: Description) -> Path:
-        """The directory of the tasks' stores in the checkpoint."""
-        return self.directory / description.state
-
-    def task_path(self, description: Description, part: int, place: int) -> Path:
-        """The directory of one task's stores in the checkpoint."""
-        return self.state_path(description) / description.directory_of(part) / str(place)
-
     @property
     def is_used(self) -> bool:
         """Whether an application has used it."""

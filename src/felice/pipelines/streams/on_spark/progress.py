@@ -12,8 +12,8 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
-from felice.pipelines.streams.on_spark.places import Place, PlaceError, place_at
-from felice.pipelines.streams.on_spark.state import Size, StateError, StateFiles
+from felice.pipelines.streams.on_spark.places import PlaceError
+from felice.pipelines.streams.on_spark.state import Size, StateError, StateFiles, files_of_task
 from felice.pipelines.streams.record import NULL
 from felice.pipelines.streams.stores import NEVER
 
@@ -149,7 +149,7 @@ def sizes_of(checkpoint: Checkpoint, description: Description) -> dict[tuple[int
     found = {}
     for part in description.parts or ():
         for place in range(description.partitions):
-            size = _task_size(place_at(checkpoint.task_location(description, part.number, place)))
+            size = _task_size(files_of_task(checkpoint, description, part.number, place))
             if size is not None:
                 found[part.number, place] = size
     return found
@@ -164,9 +164,9 @@ def size_of(sizes: Iterable[Size]) -> Size:
     )
 
 
-def _task_size(place: Place) -> Size | None:
+def _task_size(files: StateFiles) -> Size | None:
     try:
-        return StateFiles(place).size()
+        return files.size()
     except (FileNotFoundError, ValueError):
         return None  # A worker makes it, or removes older files, at this moment.
     except (StateError, PlaceError):

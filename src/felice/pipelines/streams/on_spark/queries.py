@@ -13,8 +13,13 @@ from pathlib import Path
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.changes import planned
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.places import place_at
-from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
+from felice.pipelines.streams.on_spark.state import (
+    EMPTY,
+    NOTHING,
+    StateError,
+    Version,
+    files_of_task,
+)
 from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.topology import SubTopology, TopologyError
 from felice.pipelines.streams.views import StoreView
@@ -78,8 +83,8 @@ class StoredState:
 
     def _stores(self, part: SubTopology, place: int, batch: int) -> dict[str, Store]:
         assert self._description is not None, "checked before"
-        location = self._checkpoint.task_location(self._description, part.number, place)
-        files, held = StateFiles(place_at(location)), self._places.pop((part.number, place), None)
+        files = files_of_task(self._checkpoint, self._description, part.number, place)
+        held = self._places.pop((part.number, place), None)
         if held is not None and held[0].number <= batch:
             version, stores = held
             version = files.catch_up(version, batch, stores)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.places import place_at
-from felice.pipelines.streams.on_spark.state import NOTHING, StateFiles
+from felice.pipelines.streams.on_spark.state import NOTHING, files_of_task
 from felice.pipelines.streams.stores import Clocks, Rows, Store
 from felice.pipelines.streams.topology import SubTopology
 from felice.records.kernels import murmur2
@@ -56,14 +56,14 @@ def _deal_out(
     new = [app.topology.made_stores(part) for _ in range(after.partitions)]
     for place in range(before.partitions):
         stores = app.topology.made_stores(part)
-        StateFiles(place_at(checkpoint.task_location(before, part.number, place))).load(version, stores)
+        files_of_task(checkpoint, before, part.number, place).load(version, stores)
         for name, store in stores.items():
             if isinstance(store, Clocks):
                 _set_back([made[name] for made in new], store)
             else:
                 _move(store, place, before.partitions, [made[name] for made in new])
     for place, stores in enumerate(new):
-        StateFiles(place_at(checkpoint.task_location(after, part.number, place))).write_first(version, stores)
+        files_of_task(checkpoint, after, part.number, place).write_first(version, stores)
 
 
 def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:

@@ -26,7 +26,8 @@ import lz4.frame
 from crc32c import crc32c
 
 from felice.pipelines.streams.formats import UNWRITABLE
-from felice.pipelines.streams.on_spark.places import LocalPlace, Place
+from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+from felice.pipelines.streams.on_spark.places import LocalPlace, Place, place_at
 from felice.pipelines.streams.record import LATEST_MS
 from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
 from felice.pipelines.streams.telling import shown
@@ -83,6 +84,11 @@ class _OnlyPlain(pickle.Pickler):
         raise StateError(f"{shown(value)} of type {type(value).__name__} cannot be kept in state")
 
 
+def files_of_task(checkpoint: Checkpoint, description: Description, part: int, place: int) -> StateFiles:
+    """The files of the task of a sub-topology (`part`) and a partition (`place`)."""
+    return StateFiles(place_at(checkpoint.task_location(description, part, place)))
+
+
 _FILE = re.compile(r"([0-9]+)\.(delta|base)")
 _LEFT = re.compile(r"\.([0-9]+)\..*")
 
@@ -112,30 +118,26 @@ class StateFiles:
 
     def size(self) -> Size:
         """The size of the newest version. Raises `StateError` if its file is damaged, `ValueError` if there is none."""
-        files = self._files()
+        files = _numbered(self._place.names())
         newest, base = max(files["delta"]), max(files["base"], default=NOTHING)
-        name = f"{newest}.delta"
-        about = self._place.read(name, _HEADER.size + _ABOUT.size)[_HEADER.size :]
-        if len(about) < _ABOUT.size:
-            raise StateError(f"{self._place.where(name)} is damaged")
-        _, rows, stream_time = _ABOUT.unpack(about)
+        if (about := self._about(newest)) is None:
+            raise StateError(f"{self._place.where(f'{newest}.delta')} is damaged")
+        _, rows, stream_time = about
         kept = [size for number, size in files["delta"].items() if number > base]
         return Size(rows, sum(kept) + files["base"].get(base, 0), stream_time)
 
     def identity(self, number: int) -> int | None:
-        """The identity of the delta of a version; None if it was removed."""
+        """The identity of the delta of a version; None if it was removed, or is damaged: whoever loads it says so."""
         try:
-            about = self._place.read(f"{number}.delta", _HEADER.size + _ABOUT.size)[_HEADER.size :]
+            about = self._about(number)
         except FileNotFoundError:
             return None
-        if len(about) < _ABOUT.size:
-            return None  # Damaged: whoever loads it says so.
-        identity: int = _ABOUT.unpack(about)[0]
-        return identity
+        return None if about is None else about[0]
 
     def load(self, number: int, stores: dict[str, Store]) -> Version:
         """Fill empty stores with a version."""
-        base = max((one for one in self._files()["base"] if one <= number), default=NOTHING)
+        bases = _numbered(self._place.names())["base"]
+        base = max((one for one in bases if one <= number), default=NOTHING)
         if base != NOTHING:
             self._apply(f"{base}.base", stores)
         return self.catch_up(Version(base, 0), number, stores)
@@ -147,6 +149,11 @@ class StateFiles:
         if version.number != NOTHING and version.identity == 0:
             version = Version(version.number, self._read(f"{version.number}.delta")[0])
         return version
+
+    def _about(self, number: int) -> tuple[int, int, int] | None:
+        """Identity, number of rows and stream time of the delta of a version; None if its file is too short."""
+        about = self._place.read(f"{number}.delta", _HEADER.size + _ABOUT.size)[_HEADER.size :]
+        return None if len(about) < _ABOUT.size else _ABOUT.unpack(about)
 
     def _apply(self, name: str, stores: dict[str, Store]) -> int:
         identity, version, changes = self._read(name)
@@ -191,28 +198,28 @@ class StateFiles:
         self._place.put(name, f"{identity:x}", write)
         return Version(number, identity)
 
-    def _files(self) -> dict[str, dict[int, int]]:
-        """The sizes of the deltas and of the bases, by number."""
-        found: dict[str, dict[int, int]] = {"delta": {}, "base": {}}
-        for name, size in self._place.names().items():
-            if (parts := _FILE.fullmatch(name)) is not None:
-                found[parts[2]][int(parts[1])] = size
-        return found
-
     def _remove_older(self) -> None:
-        files = self._files()
+        names = self._place.names()
+        files = _numbered(names)
         bases = sorted(files["base"])
         if len(bases) <= KEPT_BASES:
             return
         oldest = bases[-KEPT_BASES]
-        for kind in ("base", "delta"):
-            for number in files[kind]:
-                if number < oldest:
-                    self._place.remove(f"{number}.{kind}")
-        # Remove unfinished files of processes that were killed.
-        for name in self._place.names():
-            if (left := _LEFT.fullmatch(name)) is not None and int(left[1]) < oldest:
-                self._place.remove(name)
+        old = [f"{number}.{kind}" for kind in ("base", "delta") for number in files[kind] if number < oldest]
+        # Unfinished files of processes that were killed.
+        left = [(name, _LEFT.fullmatch(name)) for name in names]
+        old += [name for name, parts in left if parts is not None and int(parts[1]) < oldest]
+        for name in old:
+            self._place.remove(name)
+
+
+def _numbered(names: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """The sizes of the deltas and of the bases among files, by number."""
+    found: dict[str, dict[int, int]] = {"delta": {}, "base": {}}
+    for name, size in names.items():
+        if (parts := _FILE.fullmatch(name)) is not None:
+            found[parts[2]][int(parts[1])] = size
+    return found
 
 
 class _Compressed:
