@@ -215,9 +215,9 @@ def _told(app: Scoped, checkpoint: Checkpoint, settings: Settings, *, all_of_it:
     from felice.pipelines.streams.on_spark.changes import check_partitions, planned
 
     change = planned(app.scope, checkpoint, settings.options["choices"])
-    check_partitions(app, checkpoint, settings.options["partitions"])
     if change is None:
         return [f"{app.name} has no state in {checkpoint.path} yet"] if all_of_it else []
+    check_partitions(change.before, checkpoint, settings.options["partitions"])
     if not change.is_seen:
         return [f"{app.name} keeps all of its state"] if all_of_it else []
     return [f"{app.name}: this version of the program changes the state", *change.lines()]

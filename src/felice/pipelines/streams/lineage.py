@@ -37,10 +37,6 @@ class Lineages:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._writers: dict[str, list[Node]] = {}
-        for node in topology.nodes:
-            if node.sink is not None and node.sink.is_repartition:
-                self._writers.setdefault(node.sink.topic, []).extend(node.parents)
         self._known: dict[tuple[int, bool], str] = {}
 
     def of(self, store: str) -> Lineage:
@@ -60,7 +56,7 @@ class Lineages:
         source = node.source
         if source is not None and not source.is_repartition:
             return f"{source.kind} {source.topic}"
-        parents = node.parents if source is None else self._writers[source.topic]
+        parents = self._topology.before(node)
         before = ", ".join(dict.fromkeys(self._of_node(parent, is_exact) for parent in parents))
         kind = kind_of(node)
         if node.make is None or kind in _PASSING or not (is_exact or node.stores):

@@ -151,13 +151,20 @@ def _described_nodes(nodes: Iterable[Node]) -> list[Node]:
 
 def policy_behind(node: Node) -> OnBadRecord:
     """The `on_error` of the sources whose records reach a node; "fail" if they have different ones."""
-    policies, waiting = set(), [node]
-    while waiting:
-        one = waiting.pop()
-        waiting += one.parents
-        if one.source is not None:
-            policies.add(one.source.on_error)
+    sources = [one.source for one in reached([node], lambda one: one.parents) if one.source is not None]
+    policies = {source.on_error for source in sources}
     return policies.pop() if len(policies) == 1 else FAIL
+
+
+def reached(nodes: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """These nodes and all to which `following` leads from them, each once."""
+    waiting, seen = list(nodes), set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += following(node)
 
 
 @dataclass(slots=True)
@@ -249,6 +256,18 @@ class Topology:
         self._stores[name] = make
         self._windows[name] = windows
         return name
+
+    def before(self, node: Node) -> list[Node]:
+        """The nodes from which a node gets its records: before a repartition, those that write it."""
+        if node.source is None or not node.source.is_repartition:
+            return node.parents
+        return [one for one in self.nodes if one.sink is not None and one.sink.topic == node.source.topic]
+
+    def behind(self, node: Node) -> list[Node]:
+        """The nodes that get a node's records: behind a repartition, those that read it."""
+        if node.sink is None or not node.sink.is_repartition:
+            return node.children
+        return [one for one in self.nodes if one.source is not None and one.source.topic == node.sink.topic]
 
     def has_store(self, name: str) -> bool:
         """Whether the application has a store with this name."""

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Protocol
+from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.lineage import Lineages, kind_of, owners_of
@@ -39,6 +39,7 @@ from felice.pipelines.streams.topology import (
     SubTopology,
     TopicFormats,
     Topology,
+    reached,
 )
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -136,6 +137,17 @@ def layout_of(topology: Topology) -> tuple[PartDescription, ...]:
     )
 
 
+def of_program(topology: Topology) -> dict[str, Any]:
+    """What a description says of a version of the program."""
+    return {
+        "topology": topology.describe(),
+        "parts": layout_of(topology),
+        "topics": tuple(topology.topics()),
+        "frames": tuple(topology.frames()),
+        "python": PYTHON,
+    }
+
+
 def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICES) -> Change | None:
     """The change that this version of the program needs; None for a new checkpoint.
 
@@ -150,8 +162,7 @@ def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICE
             "checkpoint, or remove this one"
         )
     topology = app.topology
-    after = replace(before, topology=topology.describe(), parts=layout_of(topology), format=FORMAT)
-    after = replace(after, topics=tuple(topology.topics()), frames=tuple(topology.frames()), python=PYTHON)
+    after = replace(before, **of_program(topology), format=FORMAT)
     if before.parts is None:
         before = _of_earlier_release(topology, checkpoint, before, after)
         choices = Choices(dict(zip(_names(before), _names(after), strict=True)))
@@ -180,23 +191,14 @@ def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICE
     )
 
 
-class Named(Protocol):
-    """An App, or what stands for it."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-
-def check_partitions(app: Named, checkpoint: Checkpoint, partitions: int | None) -> None:
-    """Raise `CheckpointError` if the checkpoint has another number of partitions."""
-    found = checkpoint.description()
-    if found is None or partitions is None or partitions == found.partitions:
+def check_partitions(found: Description, checkpoint: Checkpoint, partitions: int | None) -> None:
+    """Raise `CheckpointError` if the application has another number of partitions than this one, if any is given."""
+    if partitions is None or partitions == found.partitions:
         return
     if found.is_frame:
         raise CheckpointError(f"{checkpoint.path} has {found.partitions} partitions, and keeps them")
     raise CheckpointError(
-        f"{app.name} has {found.partitions} partitions; to change that, stop it and use: "
+        f"{found.application} has {found.partitions} partitions; to change that, stop it and use: "
         f"felice streams rescale FILE --partitions {partitions}"
     )
 
@@ -317,53 +319,25 @@ def _topic_of(topology: Topology, store: str, added: Mapping[str, str]) -> Topic
 
 
 def _topics_before(nodes: Iterable[Node], topology: Topology) -> set[str]:
-    waiting, seen, topics = list(nodes), set[int](), set[str]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting += node.parents
-        if node.source is not None and node.source.is_repartition:
-            waiting += [
-                one for one in topology.nodes if one.sink is not None and one.sink.topic == node.source.topic
-            ]
-        elif node.source is not None:
-            topics.add(node.source.topic)
-    return topics
+    sources = [node.source for node in reached(nodes, topology.before) if node.source is not None]
+    return {source.topic for source in sources if not source.is_repartition}
 
 
 def _computed_from(topology: Topology, store: str) -> list[str]:
     """The stores whose rows follow the changes of a table, with old values: not those behind its stream."""
-    waiting = [child for node in owners_of(topology, store) for child in node.children]
-    seen: set[int] = set()
-    found: list[str] = []
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or _ends_table(node):
-            continue
-        seen.add(id(node))
-        found += [name for name in node.stores if node in owners_of(topology, name)]
-        waiting += node.children
-        if node.sink is not None and node.sink.is_repartition:
-            waiting += [
-                one
-                for one in topology.nodes
-                if one.source is not None and one.source.topic == node.sink.topic
-            ]
-    return found
+
+    def of_table(nodes: Iterable[Node]) -> list[Node]:
+        return [node for node in nodes if not _ends_table(node)]
+
+    first = [child for node in owners_of(topology, store) for child in node.children]
+    nodes = reached(of_table(first), lambda node: of_table(topology.behind(node)))
+    return [name for node in nodes for name in node.stores if node in owners_of(topology, name)]
 
 
 def _ends_table(node: Node) -> bool:
     """Whether a node makes events of the changes of a table. A copy of the table is a table again."""
-    return kind_of(node) in ("to-stream", "edges") and not any(
-        child.sink is not None and child.sink.is_repartition and _is_table(child.sink)
-        for child in node.children
-    )
-
-
-def _is_table(sink: TopicFormats) -> bool:
-    return sink.is_table or sink.is_copy
+    copies = [one.sink for one in node.children if one.sink is not None and one.sink.is_repartition]
+    return kind_of(node) in ("to-stream", "edges") and not any(one.is_table or one.is_copy for one in copies)
 
 
 def _check_copies(topology: Topology, whys: Mapping[str, str]) -> None:

@@ -38,12 +38,11 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.message_classes import reduced
 from felice.pipelines.streams.on_spark.changes import (
     NO_CHOICES,
-    PYTHON,
     Choices,
     MakeChange,
     check_partitions,
-    layout_of,
     make,
+    of_program,
     planned,
 )
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description, below
@@ -369,21 +368,17 @@ def described(
     if needed is None:
         description = Description(
             app.name,
-            app.topology.describe(),
-            partitions or default,
+            partitions=partitions or default,
             starting=checkpoint.starting(),
             is_frame=app.topology.has_frame_of_results(),
-            parts=layout_of(app.topology),
-            topics=tuple(app.topology.topics()),
-            frames=tuple(app.topology.frames()),
             starts=find_starts(app.topology, app.topology.topics()),
-            python=PYTHON,
+            **of_program(app.topology),
             state_at="" if state is None else _own_directory(state, app.name),
         )
         checkpoint.describe(description)
         return description
     found = needed.before
-    check_partitions(app, checkpoint, partitions)
+    check_partitions(found, checkpoint, partitions)
     if state is not None and _address_of(state) != _address_of(found.state_at).rpartition("/")[0]:
         kept = found.state_at or checkpoint.path
         raise CheckpointError(

@@ -89,17 +89,23 @@ class Application:
         """The parts that read a topic."""
         for one, number in sources:
             self.reads.setdefault(one.topic, []).append(number)
-        self.clocked = [
-            part.number for part in self.parts if part.is_placed and self.task(part.number).follows_wall_clock
-        ]
-        """The parts with timers of the wall clock."""
         self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
         self._formats = {one.topic: one for one, _ in sources}
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
 
+    @cached_property
+    def _examples(self) -> list[Task]:
+        """A task of each part, to see what its operators do. It processes nothing."""
+        return [self.task(part.number) for part in self.parts]
+
+    @cached_property
+    def clocked(self) -> list[int]:
+        """The parts with timers of the wall clock."""
+        return [number for number, task in enumerate(self._examples) if task.follows_wall_clock]
+
     def drops(self) -> list[tuple[str, str]]:
         """The operators that may leave records out, with the reasons."""
-        return sorted({one for part in self.parts for one in self.task(part.number).may_drop})
+        return sorted({one for task in self._examples for one in task.may_drop})
 
     def task(self, number: int) -> Task:
         """A new task of a part."""
