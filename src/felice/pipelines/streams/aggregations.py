@@ -72,22 +72,12 @@ def first_or(reducer: Reducer) -> Aggregator:
     return aggregate
 
 
-def retained(given_ms: int, least_ms: int) -> int:
-    """How long a store keeps windows: as long as the application says, at least as long as the operator needs them."""
-    if given_ms and given_ms < least_ms:
-        raise TopologyError(f"retention_ms is {given_ms}, but these windows are needed for {least_ms} ms")
-    return given_ms or least_ms
-
-
 class Kind:
     """One kind of aggregation."""
 
     label: ClassVar[str]
-
-    @property
-    def late(self) -> OnLate:
-        """What happens to late records."""
-        return None
+    on_late: OnLate = None
+    """What happens to late records."""
 
     @property
     def about(self) -> str:
@@ -129,29 +119,41 @@ class OfAll(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class InTimeWindows(Kind):
+class InWindows(Kind):
+    """One aggregate for each key and window."""
+
+    windows: Any
+    on_close: bool = False
+    on_late: OnLate = None
+    retention_ms: int = 0
+    """How long the application wants to query windows; 0: as long as the operator needs them."""
+
+    @property
+    def closes_after_ms(self) -> int:
+        """The grace period."""
+        grace_ms: int = self.windows.grace_ms
+        return grace_ms
+
+    def retained(self, needed_ms: int) -> int:
+        """How long the store keeps windows that the operator needs so long."""
+        if self.retention_ms and self.retention_ms < needed_ms:
+            raise TopologyError(
+                f"retention_ms is {self.retention_ms}, but these windows are needed for {needed_ms} ms"
+            )
+        return self.retention_ms or needed_ms
+
+
+@dataclass(frozen=True, slots=True)
+class InTimeWindows(InWindows):
     """One aggregate for each key and tumbling or hopping window."""
 
     label: ClassVar[str] = "window"
     windows: TimeWindows | CalendarWindows
-    on_close: bool = False
-    on_late: OnLate = None
-    retention_ms: int = 0
-
-    @property
-    def late(self) -> OnLate:
-        """As the application says."""
-        return self.on_late
 
     @property
     def about(self) -> str:
         """Where the windows begin."""
         return self.windows.about
-
-    @property
-    def closes_after_ms(self) -> int:
-        """The grace period."""
-        return self.windows.grace_ms
 
     def keys(self, key: Format) -> Format:
         """Keys with the start of the window."""
@@ -160,7 +162,7 @@ class InTimeWindows(Kind):
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps windows until they are closed."""
         size_ms = self.windows.size_ms
-        retention_ms = retained(self.retention_ms, size_ms + self.windows.grace_ms)
+        retention_ms = self.retained(size_ms + self.windows.grace_ms)
         return WindowStore(name, key, value, size_ms, retention_ms, self.windows)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
@@ -171,24 +173,11 @@ class InTimeWindows(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class InSlidingWindows(Kind):
+class InSlidingWindows(InWindows):
     """One aggregate for each key and sliding window."""
 
     label: ClassVar[str] = "sliding"
     windows: SlidingWindows
-    on_close: bool = False
-    on_late: OnLate = None
-    retention_ms: int = 0
-
-    @property
-    def late(self) -> OnLate:
-        """As the application says."""
-        return self.on_late
-
-    @property
-    def closes_after_ms(self) -> int:
-        """The grace period."""
-        return self.windows.grace_ms
 
     def keys(self, key: Format) -> Format:
         """Keys with the start of the window."""
@@ -198,7 +187,7 @@ class InSlidingWindows(Kind):
         """Keeps windows as long as a record may look them up."""
         difference_ms = self.windows.difference_ms
         found_ms = 2 * difference_ms + self.windows.grace_ms
-        retention_ms = retained(self.retention_ms, found_ms)
+        retention_ms = self.retained(found_ms)
         return SlidingStore(name, key, value, difference_ms, retention_ms, found_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:
@@ -209,19 +198,11 @@ class InSlidingWindows(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class InSessions(Kind):
+class InSessions(InWindows):
     """One aggregate for each key and session."""
 
     label: ClassVar[str] = "session"
     windows: SessionWindows
-    on_close: bool = False
-    on_late: OnLate = None
-    retention_ms: int = 0
-
-    @property
-    def late(self) -> OnLate:
-        """As the application says."""
-        return self.on_late
 
     @property
     def about(self) -> str:
@@ -239,7 +220,7 @@ class InSessions(Kind):
 
     def store(self, name: str, key: Format, value: Format) -> Store:
         """Keeps sessions until they are closed."""
-        retention_ms = retained(self.retention_ms, self.closes_after_ms)
+        retention_ms = self.retained(self.closes_after_ms)
         return SessionStore(name, key, value, retention_ms, self.closes_after_ms)
 
     def operator(self, of: Input, functions: Functions) -> AnyOperator:

@@ -334,7 +334,7 @@ def aggregated(
         for at, label, (_, functions) in zip(placed, labels, inputs, strict=True)
     ]
     for made in nodes:
-        made.on_late = kind.late
+        made.on_late = kind.on_late
     node = topology.operator("cogrouped", lambda stores: Pass(), *nodes) if several else nodes[0]
     plan = TablePlan(node, store=store, closes_after_ms=kind.closes_after_ms)
     return first.made(plan, kind.keys(key), format_)

@@ -83,16 +83,20 @@ def _windowed(key: Any) -> Windowed:
 
 
 class ExpiringStore(Store):
-    """A store that removes rows `retention_ms` after their time.
+    """A store that removes rows `retention_ms` after their time. Operators find a row for `found_ms`; after that it is
+    only kept for queries.
 
     Its changes contain that time instead of each removed row, so a file of changes does not grow with removed rows.
     """
 
-    def __init__(self, name: str, key: Format, value: Format, retention_ms: int) -> None:
+    def __init__(
+        self, name: str, key: Format, value: Format, retention_ms: int, found_ms: int | None = None
+    ) -> None:
         super().__init__(name)
         self.newest = f"{name} newest"
         """The clock of the newest time, from which the retention is measured, as by Kafka's store."""
         self._key, self._value, self._retention_ms = key, value, retention_ms
+        self._found_ms = retention_ms if found_ms is None else found_ms
         self._by_time = ByTime()
         self._gone_before: int | None = None
 
@@ -165,8 +169,9 @@ class WindowStore(ExpiringStore):
         size_ms: int,
         retention_ms: int,
         ends: WindowEnds | None = None,
+        found_ms: int | None = None,
     ) -> None:
-        super().__init__(name, key, value, retention_ms)
+        super().__init__(name, key, value, retention_ms, found_ms)
         self._size_ms, self._end_of = size_ms, (ends or FixedSize(size_ms)).end_of
 
     def shape(self) -> str:
@@ -302,9 +307,8 @@ class SlidingStore(IndexedStore, WindowStore):
         retention_ms: int,
         found_ms: int | None = None,
     ) -> None:
-        super().__init__(name, key, value, size_ms, retention_ms)
+        super().__init__(name, key, value, size_ms, retention_ms, found_ms=found_ms)
         self._of_key: dict[bytes, list[int]] = {}
-        self._found_ms = retention_ms if found_ms is None else found_ms
 
     def _added(self, key: Any) -> None:
         key_bytes, start = key
@@ -317,9 +321,7 @@ class SlidingStore(IndexedStore, WindowStore):
             del self._of_key[key_bytes]
 
     def around(self, key_bytes: bytes, first: int, last: int, newest: int) -> list[tuple[int, StoredRow]]:
-        """The windows of a key that begin from `first` to `last`, both included, in order. Those that began `found_ms`
-        before the newest one are only kept for queries.
-        """
+        """The windows of a key that begin from `first` to `last`, both included, and are found yet, in order."""
         first = max(first, newest - self._found_ms + 1)
         starts = self._of_key.get(key_bytes)
         if starts is None:
@@ -333,15 +335,12 @@ class SlidingStore(IndexedStore, WindowStore):
 
 
 class SessionStore(ExpiringStore):
-    """Sessions by key, start and end, kept for `retention_ms` after their end. Records find those that ended within
-    `found_ms`.
-    """
+    """Sessions by key, start and end, kept for `retention_ms` after their end."""
 
     def __init__(
         self, name: str, key: Format, value: Format, retention_ms: int, found_ms: int | None = None
     ) -> None:
-        super().__init__(name, key, value, retention_ms)
-        self._found_ms = retention_ms if found_ms is None else found_ms
+        super().__init__(name, key, value, retention_ms, found_ms)
         self._of_key: dict[bytes, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
 
