@@ -12,6 +12,7 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import key_values, read_properties, read_text
 from felice.cli.start import LEVELS, log_format_option
+from felice.cli.web_servers import log_as, serve_until_signal, warn_if_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -202,7 +203,7 @@ def run_mirror(
 
     mirror = Mirror(found, _spark, on_ready=tell)
     _log_as(log_format, log_level, mirror.without_effect)
-    _serve(lambda: (mirror, lambda: None))
+    serve_until_signal(lambda: (mirror, lambda: None))
 
 
 def _run(
@@ -214,46 +215,24 @@ def _run(
 ) -> None:
     from felice.pipelines.connect.herder.server import login_of
     from felice.pipelines.connect.herder.worker import Address
-    from felice.web.hosts import is_loopback
 
     _log_as(log_format, log_level, config.without_effect)
     address = Address(config)
     login = login_of(config)
-    if login is None and not is_loopback(address.host):
-        click.echo(
-            f"warning: the worker at {address.host} is open to every network, without a log in", err=True
-        )
+    warn_if_open("the worker", address.host, login)
     tls = _tls(config, worker_file) if address.scheme == "https" else None
 
     def started() -> tuple[Service, Callable[[], None]]:
         server = made(address, tls, login)
         return server, lambda: click.echo(READY + server.url)
 
-    _serve(started)
+    serve_until_signal(started)
 
 
 def _log_as(log_format: str, log_level: str, without_effect: Sequence[str]) -> None:
-    import logging
-
-    from felice.server.logs import configure_logs
-
-    configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
+    log_as(log_format, log_level)
     if without_effect:
         click.echo(f"warning: options without effect: {', '.join(without_effect)}", err=True)
-
-
-def _serve(made: Callable[[], tuple[Service, Callable[[], None]]]) -> None:
-    """Runs until a signal comes. `made` makes the service on the event loop, and what to do when it is ready."""
-    from felice.env import event_loop
-    from felice.web.serving import CannotListen, serve
-
-    async def run() -> None:
-        await serve(*made())
-
-    try:
-        event_loop.run(run())
-    except CannotListen as error:
-        raise Fault(str(error)) from None
 
 
 def _config(worker_file: Path, overrides: Sequence[str], *, distributed: bool) -> WorkerConfig:

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, read_properties, read_text
+from felice.cli.options import client_config, connection_options, read_text
 from felice.cli.start import LEVELS, log_format_option
+from felice.cli.web_servers import (
+    log_as,
+    login_of,
+    serve_until_signal,
+    tls_config_option,
+    tls_of,
+    users_option,
+    warn_if_open,
+)
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-    from felice.env.listening import ServerTls
     from felice.registry.rights import Rights
-    from felice.web.login import Login
+    from felice.web.serving import Service
 
 _LEVEL_NAMES = (
     "NONE",
@@ -85,22 +92,13 @@ _READY = "The schema registry is ready on "
     help="How long a registry may be silent before the group replaces it; brokers accept 6 s or more.",
 )
 @click.option("--follower", is_flag=True, help="Never become the leader: answer reads, and forward writes.")
-@click.option(
-    "--users",
-    "users_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of the users that may log in; see `felice users add`.  [default: no log in]",
-)
+@users_option
 @click.option(
     "--cluster-login",
     is_flag=True,
     help="Users of the Kafka cluster log in, with SASL/PLAIN or SCRAM as --command-config says.",
 )
-@click.option(
-    "--tls-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with ssl.keystore.location and other ssl.* options of a broker's listener: serve HTTPS.",
-)
+@tls_config_option
 @click.option(
     "--leader-ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -150,18 +148,14 @@ def registry(
     Clients of Confluent's registry use it as it is: schema.registry.url=http://127.0.0.1:8081.
     Several registries of one group share a topic, and choose a leader that writes. Ctrl-C stops it.
     """
-    from felice.env import event_loop
     from felice.env.processes import end_with
     from felice.registry.server import RegistrySettings, registry_server
-    from felice.web.hosts import is_loopback
-    from felice.web.serving import CannotListen, serve
 
     client = client_config(bootstrap, command_config)
     login = login_of(users_file, client if cluster_login else None)
     if rules_file is not None and login is None:
         raise Fault("--rules needs users: set --users or --cluster-login")
-    if login is None and not is_loopback(host):
-        click.echo(f"warning: the registry at {host} is open to every network, without a log in", err=True)
+    warn_if_open("the registry", host, login)
     served_tls, leader_tls = tls_of(tls_config, leader_ca)
     settings = RegistrySettings(
         client,
@@ -180,65 +174,15 @@ def registry(
         login=login,
         rights=_rights(rules_file),
     )
-    _configure_logs(log_format, log_level)
+    log_as(log_format, log_level)
 
-    async def run() -> None:
+    def made() -> tuple[Service, Callable[[], None]]:
         if parent_descriptor is not None:
             end_with(parent_descriptor)
         server = registry_server(settings)
-        await serve(server, lambda: click.echo(_READY + server.url))
+        return server, lambda: click.echo(_READY + server.url)
 
-    try:
-        event_loop.run(run())
-    except CannotListen as error:
-        raise Fault(str(error)) from None
-
-
-def login_of(users_file: Path | None, client: Mapping[str, object] | None) -> Login | None:
-    """Who may log in: users of a file, or with `client` those of the Kafka cluster; None for everyone."""
-    from felice.web.cluster_users import ClusterUsers
-    from felice.web.login import Login
-    from felice.web.users import BadUsersFile, FileUsers
-
-    if users_file is not None and client is not None:
-        raise Fault("--users and --cluster-login are two kinds of log in; choose one")
-    if client is not None:
-        return Login(ClusterUsers(client))
-    if users_file is None:
-        return None
-    try:
-        return Login(FileUsers(users_file))
-    except BadUsersFile as error:
-        raise Fault(str(error)) from None
-
-
-def tls_of(file: Path | None, leader_ca: Path | None) -> tuple[ServerTls | None, ssl.SSLContext | bool]:
-    """How HTTPS is served, and how the leader is asked with it."""
-    authorities = None if leader_ca is None else _authorities(leader_ca)
-    if file is None:
-        return None, True if authorities is None else authorities
-    from felice.config.option import ConfigError
-    from felice.env.key_stores import TlsError
-    from felice.web.tls import peer_tls, server_tls
-
-    options = read_properties(file)
-    if not options:
-        raise Fault(f"{file} has no ssl.* options")
-    folder = file.absolute().parent
-    try:
-        trust = None if leader_ca is None else leader_ca.read_bytes()
-        return server_tls(options, folder), peer_tls(options, folder, trust)
-    except (ConfigError, TlsError) as error:
-        raise Fault(f"{file}: {error}") from None
-
-
-def _authorities(file: Path) -> ssl.SSLContext:
-    import ssl
-
-    try:
-        return ssl.create_default_context(cafile=str(file))
-    except (ssl.SSLError, OSError) as error:
-        raise Fault(f"{file} has no certificates: {error}") from None
+    serve_until_signal(made)
 
 
 def _rights(file: Path | None) -> Rights | None:
@@ -250,11 +194,3 @@ def _rights(file: Path | None) -> Rights | None:
         return parse_rules(read_text(file))
     except BadRules as error:
         raise Fault(f"{file}: {error}") from None
-
-
-def _configure_logs(log_format: str, log_level: str) -> None:
-    import logging
-
-    from felice.server.logs import configure_logs
-
-    configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))

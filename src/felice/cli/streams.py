@@ -19,10 +19,19 @@ from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
 from felice.cli.output import show, show_fields, show_json
 from felice.cli.run import checkpoint_at, locked, plain_faults
+from felice.cli.web_servers import (
+    login_of,
+    serve_until_signal,
+    tls_config_option,
+    tls_of,
+    users_option,
+    warn_if_open,
+)
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
     from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+    from felice.web.serving import Service
 
 POLL_S = 0.2
 _SHOWN = {"batch": None, "rows": None, "rows_per_s": None, "batch_ms": None, "behind": None}
@@ -230,17 +239,8 @@ def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: P
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8084, show_default=True, help="0: a free port."
 )
-@click.option(
-    "--users",
-    "users_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of the users that may log in; see `felice users add`.  [default: no log in]",
-)
-@click.option(
-    "--tls-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with ssl.keystore.location and other ssl.* options of a broker's listener: serve HTTPS.",
-)
+@users_option
+@tls_config_option
 def serve_command(
     file: Path,
     name: str | None,
@@ -260,27 +260,19 @@ def serve_command(
     curl localhost:8084/stores/counts/be
     curl 'localhost:8084/stores/counts?prefix=b&limit=10'
     """
-    from felice.cli.registry import login_of, tls_of
-    from felice.env import event_loop
     from felice.pipelines.streams.serving.queries import Queries
     from felice.pipelines.streams.serving.server import state_server
-    from felice.web.hosts import is_loopback
-    from felice.web.serving import CannotListen, serve
 
     app = app_in(file, name)
     found = _existing(app.name, checkpoint)
     login, (tls, _) = login_of(users_file, None), tls_of(tls_config, None)
-    if login is None and not is_loopback(host):
-        click.echo(f"warning: the state at {host} is open to every network, without a log in", err=True)
+    warn_if_open("the state", host, login)
 
-    async def run() -> None:
+    def made() -> tuple[Service, Callable[[], None]]:
         server = state_server(Queries(app, found), host, port, tls=tls, login=login)
-        await serve(server, lambda: click.echo(f"{app.name} is served at {server.url}"))
+        return server, lambda: click.echo(f"{app.name} is served at {server.url}")
 
-    try:
-        event_loop.run(run())
-    except CannotListen as error:
-        raise Fault(str(error)) from None
+    serve_until_signal(made)
 
 
 def starting_options(to: str) -> dict[str, str]:
