@@ -19,7 +19,6 @@ from felice.env.interrupts import HeldInterrupts, end_at_once, handled_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from felice.pipelines.streams.on_spark.changes import Choices
     from felice.pipelines.streams.on_spark.directory import Checkpoint
@@ -40,9 +39,9 @@ EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "O
 
 def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:
     """The checkpoint of an application: the directory, or the default one."""
-    from felice.pipelines.streams.on_spark.directory import Checkpoint
+    from felice.pipelines.streams.on_spark.directory import checkpoint_of
 
-    return Checkpoint((directory or Path(f"{application}-checkpoint")).absolute())
+    return checkpoint_of(application, directory)
 
 
 @contextmanager
@@ -259,6 +258,7 @@ class Settings:
 def _run(apps: list[App], settings: Settings) -> None:
     import felice.spark  # noqa: F401  # Without Spark the command fails here, before it creates a checkpoint.
     from felice.pipelines.streams.on_spark.lock import RunLock
+    from felice.pipelines.streams.on_spark.program import query_of
     from felice.pipelines.streams.on_spark.runner import session_for_applications
     from felice.pipelines.streams.on_spark.running import Claim
 
@@ -282,7 +282,9 @@ def _run(apps: list[App], settings: Settings) -> None:
     steps = Steps(
         read=lambda: apps_in(settings.file, settings.only),
         claim=claim,
-        start=lambda claim: _start(claim, sessions[0], settings),
+        start=lambda claim: query_of(
+            claim, sessions[0], settings.bootstrap, modules=modules_beside(settings.file), **settings.options
+        ),
         wait=lambda: _wait(sessions[0]),
         is_interrupted=interrupts.came,
     )
@@ -317,18 +319,6 @@ def _wait_for_broker(settings: Settings) -> None:
                 time.sleep(_BROKER_POLL_S)
             else:
                 return
-
-
-def _start(claim: Claim, spark: SparkSession, settings: Settings) -> StreamingQuery:
-    from felice.pipelines.streams.on_spark.runner import start
-
-    claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-    modules = modules_beside(settings.file)
-    query = start(
-        claim.app.scope, spark, settings.bootstrap, claim.checkpoint.path, modules=modules, **settings.options
-    )
-    claim.checkpoint.forget_requests()
-    return query
 
 
 def _wait(spark: SparkSession) -> None:

@@ -226,6 +226,11 @@ class Checkpoint:
         return last_number(self.path / "offsets"), last_number(self.path / "commits")
 
 
+def checkpoint_of(application: str, directory: Path | None) -> Checkpoint:
+    """The checkpoint of an application: the directory, or the default one."""
+    return Checkpoint((directory or Path(f"{application}-checkpoint")).absolute())
+
+
 def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
     """The checkpoints of applications in a directory, and the directory itself if it is one."""
     found = (

@@ -14,13 +14,14 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from felice.pipelines.streams.on_spark.changes import NO_CHOICES, Choices, planned
-from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.pipelines.streams.on_spark.directory import checkpoint_of
 from felice.pipelines.streams.on_spark.lock import RunLock
 from felice.pipelines.streams.on_spark.running import Claim, Running
 from felice.pipelines.streams.scope import Scoped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 FOLLOW_POLL_S = 0.1
 
@@ -108,6 +109,16 @@ class RunningApp:
             self._ended.set()
 
 
+def query_of(claim: Claim, spark: SparkSession, bootstrap: str, **options: Any) -> StreamingQuery:
+    """Start the query of an application whose lock is held. `options` are those of `runner.start`."""
+    from felice.pipelines.streams.on_spark.runner import start
+
+    claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
+    query = start(claim.app.scope, spark, bootstrap, claim.checkpoint.path, **options)
+    claim.checkpoint.forget_requests()
+    return query
+
+
 def started(
     app: Scoped,
     bootstrap: str,
@@ -121,23 +132,21 @@ def started(
     **options: Any,
 ) -> RunningApp:
     """Start an App; see `App.start`."""
-    from felice.pipelines.streams.on_spark.runner import session_for_applications, start
+    from felice.pipelines.streams.on_spark.runner import session_for_applications
 
-    kept = Checkpoint((checkpoint or Path(f"{app.name}-checkpoint")).absolute())
-    lock = RunLock(kept, app.name, bootstrap).take()
+    kept = checkpoint_of(app.name, checkpoint)
+    claim = Claim(app, kept, RunLock(kept, app.name, bootstrap).take())
     try:
         if (change := planned(app.scope, kept, choices)) is not None and change.is_seen:
             for line in change.lines():
                 say(line)
         session = spark or session_for_applications(app.name, master)
-        lock.note_java(int(session.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-        query = start(app.scope, session, bootstrap, kept.path, client=client, choices=choices, **options)
-        kept.forget_requests()
+        query = query_of(claim, session, bootstrap, client=client, choices=choices, **options)
         try:
-            return RunningApp(Running(Claim(app, kept, lock), query, say))
+            return RunningApp(Running(claim, query, say))
         except BaseException:
             query.stop()
             raise
     except BaseException:
-        lock.release()
+        claim.lock.release()
         raise
