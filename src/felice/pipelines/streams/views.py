@@ -8,6 +8,7 @@ from typing import Any
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Timestamped, Window, Windowed
+from felice.pipelines.streams.stores import NEVER
 from felice.pipelines.streams.window_stores import ExpiringStore
 
 
@@ -42,10 +43,13 @@ class RowsByKey(Mapping[Any, Any]):
 
 
 class StoreView:
-    """A store with the rows of all its partitions. A windowed one has keys `Windowed(key, window)`."""
+    """A store with the rows of all its partitions. A windowed one has keys `Windowed(key, window)`.
 
-    def __init__(self, name: str, stores: Sequence[Any]) -> None:
-        self.name, self._stores = name, stores
+    `batch` is the batch after which they were read; -1 if they are those of a `TestDriver`.
+    """
+
+    def __init__(self, name: str, stores: Sequence[Any], batch: int = NEVER) -> None:
+        self.name, self._stores, self.batch = name, stores, batch
         self._row_key: Callable[[Any], Any] = stores[0].row_key
 
     @property

@@ -261,6 +261,14 @@ def test_texts_in_json_have_prefixes_and_long_answers_an_end(
     monkeypatch.setattr(queries_module, "MOST_ROWS", 2)
     found = queries.select("texts", Selection(limit=100))
     assert len(found.rows) == 2 and found.next is not None
+    monkeypatch.setattr(queries_module, "MOST_BYTES", 60)
+    found = queries.select("texts", Selection(limit=2))
+    assert len(found.rows) == 2, "the row that exceeds the limit is the last one"
+    monkeypatch.setattr(queries_module, "MOST_BYTES", 10)
+    found = queries.select("texts", Selection(limit=2))
+    assert [row["key"] for row in found.rows] == ["ab"] and found.next is not None
+    rest = queries.select("texts", Selection(after=bytes.fromhex(found.next)))
+    assert rest.rows[0]["key"] == "abc"
     queries.close()
     with pytest.raises(RuntimeError):
         asyncio.run(queries.run(list))

@@ -59,7 +59,7 @@ class StoredState:
                 if not is_old:
                     raise
                 continue
-            return StoreView(name, [stores[name] for stores in places])
+            return StoreView(name, [stores[name] for stores in places], batch)
 
     def _part(self, name: str) -> SubTopology:
         for part in self._app.topology.parts():

@@ -1,16 +1,17 @@
 """Queries of one application's stores, as its checkpoint has them after the last finished batch.
 
-Keeps true: one thread reads the checkpoint, so that the event loop answers meanwhile. An answer has at most `MOST_ROWS`
-            rows, in the order of their keys' bytes, and says where the next one begins.
+Keeps true: one thread reads the checkpoint and writes the answers, so that the event loop serves others meanwhile. An
+            answer has at most `MOST_ROWS` rows and about `MOST_BYTES`, in the order of the keys' bytes, and says where
+            the next answer begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from felice.dataclass import dataclass
@@ -19,9 +20,12 @@ from felice.pipelines.streams.on_spark.directory import Checkpoint
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.record import Timestamped, Windowed
 from felice.pipelines.streams.serving.texts import key_of, plain
+from felice.pipelines.streams.topology import Topology
 from felice.pipelines.streams.views import StoreView, is_between
 
 MOST_ROWS, DEFAULT_ROWS = 10_000, 100
+MOST_BYTES = 16 * 1024 * 1024
+"""An answer ends with the row that exceeds this."""
 T = TypeVar("T")
 
 
@@ -58,6 +62,7 @@ class Queries:
     def __init__(self, app: App, checkpoint: Checkpoint) -> None:
         self.app, self.checkpoint = app, checkpoint
         self._state = StoredState(app, checkpoint.path)
+        self._shapes = dict(_readable_stores(app.topology))
         self._thread = ThreadPoolExecutor(1, "state")
 
     def close(self) -> None:
@@ -70,44 +75,48 @@ class Queries:
 
     def stores(self) -> list[dict[str, Any]]:
         """Name and shape of each store."""
-        topology = self.app.topology
-        names = sorted({name for part in topology.parts() for name in part.stores})
-        return [{"name": name, "shape": topology.shape_of(name)} for name in names if self._is_read(name)]
+        return [{"name": name, "shape": shape} for name, shape in self._shapes.items()]
 
     def select(self, name: str, wanted: Selection) -> Found:
         """The rows of a store. Raises ValueError for what the store's keys cannot be compared with."""
         view = self._view(name)
         matches, limit = _matcher(view, wanted), min(wanted.limit, MOST_ROWS)
-        batch = self._state.last_batch
         if wanted.key is not None and not view.is_windowed:
-            row = view.entry(key_of(wanted.key, view.key_format))
-            rows = [] if row is None else [_shown(key_of(wanted.key, view.key_format), row)]
-            return Found(batch, rows, None)
-        found = heapq.nsmallest(limit + 1, _entries(view, wanted.after, matches), key=lambda one: one[0])
-        cursor = found[limit][0].hex() if len(found) > limit else None
-        return Found(batch, [_shown(key, row) for _, key, row in islice(found, limit)], cursor)
+            key = key_of(wanted.key, view.key_format)
+            row = view.entry(key)
+            return Found(view.batch, [] if row is None else [_shown(key, row)], None)
+        keys = heapq.nsmallest(limit + 1, _keys(view, wanted.after, matches), key=lambda one: one[0])
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for place, key in keys:
+            if len(rows) == limit or size > MOST_BYTES:
+                return Found(view.batch, rows, place.hex())
+            row = view.entry(key)
+            assert row is not None, "only this thread changes the rows"
+            rows.append(_shown(key, row))
+            size += len(json.dumps(rows[-1]))
+        return Found(view.batch, rows, None)
 
     def _view(self, name: str) -> StoreView:
-        known = [one["name"] for one in self.stores()]
-        if name not in known:
-            raise NoSuchStore(f"{self.app.name} has no store {name!r}; it has {', '.join(known) or 'none'}")
+        if name not in self._shapes:
+            known = ", ".join(self._shapes) or "none"
+            raise NoSuchStore(f"{self.app.name} has no store {name!r}; it has {known}")
         return self._state.store(name)
 
-    def _is_read(self, name: str) -> bool:
-        """Whether the rows of a store are keys and values, and not what a join keeps of records."""
-        topology = self.app.topology
-        part = next(part for part in topology.parts() if name in part.stores)
-        return all(hasattr(topology.made_stores(part)[name], one) for one in ("get", "items", "row_key"))
+
+def _readable_stores(topology: Topology) -> Iterator[tuple[str, str]]:
+    """The stores whose rows are keys and values, and not what a join keeps of records, with their shapes."""
+    made = {name: store for part in topology.parts() for name, store in topology.made_stores(part).items()}
+    for name, store in sorted(made.items()):
+        if all(hasattr(store, one) for one in ("get", "items", "row_key")):
+            yield name, topology.shape_of(name)
 
 
-Entry = tuple[bytes, Any, Timestamped]
-
-
-def _entries(view: StoreView, after: bytes, matches: Callable[[Any], bool]) -> Iterator[Entry]:
-    for key, row in view.entries():
+def _keys(view: StoreView, after: bytes, matches: Callable[[Any], bool]) -> Iterator[tuple[bytes, Any]]:
+    for key, _ in view.entries():
         place = view.place_of(key)
         if place >= after and matches(key):
-            yield place, key, row
+            yield place, key
 
 
 def _matcher(view: StoreView, wanted: Selection) -> Callable[[Any], bool]:

@@ -114,11 +114,15 @@ async def _row(queries: Queries, request: Request) -> Response:
 
 async def _selected(queries: Queries, request: Request, key: str | None) -> Response:
     wanted, store = _selection(request, key), str(request.path_params["store"])
-    found = await queries.run(lambda: queries.select(store, wanted))
-    if key is not None and not found.rows:
-        in_times = "" if (wanted.from_ms, wanted.to_ms) == (None, None) else " in these times"
-        raise _refusal(HTTPStatus.NOT_FOUND, f"store {store!r} has no row with the key {key!r}{in_times}")
-    return JSONResponse(found._asdict())
+
+    def answer() -> Response:
+        found = queries.select(store, wanted)
+        if key is not None and not found.rows:
+            in_times = "" if (wanted.from_ms, wanted.to_ms) == (None, None) else " in these times"
+            raise _refusal(HTTPStatus.NOT_FOUND, f"store {store!r} has no row with the key {key!r}{in_times}")
+        return JSONResponse(found._asdict())  # Written here, in the thread: it may be long.
+
+    return await queries.run(answer)
 
 
 def _selection(request: Request, key: str | None) -> Selection:
