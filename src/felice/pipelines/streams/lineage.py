@@ -8,7 +8,6 @@ Keeps true: a lineage does not depend on the number of a node or on the order of
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -118,14 +117,17 @@ def _parts(value: Any, *, is_own: bool) -> tuple[str, Iterable[Any], bool]:
             [getattr(value, name, None) for name in _fields(value)] if is_operator else (),
             True,
         )
-    if fields := _fields(value):
-        call = kind.__dict__.get("__call__")
+    fields, call = _fields(value), kind.__dict__.get("__call__")
+    if fields or isinstance(call, FunctionType):
         return kind.__qualname__, [call, *(getattr(value, name, None) for name in fields)], False
     try:
         return kind.__qualname__ + pickle.dumps(value).hex(), (), False
     except Exception:
-        # Nothing is known of it but its address: it equals no value of another process.
-        return f"{kind.__qualname__} at {id(value)} of {os.getpid()}", (), False
+        return (
+            kind.__qualname__,
+            (),
+            False,
+        )  # Without attributes and without a call it is like others of its class.
 
 
 def kind_of(node: Node) -> str:

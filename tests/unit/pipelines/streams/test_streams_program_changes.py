@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -681,3 +682,34 @@ def test_another_release_of_python_whose_code_differs_keeps_a_program_as_it_is(t
     checkpoint.describe(replace(kept, parts=parts, python="3.10"))
     change = planned(app.scope, checkpoint)
     assert change is not None and not change.is_needed and change.after.python == changes.PYTHON
+
+
+PROGRAM_WITH_OBJECTS = """
+from felice.streams import App
+
+class IsA:
+    def __call__(self, key, value):
+        return value == "a"
+
+class IsB:
+    def __call__(self, key, value):
+        return value == "b"
+
+app = App("shop", value="string")
+orders = app.stream("orders")
+for predicate in (IsA(), IsB()):
+    orders.filter(predicate).group_by_key().count().to("out")
+"""
+
+
+def test_objects_without_attributes_are_told_apart_by_what_they_do(tmp_path: Path) -> None:
+    """Of a file that `felice run` has run, as from a process before: its classes cannot be imported."""
+    file = tmp_path / "shop.py"
+    file.write_text(PROGRAM_WITH_OBJECTS)
+    before, again = (runpy.run_path(str(file), run_name="felice_app")["app"] for _ in range(2))
+    change = change_of(before, again, Checkpoint(tmp_path / "a"))
+    assert change.matched == {"aggregate-1": "aggregate-1", "aggregate-2": "aggregate-2"}
+    file.write_text(PROGRAM_WITH_OBJECTS.replace("(IsA(), IsB())", "(IsB(), IsA())"))
+    swapped = runpy.run_path(str(file), run_name="felice_app")["app"]
+    change = change_of(before, swapped, Checkpoint(tmp_path / "b"))
+    assert change.matched == {"aggregate-1": "aggregate-2", "aggregate-2": "aggregate-1"}

@@ -70,7 +70,9 @@ def test_a_checkpoint_is_read_at_its_last_finished_batch(tmp_path: Path) -> None
     running.batch(0, "abca")
     running.batch(1, "ax", is_done=False)
     assert dict(state.store("counts").items()) == {"a": 2, "b": 1, "c": 1}
+    counts = state.store("counts")
     (tmp_path / "commits" / "1").touch()
+    assert (counts.batch, state.last_batch, state.store("counts").batch) == (0, 1, 1)
     assert dict(state.store("counts").items()) == {"a": 3, "b": 1, "c": 1, "x": 1}
     assert state.store("windows").windows("a", 0, 100) == [(Window(0, 10), 2), (Window(10, 20), 1)]
 
