@@ -22,15 +22,14 @@ from felice.pipelines.streams.on_spark.changes import (
     Choices,
     layout_of,
     make,
+    of_program,
     planned,
 )
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.spark_logs import SparkLogs
-from felice.pipelines.streams.on_spark.state import StateFiles, files_of_task
+from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Clocks, Store
-from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.topology import CLOCKS
-from felice.records.kernels import murmur2
 from felice.streams import (
     App,
     Context,
@@ -43,6 +42,7 @@ from felice.streams import (
     Table,
     cogroup,
 )
+from streams.tasks_in_memory import TasksInMemory, by_topic
 
 PLACES, DONE = 2, 7
 Row = tuple[str, str, str | None, int]
@@ -183,61 +183,26 @@ EDITS: dict[str, Callable[[Piece], App]] = {
 }
 
 
-class Tasks:
-    """An App's tasks for each place, in memory."""
+class Tasks(TasksInMemory):
+    """The tasks of an App, with a checkpoint after the batch `DONE`."""
 
     def __init__(self, app: App) -> None:
-        self.app, self.parts = app, app.topology.parts()
-        self.tasks = [[Task(app.topology, part) for part in self.parts] for _ in range(PLACES)]
+        super().__init__(app, PLACES)
 
-    def run(self, rows: Iterable[Row]) -> dict[str, list[Any]]:
+    def written(self, rows: Iterable[Row]) -> dict[str, list[Any]]:
         """What the App writes to each topic."""
-        out: dict[str, list[Any]] = {}
-        for topic, key, value, timestamp in rows:
-            waiting = [TopicRecord(topic, key.encode(), value and value.encode(), timestamp)]
-            while waiting:
-                record = waiting.pop(0)
-                reading = [task for task in self.tasks[_place(record.key)] if record.topic in task.topics]
-                if not reading:
-                    out.setdefault(record.topic, []).append(record)
-                waiting += [sent for task in reading for sent in task.process(record)]
-        return out
+        return by_topic(self.run(rows))
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write the state and describe it."""
         description = described(self.app)
-        for place, tasks in enumerate(self.tasks):
-            for part, task in zip(self.parts, tasks, strict=True):
-                if part.is_placed:
-                    path = Path(checkpoint.task_location(description, part.number, place))
-                    StateFiles(path).write_first(DONE, task.stores)
+        self.save(checkpoint, description, DONE)
         checkpoint.describe(description)
         finish(checkpoint)
 
-    def load(self, checkpoint: Checkpoint) -> None:
-        description = checkpoint.description()
-        assert description is not None
-        for place, tasks in enumerate(self.tasks):
-            for part, task in zip(self.parts, tasks, strict=True):
-                if part.is_placed:
-                    files_of_task(checkpoint, description, part.number, place).load(DONE, task.stores)
-
-
-def _place(key: bytes | None) -> int:
-    return 0 if key is None else murmur2(key) % PLACES
-
 
 def described(app: App) -> Description:
-    topology = app.topology
-    return Description(
-        app.name,
-        app.describe(),
-        PLACES,
-        {},
-        parts=layout_of(topology),
-        topics=tuple(topology.topics()),
-        frames=tuple(topology.frames()),
-        python=changes.PYTHON,
-    )
+    return Description(app.name, partitions=PLACES, starting={}, **of_program(app.topology))
 
 
 def finish(checkpoint: Checkpoint) -> None:
@@ -265,7 +230,7 @@ def rows_of(seed: int, count: int = 150) -> list[Row]:
 def change_of(
     before: App, after: App, checkpoint: Checkpoint, choices: Choices = changes.NO_CHOICES
 ) -> Change:
-    Tasks(before).save(checkpoint)
+    Tasks(before).keep(checkpoint)
     change = planned(after.scope, checkpoint, choices)
     assert change is not None
     return change
@@ -287,17 +252,17 @@ def test_a_version_with_more_steps_continues_as_if_it_had_always_run(
     half = len(rows) // 2
     running = Tasks(before)
     running.run(rows[:half])
-    running.save(checkpoint)
+    running.keep(checkpoint)
     change = planned(after.scope, checkpoint)
     assert change is not None
     stores = {one.name for part in change.before.parts or () for one in part.stores}
     assert len([one for one in change.fates if one.what == KEPT]) == len(stores)
     make(after.scope, checkpoint, replace(change, filled={}), nothing_filled)
     continued, undisturbed = Tasks(after), Tasks(program([piece]))
-    continued.load(checkpoint)
+    continued.load(checkpoint, DONE)
     undisturbed.run(rows[:half])
-    written = continued.run(rows[half:])
-    for topic, records in undisturbed.run(rows[half:]).items():
+    written = continued.written(rows[half:])
+    for topic, records in undisturbed.written(rows[half:]).items():
         assert written[topic] == records, topic
 
 
@@ -310,14 +275,14 @@ def test_lines_in_another_order_keep_all_state(tmp_path: Path) -> None:
     rows = rows_of(3, 400)
     running = Tasks(before)
     running.run(rows[:200])
-    running.save(checkpoint)
+    running.keep(checkpoint)
     change = planned(after.scope, checkpoint)
     assert change is not None and set(fates(change).values()) == {KEPT}
     make(after.scope, checkpoint, change, nothing_filled)
     continued = Tasks(after)
-    continued.load(checkpoint)
-    written = continued.run(rows[200:])
-    for topic, records in running.run(rows[200:]).items():
+    continued.load(checkpoint, DONE)
+    written = continued.written(rows[200:])
+    for topic, records in running.written(rows[200:]).items():
         # Sub-topologies, and the tasks of a key, may take turns differently.
         assert sorted(map(repr, written[topic])) == sorted(map(repr, records)), topic
 
@@ -435,7 +400,7 @@ def test_the_new_store_of_a_table_is_filled_from_its_topic(tmp_path: Path) -> No
         users.to("users-copy")
 
     before, after, checkpoint = program([without]), program([without, joined]), Checkpoint(tmp_path)
-    Tasks(before).save(checkpoint)
+    Tasks(before).keep(checkpoint)
     change = planned(after.scope, checkpoint)
     assert change is not None and fates(change) == {"table-1-store": NEW}
     assert [one.why for one in change.fates] == ["filled from topic users"]
@@ -452,8 +417,8 @@ def test_the_new_store_of_a_table_is_filled_from_its_topic(tmp_path: Path) -> No
     make(after.scope, checkpoint, change, fill)
     assert asked == [("table-1-store", "users", PLACES)]
     continued = Tasks(after)
-    continued.load(checkpoint)
-    [record] = continued.run([("orders", "k1", "book", 9)])["joined"]
+    continued.load(checkpoint, DONE)
+    [record] = continued.written([("orders", "k1", "book", 9)])["joined"]
     assert record.value == b"book+anna"
 
 
@@ -478,7 +443,7 @@ def test_a_crash_before_the_description_is_replaced_leaves_the_earlier_state(
     running = Tasks(before)
     rows = rows_of(1)
     running.run(rows)
-    running.save(checkpoint)
+    running.keep(checkpoint)
     change = planned(after.scope, checkpoint)
     assert change is not None and change.rewritten
 
@@ -489,10 +454,10 @@ def test_a_crash_before_the_description_is_replaced_leaves_the_earlier_state(
         patched.setattr(Checkpoint, "describe", crash)
         make(after.scope, checkpoint, change, nothing_filled)
     again = Tasks(before)
-    again.load(checkpoint)
+    again.load(checkpoint, DONE)
     assert again.run(rows_of(2)) == running.run(rows_of(2))
     make(after.scope, checkpoint, change, nothing_filled)
-    Tasks(after).load(checkpoint)
+    Tasks(after).load(checkpoint, DONE)
     described_now = checkpoint.description()
     assert described_now is not None
     named_now = {part.directory for part in described_now.parts or ()}
@@ -530,7 +495,7 @@ def test_a_checkpoint_of_an_earlier_release_is_read_by_its_names(tmp_path: Path)
     assert change is not None and {one.what for one in change.fates} == {KEPT}
     make(app.scope, checkpoint, change, nothing_filled)
     continued = Tasks(program(PIECES))
-    continued.load(checkpoint)
+    continued.load(checkpoint, DONE)
     assert continued.run(rows[200:]) == tasks.run(rows[200:])
     changed_now = checkpoint.description()
     assert changed_now is not None and changed_now.format == 3
@@ -669,7 +634,7 @@ def test_sparks_logs_forget_topics_that_are_no_longer_read(tmp_path: Path) -> No
 
 def test_another_release_of_python_whose_code_differs_keeps_a_program_as_it_is(tmp_path: Path) -> None:
     checkpoint, app = Checkpoint(tmp_path), twice(lambda key, value: value, lambda key, value: key)
-    Tasks(app).save(checkpoint)
+    Tasks(app).keep(checkpoint)
     kept = checkpoint.description()
     assert kept is not None and kept.python == changes.PYTHON
     parts = tuple(

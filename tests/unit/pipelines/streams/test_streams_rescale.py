@@ -12,12 +12,11 @@ pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.rescale import rescale
-from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Clocks, Rows
-from felice.pipelines.streams.task import Task, TopicRecord
 from felice.records.kernels import murmur2
 from felice.streams import App
 from streams.comparison import random_rows, topics_of
+from streams.tasks_in_memory import TasksInMemory
 from streams.topologies import TOPOLOGIES
 
 VERSION = 4
@@ -29,43 +28,6 @@ def app_of(name: str) -> App:
     return app
 
 
-def run(app: App, tasks: list[list[Task]], rows: list[Any]) -> list[TopicRecord]:
-    """Each record through the tasks of its partition, and what follows from it."""
-    out = []
-    sources = [one for part in app.topology.parts() for one in part.sources]
-    everywhere = {one.topic for one in sources if one.is_global}
-    for topic, key, value, timestamp in rows:
-        waiting = [
-            TopicRecord(topic, *(None if one is None else one.encode() for one in (key, value)), timestamp)
-        ]
-        while waiting:
-            record = waiting.pop(0)
-            place = 0 if record.key is None else murmur2(record.key) % len(tasks)
-            places = range(len(tasks)) if record.topic in everywhere else [place]
-            reading = [task for one in places for task in tasks[one] if record.topic in task.topics]
-            out += [] if reading else [record]
-            waiting += [sent for task in reading for sent in task.process(record)]
-    return out
-
-
-def new_tasks(app: App, partitions: int) -> list[list[Task]]:
-    return [[Task(app.topology, part) for part in app.topology.parts()] for _ in range(partitions)]
-
-
-def save(app: App, tasks: list[list[Task]], state: Path) -> None:
-    for place, parts in enumerate(tasks):
-        for part, task in zip(app.topology.parts(), parts, strict=True):
-            if part.is_placed:
-                StateFiles(state / str(part.number) / str(place)).write_first(VERSION, task.stores)
-
-
-def load(app: App, tasks: list[list[Task]], state: Path) -> None:
-    for place, parts in enumerate(tasks):
-        for part, task in zip(app.topology.parts(), parts, strict=True):
-            if part.is_placed:
-                StateFiles(state / str(part.number) / str(place)).load(VERSION, task.stores)
-
-
 def checkpoint_at(path: Path, planned: int = VERSION) -> Checkpoint:
     for name, last in (("offsets", planned), ("commits", VERSION)):
         (path / name).mkdir()
@@ -73,16 +35,16 @@ def checkpoint_at(path: Path, planned: int = VERSION) -> Checkpoint:
     return Checkpoint(path)
 
 
-def rescaled(app: App, tasks: list[list[Task]], path: Path, partitions: int) -> list[list[Task]]:
-    checkpoint = checkpoint_at(path)
-    before = Description(app.name, app.describe(), len(tasks), {})
-    save(app, tasks, Path(checkpoint.state_location(before)))
+def rescaled(tasks: TasksInMemory, path: Path, partitions: int) -> TasksInMemory:
+    checkpoint, app = checkpoint_at(path), tasks.app
+    before = Description(app.name, app.describe(), len(tasks.tasks), {})
+    tasks.save(checkpoint, before, VERSION)
     checkpoint.describe(before)
     after = rescale(app, checkpoint, before, partitions)
     assert checkpoint.description() == after and after.partitions == partitions
     assert not Path(checkpoint.state_location(before)).exists()
-    made = new_tasks(app, partitions)
-    load(app, made, Path(checkpoint.state_location(after)))
+    made = TasksInMemory(app, partitions)
+    made.load(checkpoint, VERSION)
     return made
 
 
@@ -108,21 +70,21 @@ def test_results_are_those_of_one_run_without_the_change(
 ) -> None:
     app, rows = app_of(name), rows_in_order(name, 10)
     before, after = partitions
-    plain = run(app, new_tasks(app, after), rows)
-    tasks = new_tasks(app, before)
-    first = run(app, tasks, rows[:50])
-    changed = first + run(app, rescaled(app, tasks, tmp_path, after), rows[50:])
+    plain = TasksInMemory(app, after).run(rows)
+    tasks = TasksInMemory(app, before)
+    first = tasks.run(rows[:50])
+    changed = first + rescaled(tasks, tmp_path, after).run(rows[50:])
     assert sorted(changed, key=repr) == sorted(plain, key=repr)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
     app, rows = app_of(name), rows_in_order(name, 10)
-    tasks = new_tasks(app, 2)
-    run(app, tasks, rows)
+    tasks = TasksInMemory(app, 2)
+    tasks.run(rows)
 
-    def kept(tasks: list[list[Task]]) -> list[str]:
-        stores = [store for parts in tasks for task in parts for store in task.stores.values()]
+    def kept(tasks: TasksInMemory) -> list[str]:
+        stores = [store for parts in tasks.tasks for task in parts for store in task.stores.values()]
         found = [
             (store, repr((store.name, key, row)))
             for store in stores
@@ -134,16 +96,16 @@ def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
 
     before = kept(tasks)
     assert bool(before) == any(part.stores for part in app.topology.parts())
-    assert kept(rescaled(app, tasks, tmp_path, 3)) == before
+    assert kept(rescaled(tasks, tmp_path, 3)) == before
 
 
 def test_the_new_stream_times_are_the_least_of_the_old(tmp_path: Path) -> None:
     app = App("scaled", value="string")
     app.stream("in").group_by_key().tumbling(10).count(name="n").to("out")
-    tasks = new_tasks(app, 4)
+    tasks = TasksInMemory(app, 4)
     keys = {murmur2(key.encode()) % 4: key for key in map(str, range(40))}
-    run(app, tasks, [("in", keys[place], "x", 100 + place) for place in (1, 2, 3)])
-    times = [task.stores["clocks"].rows for (task,) in rescaled(app, tasks, tmp_path, 2)]
+    tasks.run([("in", keys[place], "x", 100 + place) for place in (1, 2, 3)])
+    times = [task.stores["clocks"].rows for (task,) in rescaled(tasks, tmp_path, 2).tasks]
     assert [max(rows.values()) for rows in times] == [101, 101]
 
 
@@ -157,13 +119,13 @@ def test_a_batch_that_is_not_done_is_refused(tmp_path: Path) -> None:
 def test_keys_whose_bytes_are_not_known_are_refused_and_nothing_changes(tmp_path: Path) -> None:
     app = App("scaled", key="json", value="string")
     app.stream("in").group_by_key().count(name="n").to("out")
-    tasks = new_tasks(app, 2)
-    run(app, tasks, [("in", '{"a": 1}', "x", 1)])
+    tasks = TasksInMemory(app, 2)
+    tasks.run([("in", '{"a": 1}', "x", 1)])
     checkpoint = checkpoint_at(tmp_path)
     before = Description(app.name, app.describe(), 2, {})
-    save(app, tasks, Path(checkpoint.state_location(before)))
+    tasks.save(checkpoint, before, VERSION)
     checkpoint.describe(before)
     with pytest.raises(CheckpointError, match="store 'n' has a row .* whose record key is not known"):
         rescale(app, checkpoint, before, 3)
     assert checkpoint.description() == before
-    load(app, new_tasks(app, 2), Path(checkpoint.state_location(before)))
+    TasksInMemory(app, 2).load(checkpoint, VERSION)

@@ -17,20 +17,18 @@ import pytest
 pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.formats import FORMATS
-from felice.pipelines.streams.on_spark.changes import layout_of
+from felice.pipelines.streams.on_spark.changes import of_program
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
-from felice.pipelines.streams.on_spark.state import files_of_task
 from felice.pipelines.streams.serving import queries as queries_module
 from felice.pipelines.streams.serving.queries import Queries, Selection
 from felice.pipelines.streams.serving.server import state_server
 from felice.pipelines.streams.serving.texts import key_of, plain
-from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.views import StoreView
-from felice.records.kernels import murmur2
 from felice.streams import App
 from felice.web.login import Login
 from felice.web.users import FileUsers, PasswordHash, write_users
+from streams.tasks_in_memory import TasksInMemory
 
 PLACES = 2
 
@@ -54,16 +52,12 @@ def _within() -> Any:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     app, found = shop(), Checkpoint(tmp_path)
-    description = Description(
-        "shop", app.describe(), PLACES, {}, parts=layout_of(app.topology), topics=tuple(app.topology.topics())
+    description = Description("shop", partitions=PLACES, starting={}, **of_program(app.topology))
+    tasks = TasksInMemory(app, PLACES)
+    tasks.run(
+        [("orders", key, "x", 100 + number * 5) for number, key in enumerate(["a", "b", "ba", "c/d", "a"])]
     )
-    [part] = app.topology.parts()
-    tasks = [Task(app.topology, part) for _ in range(PLACES)]
-    for number, key in enumerate(["a", "b", "ba", "c/d", "a"]):
-        data = key.encode()
-        tasks[murmur2(data) % PLACES].process(TopicRecord("orders", data, b"x", 100 + number * 5))
-    for place, task in enumerate(tasks):
-        files_of_task(found, description, part.number, place).write_first(3, task.stores)
+    tasks.save(found, description, 3)
     found.describe(description)
     for name in ("offsets", "commits"):
         (tmp_path / name).mkdir()
