@@ -216,7 +216,7 @@ class _Printer:
                 oneof = message.oneof_decl[field.oneof_index]
                 lines += self._oneof(oneof, inside, (*path, message.FIELD_FIELD_NUMBER), scope)
         if members:
-            raise Unprintable(f"the message {_shown(message.name)} has a oneof without fields")
+            raise Unprintable(f"the message {message.name[:80]!r} has a oneof without fields")
         return lines
 
     def _oneof(self, oneof: Any, fields: Iterable[tuple[int, Any]], path: Path, scope: _Scope) -> Lines:
@@ -230,7 +230,7 @@ class _Printer:
         declared = scope.declares(field)
         if field.type == FieldDescriptorProto.TYPE_GROUP:
             if declared is None:
-                raise Unprintable(f"the group {_shown(field.name)} is declared outside of its message")
+                raise Unprintable(f"the group {field.name[:80]!r} is declared outside of its message")
             return self._group(field, label, declared, path, scope)
         kind = (
             label + self._type(field, path) if declared is None else self._map(scope.messages[declared], path)
@@ -245,7 +245,7 @@ class _Printer:
         """The type of the field at `path`, or of the value of the map there."""
         if not field.type_name:
             if not field.HasField("type") or field.type not in _SCALARS:
-                raise Unprintable(f"the field {_shown(field.name)} has no type")
+                raise Unprintable(f"the field {field.name[:80]!r} has no type")
             return str(_SCALARS[field.type])
         return self._written((*path, FieldDescriptorProto.TYPE_NAME_FIELD_NUMBER), field.type_name)
 
@@ -255,14 +255,14 @@ class _Printer:
 
     def _map(self, entry: Any, path: Path) -> str:
         if [field.number for field in entry.field] != [1, 2]:
-            raise Unprintable(f"the entry {_shown(entry.name)} of a map has not the two fields key and value")
+            raise Unprintable(f"the entry {entry.name[:80]!r} of a map has not the two fields key and value")
         key, value = entry.field
         return f"map<{self._type(key, path)}, {self._type(value, path)}>"
 
     def _group(self, field: Any, label: str, declared: int, path: Path, scope: _Scope) -> Lines:
         message = scope.messages[declared]
         if field.name != message.name.lower():
-            raise Unprintable(f"the group {_shown(message.name)} is the type of a field with another name")
+            raise Unprintable(f"the group {message.name[:80]!r} is the type of a field with another name")
         head = f"{label}group {identifier(message.name)} = {field.number}"
         settings = self._field_settings(field)
         if settings:
@@ -319,11 +319,6 @@ class _Printer:
         return _body(head, options) if options else [f"{head};"]
 
 
-def _shown(name: str) -> str:
-    """A name in an error: descriptors may hold names that no schema has, with line breaks for example."""
-    return name[:80].encode("unicode_escape").decode()
-
-
 class _Scope:
     """The messages that a file or message declares, some of them by maps and groups among `fields`."""
 
@@ -335,7 +330,7 @@ class _Scope:
         self._next = 0
         for index, message in enumerate(messages):
             if message.options.map_entry and index not in self._declared:
-                raise Unprintable(f"no map has the entry {_shown(message.name)}")
+                raise Unprintable(f"no map has the entry {message.name[:80]!r}")
 
     def declares(self, field: Any) -> int | None:
         """The index of the message that `field` declares by being a map or a group."""
@@ -362,7 +357,7 @@ def _oneof_members(message: Any) -> dict[int, list[tuple[int, Any]]]:
     for index, field in enumerate(message.field):
         if field.HasField("oneof_index") and not field.proto3_optional:
             if field.oneof_index not in members:
-                raise Unprintable(f"the field {_shown(field.name)} is in a oneof that does not exist")
+                raise Unprintable(f"the field {field.name[:80]!r} is in a oneof that does not exist")
             members[field.oneof_index].append((index, field))
     return members
 
