@@ -1,12 +1,13 @@
 """What a new version of a program does with the state of the version before.
 
-Keeps true: a store keeps its rows if the new version has it with the same formats and windows (`matching`). A store
-            whose rows are computed from a table that begins anew begins anew, too: its rows would count twice.
+Keeps true: a store keeps its rows if the new version has it with the same formats and windows (`matching`). If the
+            rows of a table are dropped, the rows that other stores computed from them are dropped, too: they would
+            count twice.
             The new state is complete and durable before the description names it; what it no longer names is removed
             after that. So after a crash there is one complete state, and it belongs to the described version.
-How:        A sub-topology with the same stores keeps its files as they are. Of others the files are written anew, with
-            the number of the last finished batch. A table's new store is filled from its topic, up to where the
-            application has read it (`filling`). Other new stores are empty.
+How:        A sub-topology with the same stores keeps its files as they are. The files of other sub-topologies are
+            written to new directories, with the number of the last finished batch. A table's new store is filled from
+            its topic, up to where the application has read it (`filling`). Other new stores are empty.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Change:
     fates: tuple[Fate, ...]
     matched: Matched = field(default_factory=dict)
     rewritten: frozenset[int] = frozenset()
-    """The sub-topologies whose files are written anew."""
+    """The sub-topologies whose files are written to new directories."""
     filled: Mapping[str, TopicFormats] = field(default_factory=dict)
     """New stores of tables, with their topics."""
     added: Mapping[str, str] = field(default_factory=dict)
@@ -280,7 +281,9 @@ def _reasons_for_new(
         # The rows of a table of a topic are the same in its new store, unless they are read in another way now.
         if _topic_of(topology, name, added) is None or name in old:
             for behind in _computed_from(topology, name):
-                whys.setdefault(behind, f"computed from {name}, which begins anew; begins empty")
+                whys.setdefault(
+                    behind, f"begins empty, because it is computed from {name}, whose rows are dropped"
+                )
     return whys
 
 

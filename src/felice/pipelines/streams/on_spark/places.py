@@ -1,6 +1,7 @@
 """Where the files of state are: a directory that all workers share, or an object store.
 
-Keeps true: a file is complete or absent. Whoever reads it during `put` sees the file before, or after it, or none.
+Keeps true: a file is complete or absent. A reader that reads it during a `put` gets the old bytes, the new bytes, or
+            `FileNotFoundError`.
 How:        In a directory a file is written beside, synced and renamed. An object store makes an object visible when
             all of it has arrived. In another file system of Arrow a file is written beside and moved; a file that is
             there already is removed before, which only happens to the file of a batch that runs again, and nobody else

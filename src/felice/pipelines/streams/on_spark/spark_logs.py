@@ -31,8 +31,8 @@ class SparkLogs(NamedTuple):
         return None if offset == NO_OFFSET else offset
 
     def keep_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets of other topics in the first source: one that a later version of the program reads again
-        begins anew.
+        """Remove the offsets of other topics from those of the first source. If a later version of the program reads
+        such a topic again, it is a new topic.
         """
         for number in self._last_two():
             lines = self._lines(number)
