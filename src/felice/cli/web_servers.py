@@ -50,7 +50,7 @@ def login_of(users_file: Path | None, client: Mapping[str, object] | None) -> Lo
 
 
 def tls_of(file: Path | None, leader_ca: Path | None) -> tuple[ServerTls | None, ssl.SSLContext | bool]:
-    """How HTTPS is served, and how the leader is asked with it."""
+    """The TLS of the server, and that of requests to the leader (True: with the system's authorities)."""
     authorities = None if leader_ca is None else _authorities(leader_ca)
     if file is None:
         return None, True if authorities is None else authorities
@@ -96,7 +96,9 @@ def log_as(log_format: str, log_level: str) -> None:
 
 
 def serve_until_signal(made: Callable[[], tuple[Service, Callable[[], None]]]) -> None:
-    """Runs until a signal comes. `made` makes the service on the event loop, and what to do when it is ready."""
+    """Serve until a signal comes. `made` is called on the event loop, and returns the service and a function that is
+    called when it listens.
+    """
     from felice.env import event_loop
     from felice.web.serving import CannotListen, serve
 

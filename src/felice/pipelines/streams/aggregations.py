@@ -130,7 +130,7 @@ class InWindows(Kind):
 
     @property
     def closes_after_ms(self) -> int:
-        """The grace period."""
+        """The grace period, if a record cannot make a window longer."""
         grace_ms: int = self.windows.grace_ms
         return grace_ms
 

@@ -123,11 +123,8 @@ def _parts(value: Any, *, is_own: bool) -> tuple[str, Iterable[Any], bool]:
     try:
         return kind.__qualname__ + pickle.dumps(value).hex(), (), False
     except Exception:
-        return (
-            kind.__qualname__,
-            (),
-            False,
-        )  # Without attributes and without a call it is like others of its class.
+        # It has no attributes and no `__call__` in Python: only its class can be compared.
+        return kind.__qualname__, (), False
 
 
 def kind_of(node: Node) -> str:

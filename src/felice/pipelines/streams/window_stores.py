@@ -83,8 +83,8 @@ def _windowed(key: Any) -> Windowed:
 
 
 class ExpiringStore(Store):
-    """A store that removes rows `retention_ms` after their time. Operators find a row for `found_ms`; after that it is
-    only kept for queries.
+    """A store that removes rows `retention_ms` after their time. `around` of sliding windows and
+    sessions finds a row for `found_ms`; after that it is only kept for queries.
 
     Its changes contain that time instead of each removed row, so a file of changes does not grow with removed rows.
     """
@@ -321,7 +321,9 @@ class SlidingStore(IndexedStore, WindowStore):
             del self._of_key[key_bytes]
 
     def around(self, key_bytes: bytes, first: int, last: int, newest: int) -> list[tuple[int, StoredRow]]:
-        """The windows of a key that begin from `first` to `last`, both included, and are found yet, in order."""
+        """The windows of a key that begin from `first` to `last`, both included, in order. Those that began `found_ms`
+        before the newest window are left out.
+        """
         first = max(first, newest - self._found_ms + 1)
         starts = self._of_key.get(key_bytes)
         if starts is None:

@@ -118,9 +118,7 @@ def test_an_address_keeps_its_parameters_and_a_path_is_a_path() -> None:
 
 
 def test_what_cannot_be_reached_is_told() -> None:
-    with pytest.raises(
-        CheckpointError, match="state cannot be kept at hdfs://a/b: the address must begin with s3://"
-    ):
+    with pytest.raises(CheckpointError, match="state cannot be kept at hdfs://a/b: use s3://BUCKET/PATH"):
         place_at("hdfs://a/b")
     with pytest.raises(CheckpointError, match="state cannot be kept at s3://b/a.*nothing"):
         place_at("s3://b/a?nothing=1")

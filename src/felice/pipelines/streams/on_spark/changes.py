@@ -193,7 +193,7 @@ def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICE
 
 
 def check_partitions(found: Description, checkpoint: Checkpoint, partitions: int | None) -> None:
-    """Raise `CheckpointError` if the application has another number of partitions than this one, if any is given."""
+    """Raise `CheckpointError` if `partitions` is given and differs from that of the checkpoint."""
     if partitions is None or partitions == found.partitions:
         return
     if found.is_frame:
@@ -327,7 +327,7 @@ def _topics_before(nodes: Iterable[Node], topology: Topology) -> set[str]:
 
 
 def _computed_from(topology: Topology, store: str) -> list[str]:
-    """The stores whose rows follow the changes of a table, with old values: not those behind its stream."""
+    """The stores that are computed from the changes of a table. Those behind `to_stream()` are left out."""
 
     def of_table(nodes: Iterable[Node]) -> list[Node]:
         return [node for node in nodes if not _ends_table(node)]

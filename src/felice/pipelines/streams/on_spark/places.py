@@ -3,7 +3,7 @@
 Keeps true: a file is complete or absent. A reader that reads it during a `put` gets the old bytes, the new bytes, or
             `FileNotFoundError`.
 How:        In a directory a file is written beside, synced and renamed. An object store makes an object visible when
-            all of it has arrived. In another file system of Arrow a file is written beside and moved; a file that is
+            all of it has arrived. With `file://` a file is written beside and moved; a file that is
             there already is removed before, which only happens to the file of a batch that runs again, and nobody else
             reads that.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 SCHEMES = ("s3", "file")
-"""Those that are tried. Arrow knows others."""
+"""The schemes that are tested. Other schemes of Arrow are refused."""
 _OBJECT_STORES = ("s3",)
 _IN_MEMORY = 64 * 1024 * 1024
 """A file for an object store that is larger than this is put together on disk."""
@@ -214,12 +214,12 @@ def place_at(location: str) -> Place:
         return LocalPlace(Path(location))
     if location.partition("://")[0] not in SCHEMES:
         raise CheckpointError(
-            f"state cannot be kept at {location}: the address must begin with s3://, or be a path"
+            f"state cannot be kept at {location}: use s3://BUCKET/PATH, file:///PATH or a directory"
         )
     if "@" in location.partition("?")[0]:
         raise CheckpointError(
-            "the address of the state holds a login, and the checkpoint would hold it, too: leave it out, and give it "
-            "as the store's own programs take it, for S3 in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "the address of the state holds a login, which the checkpoint would store: leave it out, and set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     system, path = _system_at(location)
     return RemotePlace(system, path, location)

@@ -31,8 +31,8 @@ class SparkLogs(NamedTuple):
         return None if offset == NO_OFFSET else offset
 
     def keep_topics(self, topics: Collection[str]) -> None:
-        """Remove the offsets of other topics from those of the first source. If a later version of the program reads
-        such a topic again, it is a new topic.
+        """Remove the offsets of other topics from those of the first source. A later version of the program
+        that reads such a topic again begins at the topic's `start`, and not at these offsets.
         """
         for number in self._last_two():
             lines = self._lines(number)

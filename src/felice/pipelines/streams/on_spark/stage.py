@@ -100,7 +100,7 @@ class Application:
 
     @cached_property
     def clocked(self) -> list[int]:
-        """The parts with timers of the wall clock."""
+        """The parts with timers of the wall clock. Timers are in a store, so these parts have state."""
         return [number for number, task in enumerate(self._examples) if task.follows_wall_clock]
 
     def drops(self) -> list[tuple[str, str]]:
