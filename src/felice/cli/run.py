@@ -82,6 +82,20 @@ def plain_faults() -> Iterator[None]:
     "first start fixes it.",
 )
 @click.option(
+    "--state-memory",
+    metavar="MIB",
+    type=click.IntRange(1),
+    help="Memory for the stores of an App in each worker; 256 without it. Larger stores are kept on the machine's "
+    "disk.",
+)
+@click.option(
+    "--local-state",
+    metavar="DIRECTORY",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where each machine keeps such stores, on a disk of its own. Without it: in the checkpoint, or on a cluster "
+    "where Spark keeps temporary files.",
+)
+@click.option(
     "--partitions",
     type=click.IntRange(1),
     help="Tasks of each sub-topology with state; the first start fixes the number.",
@@ -141,6 +155,8 @@ def run(
     master: str,
     checkpoint: Path | None,
     state: str | None,
+    state_memory: int | None,
+    local_state: Path | None,
     partitions: int | None,
     trigger_ms: int,
     max_records: int | None,
@@ -182,6 +198,8 @@ def run(
             "client": client_config(bootstrap, command_config),
             "partitions": partitions,
             "state": state,
+            "state_memory_mb": state_memory,
+            "local_state": local_state,
             "until_caught_up": until_caught_up,
             "trigger_ms": trigger_ms,
             "max_records": max_records,

@@ -188,6 +188,8 @@ class App:
         trigger_ms: int = 0,
         max_records: int | None = None,
         max_task_idle_ms: int = 0,
+        state_memory_mb: int | None = None,
+        local_state: str | Path | None = None,
         until_caught_up: bool = False,
         keep: Mapping[str, str] = MappingProxyType({}),
         drop: Sequence[str] = (),
@@ -216,6 +218,8 @@ class App:
             trigger_ms=trigger_ms,
             max_records=max_records,
             max_task_idle_ms=max_task_idle_ms,
+            state_memory_mb=state_memory_mb,
+            local_state=None if local_state is None else Path(local_state),
             until_caught_up=until_caught_up,
         )
 

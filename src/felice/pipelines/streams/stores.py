@@ -5,15 +5,17 @@ Keeps true: a store finds a row by the bytes of its key, as Kafka's stores do: P
             whoever loads the rows needs no class of the application.
             `take_changes` gives each row that changed since it was last called, with None for a deleted row; a new
             store that loads these changes in order holds the same rows. A runner persists stores in this way.
+            Rows are in a dict, or in what a runner gave with `keep_in`: the store works in the same way.
 """
 
 from __future__ import annotations
 
+import marshal
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from enum import Enum
 from operator import index
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, Format
@@ -37,18 +39,76 @@ class Rows(Enum):
     """Where a processor put them."""
 
 
+KEY_MARSHAL = 2
+"""A version of `marshal` that writes equal keys as equal bytes: later ones write references."""
+
+
+@runtime_checkable
+class OrderedRows(Protocol):
+    """Rows that know the order of their keys; a dict does not."""
+
+    def in_order(
+        self, first: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[Row]:
+        """The rows from the first key on and before the end, by the bytes that `Store.disk_key` makes of their keys.
+        Rows that are added or deleted during the iteration are left out.
+        """
+
+    def read_ahead(self, row_keys: Iterable[Any]) -> None:
+        """Read rows that will be looked up soon: many at once take less time than one by one."""
+
+
+class _Nothing(dict[Any, Any]):
+    """In place of rows while indexes are made of them: it keeps nothing."""
+
+    def __setitem__(self, key: Any, row: Any) -> None:
+        pass
+
+
+class Found(Enum):
+    """How a store finds rows, besides by their whole keys."""
+
+    BY_KEY = "by key"
+    """In the order of their keys."""
+    BY_TIME = "by time"
+    """Rows with keys (bytes, time), in the order of times."""
+    BY_INDEX = "by index"
+    """With an index in memory, which has an entry for each row."""
+
+
 class Store:
     """A named table of packed rows that remembers which rows changed."""
+
+    found: ClassVar[Found] = Found.BY_INDEX
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.placed = Rows.BY_KEY
-        self.rows: dict[Any, Any] = {}
+        self.rows: MutableMapping[Any, Any] = {}
         self._changed: set[Any] = set()
+
+    def disk_key(self, row_key: Any) -> bytes:
+        """A row's key as bytes, whose order is that of the rows."""
+        return marshal.dumps(row_key, KEY_MARSHAL)
+
+    def row_key_of(self, disk_key: bytes) -> Any:
+        """The row's key that `disk_key` made these bytes of."""
+        return marshal.loads(disk_key)
+
+    def keep_in(self, rows: MutableMapping[Any, Any]) -> None:
+        """Use these rows from now on. Must be called before operators use the store."""
+        if self.found is Found.BY_INDEX:
+            self.rows = _Nothing()
+            for key, row in rows.items():
+                self._apply(key, row)
+        self.rows = rows
 
     def shape(self) -> str:
         """What the rows are, for people and for comparison: stores of one shape can read each other's rows."""
         return type(self).__name__
+
+    def look_ahead(self, keys: Iterable[bytes | None], timestamps: Iterable[int]) -> None:
+        """Records with these keys and timestamps come next: read what may be looked up from rows on disk."""
 
     def take_changes(self) -> list[Row]:
         """Rows that changed since the last call, with None for a removed row."""
@@ -128,6 +188,14 @@ class Clocks(Store):
 class KeyedStore(Store):
     """A store with one row for each key."""
 
+    def disk_key(self, row_key: bytes) -> bytes:
+        """The bytes themselves."""
+        return row_key
+
+    def row_key_of(self, disk_key: bytes) -> bytes:
+        """The bytes themselves."""
+        return disk_key
+
     def __init__(self, name: str, key: Format, value: Format) -> None:
         super().__init__(name)
         self._key, self._value = key, value
@@ -145,6 +213,11 @@ class KeyedStore(Store):
         """What the row of a key is found by."""
         return self._key.key_bytes(key)
 
+    def look_ahead(self, keys: Iterable[bytes | None], timestamps: Iterable[int]) -> None:
+        """The rows of the keys."""
+        if isinstance(self.rows, OrderedRows):
+            self.rows.read_ahead(key for key in keys if key is not None)
+
     def upgraded(self, row: Row) -> Row:
         """The row, found by its key's bytes."""
         key, kept = row
@@ -157,6 +230,8 @@ class KeyedStore(Store):
 
 class KeyValueStore(KeyedStore):
     """A table: one value for each key, with the timestamp of its last change."""
+
+    found = Found.BY_KEY
 
     def __init__(self, name: str, key: Format, value: Format, placed: Rows = Rows.BY_KEY) -> None:
         super().__init__(name, key, value)
@@ -261,26 +336,42 @@ class KeyValueStore(KeyedStore):
 
     def items(self, *, reverse: bool = False) -> Iterator[tuple[Any, Timestamped]]:
         """All rows by their keys' bytes. Rows that are added or deleted during the iteration are left out."""
-        return self._chosen(lambda row_key: True, reverse=reverse)
+        return self._chosen(None, None, reverse=reverse)
 
     def range(self, first: Any, last: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Timestamped]]:
         """The rows from the first to the last key, both included, by their bytes; None is no bound."""
         low, high = (None if key is None else self._key.key_bytes(key) for key in (first, last))
-        return self._chosen(
-            lambda row_key: (low is None or row_key >= low) and (high is None or row_key <= high),
-            reverse=reverse,
-        )
+        return self._chosen(low, None if high is None else high + b"\0", reverse=reverse)
 
     def prefix(self, prefix: bytes) -> Iterator[tuple[Any, Timestamped]]:
         """The rows whose keys' bytes begin with these."""
-        return self._chosen(lambda row_key: row_key.startswith(prefix))
+        return self._chosen(prefix, _behind(prefix))
 
     def _chosen(
-        self, is_wanted: Callable[[bytes], bool], *, reverse: bool = False
+        self, first: bytes | None, end: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[Any, Timestamped]]:
-        for row_key in sorted(filter(is_wanted, self.rows), reverse=reverse):
-            if (row := self.rows.get(row_key)) is not None:
-                yield self._key.read(row_key), Timestamped(self._unpack(row[0]), row[1])
+        """The rows from the first key on and before the end."""
+        for row_key, row in in_order(self.rows, first, end, reverse=reverse):
+            yield self._key.read(row_key), Timestamped(self._unpack(row[0]), row[1])
+
+
+def in_order(
+    rows: Any, first: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+) -> Iterator[Row]:
+    """See `OrderedRows.in_order`; of rows that are found by bytes."""
+    if isinstance(rows, OrderedRows):
+        yield from rows.in_order(first, end, reverse=reverse)
+        return
+    is_wanted = (key for key in rows if (first is None or key >= first) and (end is None or key < end))
+    for key in sorted(is_wanted, reverse=reverse):
+        if (row := rows.get(key)) is not None:
+            yield key, row
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """The first bytes behind all those that begin with the prefix; None if there are none."""
+    shorter = prefix.rstrip(b"\xff")
+    return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
 
 
 def shape_of(store: Store, *formats: Format) -> str:

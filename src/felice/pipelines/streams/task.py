@@ -40,7 +40,7 @@ from felice.pipelines.streams.record import (
     TimedOperator,
     made,
 )
-from felice.pipelines.streams.stores import TASK_TIME, Clocks, Store
+from felice.pipelines.streams.stores import TASK_TIME, Clocks, OrderedRows, Store
 from felice.pipelines.streams.telling import shown, told
 from felice.pipelines.streams.topology import (
     CLOCKS,
@@ -133,12 +133,16 @@ def _no_event_time(formats: TopicFormats, key: Any, value: Any, why: str) -> Str
 
 
 class Task:
-    """One partition of a sub-topology, with its stores."""
+    """One partition of a sub-topology, with its stores: new ones, unless they are given."""
 
     def __init__(
-        self, topology: Topology, part: SubTopology, limits_of: LimitsOf = lambda topic: TopicLimits()
+        self,
+        topology: Topology,
+        part: SubTopology,
+        limits_of: LimitsOf = lambda topic: TopicLimits(),
+        stores: dict[str, Store] | None = None,
     ) -> None:
-        self.stores: dict[str, Store] = topology.made_stores(part)
+        self.stores = topology.made_stores(part) if stores is None else stores
         self._limits_of, self._is_numbered = limits_of, not part.is_placed
         self.skipped = 0
         self.dropped: Counter[tuple[str, str]] = Counter()
@@ -153,6 +157,8 @@ class Task:
         """The timestamps of those after the current one."""
         self._set_aside_last: int | None = None
         """The position of the last record of the group that became a dead letter."""
+        self._ahead = [store for store in self.stores.values() if isinstance(store.rows, OrderedRows)]
+        """Stores on disk. Most of them have the keys of the records."""
         self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
         self._timed: list[tuple[TimedOperator, Push, str]] = []
         self._batched: list[BatchedOperator] = []
@@ -190,6 +196,8 @@ class Task:
         """
         formats, push, push_all = self._sources[topic]
         self._begin((formats, group))
+        for store in self._ahead:
+            store.look_ahead(group.keys, group.timestamps)
         try:
             columns = None if self._timed or formats.timestamp_of else _decoded(formats, group)
             if columns is None:

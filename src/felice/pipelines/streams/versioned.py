@@ -9,7 +9,7 @@ from typing import Any
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Timestamped
-from felice.pipelines.streams.stores import NEVER, KeyedStore, packed_in
+from felice.pipelines.streams.stores import NEVER, KeyedStore, in_order, packed_in
 
 Version = tuple[int, Any]
 """From when on, and the packed value; None if the row was deleted then."""
@@ -70,9 +70,8 @@ class VersionedStore(KeyedStore):
 
     def items(self) -> Iterator[tuple[Any, Timestamped]]:
         """All rows as they are now."""
-        for row_key in sorted(self.rows):
-            versions = self.rows.get(row_key, ())
-            if versions and (row := self._row(versions[-1])) is not None:
+        for row_key, versions in in_order(self.rows):
+            if (row := self._row(versions[-1])) is not None:
                 yield self._key.read(row_key), row
 
     def _row(self, version: Version) -> Timestamped | None:

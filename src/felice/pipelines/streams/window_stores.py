@@ -7,18 +7,32 @@ Keeps true: windows and sessions stay until their retention has passed and `expi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import suppress
 from operator import index
-from typing import Any, NamedTuple
+from struct import Struct
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, FixedSize, Format, WindowEnds
 from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, change_of, made
-from felice.pipelines.streams.stores import NEVER, IndexedStore, Row, Store, packed_in, shape_of
+from felice.pipelines.streams.stores import (
+    NEVER,
+    Found,
+    IndexedStore,
+    OrderedRows,
+    Row,
+    Store,
+    packed_in,
+    shape_of,
+)
 from felice.pipelines.streams.telling import shown
 
 NO_TIME = 1 << 63
 """Greater than each time."""
+_TIME = Struct(">Q")
+_SHIFT = 1 << 63
+"""Added to a time, so that the bytes of times before 1970 come first."""
 
 
 class ByTime:
@@ -64,6 +78,12 @@ class ByTime:
         """The keys of a time, in order."""
         return sorted(self._keys.get(time, ()))
 
+    def rows_at(self, time: int, rows: MutableMapping[Any, Any]) -> Iterator[Row]:
+        """The keys of a time, in order, and their rows."""
+        for key in self.at(time):
+            if (row := rows.get((key, time))) is not None:
+                yield key, row
+
     def take_before(self, end: int) -> list[tuple[int, set[Any]]]:
         """Remove the times before `end`; returns them with their keys."""
         before = bisect_left(self._times, end, self._taken)
@@ -74,6 +94,40 @@ class ByTime:
             self._taken = 0
         self.oldest = self._times[self._taken] if self._taken < len(self._times) else NO_TIME
         return taken
+
+
+def bytes_of_time(time: int) -> bytes:
+    """Bytes whose order is that of times."""
+    return _TIME.pack(time + _SHIFT)
+
+
+@runtime_checkable
+class TimedRows(Protocol):
+    """Rows that know their times; a dict does not."""
+
+    by_time: Times
+
+
+class Times(Protocol):
+    """What a store knows of the times of its rows; `ByTime` has it in memory."""
+
+    oldest: int
+    """No row has an earlier time; `NO_TIME` if there are none."""
+
+    def add(self, time: int, key: Any) -> None:
+        """Note a key."""
+
+    def __iter__(self) -> Iterator[int]:
+        """The times, in order."""
+
+    def times(self, first: int, end: int) -> list[int]:
+        """The times from `first` on and before `end`, in order."""
+
+    def rows_at(self, time: int, rows: MutableMapping[Any, Any]) -> Iterator[Row]:
+        """The keys of a time, in order, and their rows in `rows`, which have keys (key, time)."""
+
+    def take_before(self, end: int) -> list[tuple[int, set[Any]]]:
+        """Forget the times before `end`. Returns them with the keys that the store must remove."""
 
 
 def _windowed(key: Any) -> Windowed:
@@ -97,7 +151,7 @@ class ExpiringStore(Store):
         """The clock of the newest time, from which the retention is measured, as by Kafka's store."""
         self._key, self._value, self._retention_ms = key, value, retention_ms
         self._found_ms = retention_ms if found_ms is None else found_ms
-        self._by_time = ByTime()
+        self._by_time: Times = ByTime()
         self._gone_before: int | None = None
 
     @property
@@ -161,6 +215,8 @@ class ExpiringStore(Store):
 class WindowStore(ExpiringStore):
     """Values by key and start of a window, kept for `retention_ms` after their start."""
 
+    found = Found.BY_TIME
+
     def __init__(
         self,
         name: str,
@@ -173,6 +229,24 @@ class WindowStore(ExpiringStore):
     ) -> None:
         super().__init__(name, key, value, retention_ms, found_ms)
         self._size_ms, self._end_of = size_ms, (ends or FixedSize(size_ms)).end_of
+        self.windows_of: Callable[[int], Iterable[Window]] | None = None
+        """The windows of a timestamp."""
+
+    def keep_in(self, rows: MutableMapping[Any, Any]) -> None:
+        """With the times that the rows have."""
+        super().keep_in(rows)
+        if self.found is Found.BY_TIME:
+            assert isinstance(rows, TimedRows), "rows of this order know their times"
+            self._by_time = rows.by_time
+
+    def disk_key(self, row_key: tuple[bytes, int]) -> bytes:
+        """The start, then the key."""
+        key_bytes, start = row_key
+        return bytes_of_time(start) + key_bytes
+
+    def row_key_of(self, disk_key: bytes) -> tuple[bytes, int]:
+        """Key and start."""
+        return disk_key[_TIME.size :], _TIME.unpack_from(disk_key)[0] - _SHIFT
 
     def shape(self) -> str:
         """With the size of the windows."""
@@ -269,12 +343,23 @@ class WindowStore(ExpiringStore):
     def starting_at(self, start: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The rows of the windows that begin then."""
         window = Window(start, self._end_of(start))
-        for key_bytes in self._by_time.at(start):
-            if (row := self.rows.get((key_bytes, start))) is not None:
-                yield (
-                    Windowed(self._key.read(key_bytes), window),
-                    Timestamped(self._value.unpack(row[0]), row[1]),
-                )
+        for key_bytes, row in self._by_time.rows_at(start, self.rows):
+            yield (
+                Windowed(self._key.read(key_bytes), window),
+                Timestamped(self._value.unpack(row[0]), row[1]),
+            )
+
+    def look_ahead(self, keys: Iterable[bytes | None], timestamps: Iterable[int]) -> None:
+        """The rows of the keys in the windows of their timestamps, if an operator has given `windows_of`."""
+        if self.windows_of is None or not isinstance(self.rows, OrderedRows):
+            return
+        with suppress(ValueError, OverflowError):  # A time without window, such as one after the year 9999.
+            self.rows.read_ahead(
+                (key, window.start)
+                for key, timestamp in zip(keys, timestamps, strict=True)
+                if key is not None and timestamp >= 0
+                for window in self.windows_of(timestamp)
+            )
 
     def starts(self, first: int, end: int) -> list[int]:
         """The starts of windows from `first` on and before `end`, in order."""
@@ -297,6 +382,8 @@ class StoredRow(NamedTuple):
 
 class SlidingStore(IndexedStore, WindowStore):
     """A `WindowStore` that finds the windows of a key by a span of starts."""
+
+    found = Found.BY_INDEX
 
     def __init__(
         self,
@@ -343,6 +430,7 @@ class SessionStore(ExpiringStore):
         self, name: str, key: Format, value: Format, retention_ms: int, found_ms: int | None = None
     ) -> None:
         super().__init__(name, key, value, retention_ms, found_ms)
+        self._by_time: ByTime
         self._of_key: dict[bytes, list[tuple[int, int]]] = {}
         """The end and start of each session of a key, in order."""
 

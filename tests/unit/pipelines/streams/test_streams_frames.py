@@ -176,7 +176,7 @@ class Session:
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
         self.conf = SimpleNamespace(set=lambda name, value: None)
-        self.sparkContext = SimpleNamespace(defaultParallelism=2)
+        self.sparkContext = SimpleNamespace(defaultParallelism=2, master="local[2]")
         self.readStream = self
 
     def format(self, name: str) -> Session:

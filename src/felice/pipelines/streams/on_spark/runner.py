@@ -48,6 +48,7 @@ from felice.pipelines.streams.on_spark.changes import (
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description, below
 from felice.pipelines.streams.on_spark.filling import TableTopics
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
+from felice.pipelines.streams.on_spark.large_state import MIB, STATE_MEMORY_MB, LargeStates
 from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import DROPPED, MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.places import is_address, place_at
@@ -138,6 +139,8 @@ def start(
     trigger_ms: int = 0,
     max_records: int | None = None,
     max_task_idle_ms: int = 0,
+    state_memory_mb: int | None = None,
+    local_state: Path | None = None,
     modules: tuple[SentModule, ...] = (),
     choices: Choices = NO_CHOICES,
 ) -> StreamingQuery:
@@ -147,7 +150,8 @@ def start(
     of tasks of each part with state: the number of cores, unless the first start names another number. `state` is where
     the stores are, if not in the checkpoint; the first start fixes it, too. `max_records`
     limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also reads DataFrames,
-    which have no limit. A batch waits up to `max_task_idle_ms` for records of partitions that have none. `modules` are
+    which have no limit. A batch waits up to `max_task_idle_ms` for records of partitions that have none. Stores that
+    take more than `state_memory_mb` in memory are kept in `local_state`, on each worker's machine. `modules` are
     sent to the workers. `choices` are for a new version of the program (`changes`). The caller must hold a
     `lock.RunLock`.
     """
@@ -162,6 +166,8 @@ def start(
         partitions,
         max_records,
         max_task_idle_ms=max_task_idle_ms,
+        state_memory_mb=state_memory_mb,
+        local_state=local_state,
         modules=modules,
         choices=choices,
         state=state,
@@ -215,6 +221,8 @@ def _results_of(
     *,
     is_own: bool = True,
     max_task_idle_ms: int = 0,
+    state_memory_mb: int | None = None,
+    local_state: Path | None = None,
     modules: tuple[SentModule, ...] = (),
     choices: Choices = NO_CHOICES,
     state: str | None = None,
@@ -240,6 +248,12 @@ def _results_of(
         SinkOptions.parse(connected).client,
         None if is_own else str(kept.path),
         modules,
+        LargeStates(
+            _on_each_machine(local_state, spark, kept),
+            (state_memory_mb or STATE_MEMORY_MB)
+            * MIB
+            // (description.partitions * _parts_with_state(scope.topology)),
+        ),
     )
     register_once(spark)
     topics, frames, inputs = scope.topology.topics(), scope.topology.frames(), []
@@ -267,6 +281,17 @@ def _results_of(
         if topics:
             logs.keep_topics(topics)
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
+
+
+def _on_each_machine(local_state: Path | None, spark: SparkSession, kept: Checkpoint) -> str | None:
+    """Where workers keep what does not fit in memory; None: where Spark keeps temporary files."""
+    if local_state is not None:
+        return str(local_state.absolute())
+    return str(kept.directory / "local") if (spark.sparkContext.master or "").startswith("local") else None
+
+
+def _parts_with_state(topology: Topology) -> int:
+    return sum(part.is_placed for part in topology.parts()) or 1
 
 
 class _Sender(cloudpickle.Pickler):

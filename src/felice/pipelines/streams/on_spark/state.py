@@ -2,12 +2,15 @@
 
 Keeps true: version n is the state after batch n. It is read from the newest base up to n and every delta after it; if
             one is missing, that is an error and not an older state.
+            A base of many rows is written in pieces, some rows at a time. A piece has rows as they were after a batch
+            that Spark has finished, and whoever reads it reads all deltas since the first piece, too: what has changed
+            after a row's piece is in one of them.
             A version is complete or absent: a file is written under another name, synced and renamed. Spark's own logs
             decide which version counts: a batch that runs again starts from the version before it and replaces its
             file.
-Where:      `N.delta` and `N.base` in a directory of the task, at a place that all workers share. A file is a
-            header (magic, format version, CRC-32C of the rest, identity, number of rows, stream time) and the
-            compressed changes of each store.
+Where:      `N.delta`, `N.base` and `N.FIRST-MARK.piece` in a directory of the task, at a place that all workers
+            share; the last piece of a base is `N.FIRST-MARK.last`. A file is a header (magic, format version, CRC-32C
+            of the rest, identity, number of rows, stream time) and the compressed changes of each store.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import pickle
 import re
 import secrets
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -25,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import lz4.frame
 from crc32c import crc32c
 
+from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import UNWRITABLE
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.places import LocalPlace, Place, place_at
@@ -60,6 +64,7 @@ class Version(NamedTuple):
 
 
 EMPTY = Version(NOTHING, 0)
+AfterEach = Callable[[Version], None]
 
 
 class Size(NamedTuple):
@@ -90,6 +95,7 @@ def files_of_task(checkpoint: Checkpoint, description: Description, part: int, p
 
 
 _FILE = re.compile(r"([0-9]+)\.(delta|base)")
+_PIECE = re.compile(r"([0-9]+)\.(([0-9]+)-[0-9a-f]+)\.(piece|last)")
 _LEFT = re.compile(r"\.([0-9]+)\..*")
 
 
@@ -98,14 +104,33 @@ class StateFiles:
 
     def __init__(self, place: Place | Path) -> None:
         self._place = LocalPlace(place) if isinstance(place, Path) else place
+        self._base: str | None = None
+        """The base that is being written in pieces."""
+        self.base_bytes = 0
+        """The size of the last base that was read or written, uncompressed."""
 
-    def write(self, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
+    def write(
+        self, number: int, changes: Changes, stores: Mapping[str, Store], *, with_base: bool = True
+    ) -> Version:
         """Write the version after a batch. Every few batches also write a base, and remove older files."""
         version = self._write(f"{number}.delta", number, changes, stores)
-        if number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
+        if with_base and number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
             self._write(f"{number}.base", number, _all_rows(stores), stores)
             self._remove_older()
         return version
+
+    def write_piece(self, number: int, rows: Changes, stores: Mapping[str, Store], *, is_last: bool) -> None:
+        """Write a part of a version's rows. The pieces up to the last one have all rows, each of its own version."""
+        self._base = self._base or f"{number}-{secrets.token_hex(4)}"
+        self._write(f"{number}.{self._base}.{'last' if is_last else 'piece'}", number, rows, stores)
+        if is_last:
+            self._base = None
+            self._remove_older()
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether a base was written in pieces, or is being written: there were too many rows for one."""
+        return any(_PIECE.fullmatch(name) for name in self._place.names())
 
     def write_first(self, number: int, stores: Mapping[str, Store]) -> None:
         """Write a version that no version of this directory comes before."""
@@ -118,13 +143,14 @@ class StateFiles:
 
     def size(self) -> Size:
         """The size of the newest version. Raises `StateError` if its file is damaged, `ValueError` if there is none."""
-        files = _numbered(self._place.names())
-        newest, base = max(files["delta"]), max(files["base"], default=NOTHING)
+        names = self._place.names()
+        newest = max(_numbered(names)["delta"])
         if (about := self._about(newest)) is None:
             raise StateError(f"{self._place.where(f'{newest}.delta')} is damaged")
         _, rows, stream_time = about
-        kept = [size for number, size in files["delta"].items() if number > base]
-        return Size(rows, sum(kept) + files["base"].get(base, 0), stream_time)
+        base = _Base.newest(names, newest)
+        kept = [size for number, size in _numbered(names)["delta"].items() if number > base.first]
+        return Size(rows, sum(kept) + sum(names[name] for _, name in base.files), stream_time)
 
     def identity(self, number: int) -> int | None:
         """The identity of the delta of a version; None if it was removed, or is damaged: whoever loads it says so."""
@@ -134,20 +160,39 @@ class StateFiles:
             return None
         return None if about is None else about[0]
 
-    def load(self, number: int, stores: dict[str, Store]) -> Version:
-        """Fill empty stores with a version."""
-        bases = _numbered(self._place.names())["base"]
-        base = max((one for one in bases if one <= number), default=NOTHING)
-        if base != NOTHING:
-            self._apply(f"{base}.base", stores)
-        return self.catch_up(Version(base, 0), number, stores)
+    def load(
+        self, number: int, stores: dict[str, Store], after_each: AfterEach = lambda version: None
+    ) -> Version:
+        """Fill empty stores with a version. `after_each` is called after each file with the version that the stores
+        have; before they have one, with EMPTY.
+        """
+        base = _Base.newest(self._place.names(), number)
+        version = Version(base.first, 0)
+        for at, name in base.files:
+            version = self._deltas(version, at, stores, lambda _: after_each(EMPTY))
+            self._apply(name, stores)
+            after_each(EMPTY)
+        return self.catch_up(version, number, stores, after_each)
 
-    def catch_up(self, version: Version, number: int, stores: dict[str, Store]) -> Version:
+    def catch_up(
+        self,
+        version: Version,
+        number: int,
+        stores: dict[str, Store],
+        after_each: AfterEach = lambda version: None,
+    ) -> Version:
         """Bring stores from one version to a later one."""
-        for one in range(version.number + 1, number + 1):
-            version = Version(one, self._apply(f"{one}.delta", stores))
+        version = self._deltas(version, number, stores, after_each)
         if version.number != NOTHING and version.identity == 0:
             version = Version(version.number, self._read(f"{version.number}.delta")[0])
+        return version
+
+    def _deltas(
+        self, version: Version, number: int, stores: dict[str, Store], after_each: AfterEach
+    ) -> Version:
+        for one in range(version.number + 1, number + 1):
+            version = Version(one, self._apply(f"{one}.delta", stores))
+            after_each(version)
         return version
 
     def _about(self, number: int) -> tuple[int, int, int] | None:
@@ -182,7 +227,10 @@ class StateFiles:
         if magic != MAGIC or crc32c(rest) != checksum:
             raise StateError(f"{where} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
-        changes: Changes = _Plain(io.BytesIO(lz4.frame.decompress(rest[_ABOUT.size :]))).load()
+        plain = lz4.frame.decompress(rest[_ABOUT.size :])
+        if name.endswith(".base"):
+            self.base_bytes = len(plain)
+        changes: Changes = _Plain(io.BytesIO(plain)).load()
         return identity, version, changes
 
     def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
@@ -191,7 +239,9 @@ class StateFiles:
 
         def write(file: BinaryIO) -> None:
             file.write(bytes(_HEADER.size))
-            checksum = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
+            checksum, size = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
+            if name.endswith(".base"):
+                self.base_bytes = size
             file.seek(0)
             file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, checksum))
 
@@ -200,17 +250,50 @@ class StateFiles:
 
     def _remove_older(self) -> None:
         names = self._place.names()
-        files = _numbered(names)
-        bases = sorted(files["base"])
+        bases = sorted(base.first for base in _Base.all(names))
         if len(bases) <= KEPT_BASES:
             return
         oldest = bases[-KEPT_BASES]
-        old = [f"{number}.{kind}" for kind in ("base", "delta") for number in files[kind] if number < oldest]
-        # Unfinished files of processes that were killed.
-        left = [(name, _LEFT.fullmatch(name)) for name in names]
-        old += [name for name, parts in left if parts is not None and int(parts[1]) < oldest]
-        for name in old:
+        # With unfinished files of processes that were killed.
+        found = (
+            (name, _FILE.fullmatch(name) or _PIECE.fullmatch(name) or _LEFT.fullmatch(name)) for name in names
+        )
+        for name in [name for name, parts in found if parts is not None and int(parts[1]) < oldest]:
             self._place.remove(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """Files with all rows of a state, if the deltas after `first` are read, too."""
+
+    first: int
+    files: tuple[tuple[int, str], ...]
+    """The version of each, and its name, in the order of versions."""
+
+    @property
+    def last(self) -> int:
+        """The version of the last piece: the state of no earlier version can be read from here."""
+        return max((number for number, _ in self.files), default=NOTHING)
+
+    @staticmethod
+    def all(names: Iterable[str]) -> Iterator[_Base]:
+        """The complete ones among these files."""
+        pieces: dict[str, list[tuple[int, str]]] = {}
+        complete = set()
+        for name in names:
+            if (parts := _FILE.fullmatch(name)) is not None and parts[2] == "base":
+                yield _Base(int(parts[1]), ((int(parts[1]), name),))
+            elif (parts := _PIECE.fullmatch(name)) is not None:
+                pieces.setdefault(parts[2], []).append((int(parts[1]), name))
+                complete |= {parts[2]} if parts[4] == "last" else set()
+        for base in complete:
+            yield _Base(int(base.partition("-")[0]), tuple(sorted(pieces[base])))
+
+    @staticmethod
+    def newest(names: Iterable[str], number: int) -> _Base:
+        """The base from which a version is read; without files if there is none."""
+        usable = (base for base in _Base.all(names) if base.last <= number)
+        return max(usable, key=lambda base: base.first, default=_Base(NOTHING, ()))
 
 
 def _numbered(names: Mapping[str, int]) -> dict[str, dict[int, int]]:
@@ -227,11 +310,12 @@ class _Compressed:
 
     def __init__(self, file: BinaryIO, checksum: int) -> None:
         self._file, self._compressor = file, lz4.frame.LZ4FrameCompressor()
-        self.checksum = checksum
+        self.checksum, self.size = checksum, 0
         self._put(self._compressor.begin())
 
     def write(self, data: bytes) -> None:
         """The next piece."""
+        self.size += len(data)
         self._put(self._compressor.compress(data))
 
     def end(self) -> None:
@@ -243,8 +327,8 @@ class _Compressed:
         self._file.write(data)
 
 
-def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> int:
-    """Write what follows the header; returns its checksum.
+def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> tuple[int, int]:
+    """Write what follows the header; returns its checksum, and the size of the changes.
 
     A pickle without references between its values: few values are shared, and to look for them takes long.
     """
@@ -254,7 +338,7 @@ def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> int:
     pickler.fast = True
     pickler.dump(changes)
     compressed.end()
-    return compressed.checksum
+    return compressed.checksum, compressed.size
 
 
 def _upgraded(store: Store, rows: list[Row]) -> Iterator[Row]:

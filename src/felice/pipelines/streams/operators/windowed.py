@@ -113,7 +113,7 @@ class WindowAggregate:
         self._update = self.store.updater(
             own_copies(self.initializer), self.aggregator, sends_old=self.sends_old
         )
-        self._windows_of = self.windows.finder()
+        self._windows_of = self.store.windows_of = self.windows.finder()
         ends = self.windows if isinstance(self.windows, CalendarWindows) else None
         self._closing = Closing(
             self.name, self.clocks, ending_windows(self.store, self.windows.size_ms, ends)

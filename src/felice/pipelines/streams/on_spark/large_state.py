@@ -1,0 +1,246 @@
+"""The state of a task that does not fit in memory: its stores in RocksDB, on a disk of the machine.
+
+Keeps true: the files of the checkpoint decide what the state is (`state`). RocksDB has all stores as they were after
+            one batch, its version; a version and its rows become visible together. Only versions that Spark has
+            finished are written: the one before the batch that begins. So RocksDB may be lost, or be old: what is
+            missing is read from the checkpoint again.
+            One process uses a directory. Another one that has the same task uses the next directory.
+Where:      DIRECTORY/N, with the lock DIRECTORY/N.lock. Of the keys there, the first two bytes are the number of a
+            store; with `_ABOUT` is the version.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.streams.on_spark.disk_rows import DiskRows, Kept, disk_rows
+from felice.pipelines.streams.on_spark.state import EMPTY, Changes, StateError, Version
+from felice.pipelines.streams.stores import Clocks, Row, Store
+
+if TYPE_CHECKING:
+    from rocksdict import Options, Rdict, WriteBatch
+
+FORMAT = 1
+MIB = 1 << 20
+STATE_MEMORY_MB = 256
+"""The stores of an application take so much memory of a worker, in MiB, before tasks move theirs to disk."""
+MOST_CHANGED = 50_000
+"""Rows that may have changed since RocksDB's version."""
+MOST_HELD = 200_000
+"""Rows of a task in memory between two batches."""
+MOST_BEHIND = 10
+"""Batches that RocksDB's version may be behind: a restart reads them."""
+BATCHES_PER_BASE = 500
+"""After so many batches each row has been written to the checkpoint again, at the latest."""
+_ABOUT = b"\0\0about"
+_WRITE_BUFFER = 16 * 1024 * 1024
+_CACHE = 64 * 1024 * 1024
+_BLOOM_BITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LargeStates:
+    """When the tasks of an application keep their stores on disk, and where."""
+
+    directory: str | None
+    """On each machine; None: where Spark keeps temporary files."""
+    task_bytes: int
+    """A task whose rows take more memory keeps them on disk. 0: all rows stay in memory."""
+
+    def of_task(self, location: str) -> Path:
+        """The directory of the task whose state is there."""
+        root = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+        return Path(root) / f"felice-{os.getuid()}" / hashlib.sha256(location.encode()).hexdigest()[:32]
+
+
+ALL_IN_MEMORY = LargeStates(None, 0)
+_FIRST = "", b""
+
+
+class LargeState:
+    """The stores of a task on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path, self._lock = _first_free(directory)
+        self._rows: dict[str, DiskRows] = {}
+        self._piece_at, self._due = _FIRST, 0
+        self.version = EMPTY
+        try:
+            self._database = _opened(self._path)
+            written = self._database.get(_ABOUT)
+            self._about: dict[str, Any] = {} if written is None else json.loads(written)
+        except (
+            Exception
+        ):  # RocksDB's errors have no class of their own. The files are a copy: they are made again.
+            self.clear()
+        if self._about.get("format") == FORMAT and self._about["python"] == list(sys.version_info[:2]):
+            self.version = Version(*self._about["version"])
+        self._piece_version = self.version.number
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        if hasattr(self, "_database"):
+            self._database.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._database = _opened(self._path)
+        self._about, self.version, self._rows = {}, EMPTY, {}
+
+    def close(self) -> None:
+        """Leave the directory to others."""
+        self._database.close()
+        self._lock.close()
+
+    def has(self, stores: Mapping[str, Store]) -> bool:
+        """Whether it has these stores, in their shapes."""
+        return self.version != EMPTY and _shapes(stores) == self._about["shapes"]
+
+    def keep(self, stores: Mapping[str, Store]) -> None:
+        """Keep empty stores here, with the rows of this version."""
+        kept = self._about.get("stores", {})
+        self._rows = {}
+        for number, (name, store) in enumerate(_large(stores)):
+            prefix = (number + 1).to_bytes(2, "big")
+            about = Kept(prefix, *kept.get(name, ()))
+            self._rows[name] = disk_rows(self._database, store, about)
+            store.keep_in(self._rows[name])
+        for name, times in self._about.get("clocks", {}).items():
+            stores[name].load(times.items())
+
+    def relieve(self, version: Version, stores: Mapping[str, Store]) -> None:
+        """Write rows if there are many in memory. They are those of a version; EMPTY: of none, while one is read."""
+        if self._is_full:
+            self.write(version, stores)
+
+    def reach(self, version: Version, stores: Mapping[str, Store]) -> None:
+        """The stores are those of a later version, which is written if it is time."""
+        if self._is_full or version.number - self.version.number >= MOST_BEHIND:
+            self.write(version, stores)
+
+    def write(self, version: Version, stores: Mapping[str, Store]) -> None:
+        """Make RocksDB's version that of the stores."""
+        from rocksdict import WriteBatch
+
+        batch: WriteBatch = WriteBatch(raw_mode=True)
+        for rows in self._rows.values():
+            self._due += 0 if version == EMPTY else rows.sizes[0]
+            rows.write(batch)
+        self._about = {
+            "format": FORMAT,
+            "python": sys.version_info[:2],
+            "version": version,
+            "shapes": _shapes(stores),
+            "stores": {name: rows.kept[1:] for name, rows in self._rows.items()},
+            "clocks": {name: dict(store.rows) for name, store in _clocks(stores)},
+        }
+        batch.put(_ABOUT, json.dumps(self._about).encode())
+        self._database.write(batch)
+        self.version = version
+        if sum(rows.sizes[1] for rows in self._rows.values()) > MOST_HELD:
+            for rows in self._rows.values():
+                rows.forget()
+
+    def take_piece(self, stores: Mapping[str, Store]) -> tuple[Changes, bool] | None:
+        """Rows of RocksDB's version to be written to the checkpoint, if that is due, and whether they are the last
+        ones. After the last ones come the first ones again.
+
+        As many rows as have changed, so that a base costs as much as the deltas; and at least so many that each row has
+        its turn once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
+        """
+        behind = self.version.number - self._piece_version
+        if self.version == EMPTY or (behind < MOST_BEHIND and self._due < MOST_CHANGED):
+            return None
+        left = max(self._due, sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE, 1)
+        self._due, self._piece_version = 0, self.version.number
+        changes: Changes = {}
+        if self._piece_at == _FIRST:
+            changes |= {name: list(store.rows.items()) for name, store in _clocks(stores)}
+        for name, disk_key, row in self._from_piece_on():
+            if not left:
+                self._piece_at = name, disk_key
+                return changes, False
+            changes.setdefault(name, []).append(row)
+            left -= 1
+        self._piece_at = _FIRST
+        return changes, True
+
+    def _from_piece_on(self) -> Iterator[tuple[str, bytes, Row]]:
+        name_at, key_at = self._piece_at
+        for name, rows in self._rows.items():
+            if name >= name_at:  # They are in this order.
+                for disk_key, row in rows.written(key_at if name == name_at else b""):
+                    yield name, disk_key, row
+
+    @property
+    def _is_full(self) -> bool:
+        sizes = [rows.sizes for rows in self._rows.values()]
+        return (
+            sum(changed for changed, _ in sizes) > MOST_CHANGED or sum(held for _, held in sizes) > MOST_HELD
+        )
+
+
+def _large(stores: Mapping[str, Store]) -> list[tuple[str, Store]]:
+    return sorted((name, store) for name, store in stores.items() if not isinstance(store, Clocks))
+
+
+def _clocks(stores: Mapping[str, Store]) -> list[tuple[str, Store]]:
+    return [(name, store) for name, store in stores.items() if isinstance(store, Clocks)]
+
+
+def _shapes(stores: Mapping[str, Store]) -> dict[str, str]:
+    return {name: store.shape() for name, store in _large(stores)}
+
+
+def _first_free(directory: Path) -> tuple[Path, Any]:
+    """The first directory that no process uses, and its lock."""
+    for number in count():
+        lock = (directory / f"{number}.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        return directory / str(number), lock
+    raise AssertionError("there are always more numbers")
+
+
+def _opened(path: Path) -> Rdict:
+    try:
+        from rocksdict import Rdict, WriteOptions
+    except ImportError:
+        raise StateError(
+            "the state takes more memory than --state-memory, and RocksDB's library is missing: "
+            'pip install "felice[spark]"'
+        ) from None
+    database = Rdict(str(path), _options())
+    written = WriteOptions()
+    # After a crash RocksDB has an earlier version, whole, and the checkpoint has what follows.
+    setattr(written, "disable_wal", True)  # noqa: B010 - its type is declared as that of the setter.
+    database.set_write_options(written)
+    return database
+
+
+def _options() -> Options:
+    from rocksdict import BlockBasedOptions, Cache, Options
+
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(_WRITE_BUFFER)
+    options.set_max_background_jobs(1)
+    options.set_keep_log_file_num(1)
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(_BLOOM_BITS, False)
+    blocks.set_block_cache(Cache(_CACHE))
+    options.set_block_based_table_factory(blocks)
+    return options
