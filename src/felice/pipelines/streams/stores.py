@@ -118,8 +118,14 @@ class Store:
 
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave."""
+        changes = list(changes)
+        self._read_ahead(changes)
         for key, row in changes:
             self._apply(key, row)
+
+    def _read_ahead(self, changes: list[Row]) -> None:
+        if isinstance(self.rows, OrderedRows):
+            self.rows.read_ahead(key for key, _ in changes)
 
     def upgraded(self, row: Row) -> Row:
         """A row as this release keeps it, made of one of an earlier release, whose row keys held packed keys."""

@@ -187,6 +187,8 @@ class ExpiringStore(Store):
 
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave."""
+        changes = list(changes)
+        self._read_ahead([change for change in changes if change[0] is not None])
         for key, row in changes:
             if key is None:
                 self._remove_before(row)

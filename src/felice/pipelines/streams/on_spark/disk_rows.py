@@ -74,7 +74,11 @@ class DiskRows(MutableMapping[Any, Any]):
 
     def __setitem__(self, key: Any, row: Any) -> None:
         assert row is not None, "a row that does not exist is deleted"
-        if self.get(key) is None:
+        try:
+            before = self._held[key]
+        except KeyError:
+            before = self._read(key)
+        if before is None:
             self._count += 1
             self._hold(key, row)
         else:
@@ -141,24 +145,25 @@ class DiskRows(MutableMapping[Any, Any]):
 
     def read_ahead(self, row_keys: Iterable[Any]) -> None:
         """See `OrderedRows`."""
-        held = self._held
-        wanted = sorted(
-            (self._disk_key(key), key) for key in set(row_keys) if key not in held and not self._is_gone(key)
-        )
-        for start in range(0, len(wanted), _READ_AT_ONCE):
-            some = wanted[start : start + _READ_AT_ONCE]
-            found: Any = self._database.get([self._prefix + disk_key for disk_key, _ in some])
-            for (_, key), written in zip(some, found, strict=True):
-                self._hold_read(key, written)
+        wanted = {
+            self._disk_key(key): key for key in row_keys if key not in self._held and not self._is_gone(key)
+        }
+        disk_keys = sorted(wanted)  # Neighbours are in one block.
+        for start in range(0, len(disk_keys), _READ_AT_ONCE):
+            some = disk_keys[start : start + _READ_AT_ONCE]
+            found: Any = self._database.get([self._prefix + disk_key for disk_key in some])
+            for disk_key, written in zip(some, found, strict=True):
+                self._hold(wanted[disk_key], None if written is None else marshal.loads(written))
 
     def write(self, batch: WriteBatch) -> None:
         """Add what has changed since RocksDB's version to the changes of the next one."""
-        for disk_key, key in sorted((self._disk_key(key), key) for key in self._changed):
-            row = self._held[key]
+        held, disk_key_of, prefix = self._held, self._disk_key, self._prefix
+        for key in self._changed:
+            row = held[key]
             if row is None:
-                batch.delete(self._prefix + disk_key)
+                batch.delete(prefix + disk_key_of(key))
             else:
-                batch.put(self._prefix + disk_key, marshal.dumps(row, KEY_MARSHAL))
+                batch.put(prefix + disk_key_of(key), marshal.dumps(row, KEY_MARSHAL))
         self._changed.clear()
 
     def forget(self) -> None:
@@ -176,9 +181,7 @@ class DiskRows(MutableMapping[Any, Any]):
     def _read(self, key: Any) -> Any:
         if self._is_gone(key):
             return None
-        return self._hold_read(key, self._database.get(self._prefix + self._disk_key(key)))
-
-    def _hold_read(self, key: Any, written: bytes | None) -> Any:
+        written = self._database.get(self._prefix + self._disk_key(key))
         row = None if written is None else marshal.loads(written)
         self._hold(key, row)
         return row

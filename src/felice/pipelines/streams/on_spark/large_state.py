@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from felice.pipelines.streams.on_spark.state import EMPTY, Changes, StateError, 
 from felice.pipelines.streams.stores import Clocks, Row, Store
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict, WriteBatch
+    from rocksdict import Cache, Options, Rdict, WriteBatch
 
 FORMAT = 1
 MIB = 1 << 20
@@ -37,15 +38,15 @@ STATE_MEMORY_MB = 256
 """The stores of an application take so much memory of a worker, in MiB, before tasks move theirs to disk."""
 MOST_CHANGED = 50_000
 """Rows that may have changed since RocksDB's version."""
-MOST_HELD = 200_000
+MOST_HELD = 100_000
 """Rows of a task in memory between two batches."""
 MOST_BEHIND = 10
 """Batches that RocksDB's version may be behind: a restart reads them."""
 BATCHES_PER_BASE = 500
 """After so many batches each row has been written to the checkpoint again, at the latest."""
 _ABOUT = b"\0\0about"
-_WRITE_BUFFER = 16 * 1024 * 1024
-_CACHE = 64 * 1024 * 1024
+_WRITE_BUFFER = 8 * MIB
+_CACHE = 64 * MIB
 _BLOOM_BITS = 10
 
 
@@ -134,7 +135,6 @@ class LargeState:
 
         batch: WriteBatch = WriteBatch(raw_mode=True)
         for rows in self._rows.values():
-            self._due += 0 if version == EMPTY else rows.sizes[0]
             rows.write(batch)
         self._about = {
             "format": FORMAT,
@@ -146,22 +146,29 @@ class LargeState:
         }
         batch.put(_ABOUT, json.dumps(self._about).encode())
         self._database.write(batch)
+        if self.version == EMPTY:  # All rows were read: they need not be written soon.
+            self._piece_version = version.number
         self.version = version
         if sum(rows.sizes[1] for rows in self._rows.values()) > MOST_HELD:
             for rows in self._rows.values():
                 rows.forget()
 
+    def note(self, changes: Changes) -> None:
+        """The process of this object has written these changes to the checkpoint."""
+        self._due += sum(map(len, changes.values()))
+
     def take_piece(self, stores: Mapping[str, Store]) -> tuple[Changes, bool] | None:
         """Rows of RocksDB's version to be written to the checkpoint, if that is due, and whether they are the last
         ones. After the last ones come the first ones again.
 
-        As many rows as have changed, so that a base costs as much as the deltas; and at least so many that each row has
-        its turn once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
+        Half as many rows as this process has changed, so that bases cost less than the deltas; and at least so many
+        that each row has its turn once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
         """
         behind = self.version.number - self._piece_version
-        if self.version == EMPTY or (behind < MOST_BEHIND and self._due < MOST_CHANGED):
+        # A version has one piece: the file has its number.
+        if behind < (1 if self._due >= MOST_CHANGED else MOST_BEHIND):
             return None
-        left = max(self._due, sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE, 1)
+        left = max(self._due // 2, sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE, 1)
         self._due, self._piece_version = 0, self.version.number
         changes: Changes = {}
         if self._piece_at == _FIRST:
@@ -231,8 +238,16 @@ def _opened(path: Path) -> Rdict:
     return database
 
 
+@lru_cache(maxsize=1)
+def _cache() -> Cache:
+    """Blocks in memory, of all tasks of this process."""
+    from rocksdict import Cache
+
+    return Cache(_CACHE)
+
+
 def _options() -> Options:
-    from rocksdict import BlockBasedOptions, Cache, Options
+    from rocksdict import BlockBasedOptions, Options
 
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -241,6 +256,6 @@ def _options() -> Options:
     options.set_keep_log_file_num(1)
     blocks = BlockBasedOptions()
     blocks.set_bloom_filter(_BLOOM_BITS, False)
-    blocks.set_block_cache(Cache(_CACHE))
+    blocks.set_block_cache(_cache())
     options.set_block_based_table_factory(blocks)
     return options

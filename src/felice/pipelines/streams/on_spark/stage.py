@@ -511,6 +511,8 @@ class HeldTask:
         changes = {name: store.take_changes() for name, store in self._task.stores.items()}
         changes = {name: rows for name, rows in changes.items() if rows}
         self._version = self._files.write(batch_id, changes, self._task.stores, with_base=self._large is None)
+        if self._large is not None:
+            self._large.note(changes)
 
     def _follows(self, mine: Version | None, number: int) -> bool:
         """Whether a version is that of a batch, or comes before it."""

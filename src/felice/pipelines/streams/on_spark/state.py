@@ -106,6 +106,7 @@ class StateFiles:
         self._place = LocalPlace(place) if isinstance(place, Path) else place
         self._base: str | None = None
         """The base that is being written in pieces."""
+        self._last_piece = NOTHING
         self.base_bytes = 0
         """The size of the last base that was read or written, uncompressed."""
 
@@ -121,7 +122,8 @@ class StateFiles:
 
     def write_piece(self, number: int, rows: Changes, stores: Mapping[str, Store], *, is_last: bool) -> None:
         """Write a part of a version's rows. The pieces up to the last one have all rows, each of its own version."""
-        self._base = self._base or f"{number}-{secrets.token_hex(4)}"
+        assert number > self._last_piece, "a version has one piece: another one would replace its file"
+        self._base, self._last_piece = self._base or f"{number}-{secrets.token_hex(4)}", number
         self._write(f"{number}.{self._base}.{'last' if is_last else 'piece'}", number, rows, stores)
         if is_last:
             self._base = None
