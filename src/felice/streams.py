@@ -19,7 +19,7 @@ from felice.pipelines.streams.grouped import (
 from felice.pipelines.streams.on_spark.program import ApplicationFailed, RunningApp
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
-from felice.pipelines.streams.record import Record, Timestamped, Window, Windowed
+from felice.pipelines.streams.record import Record, RecordMetadata, Timestamped, Window, Windowed
 from felice.pipelines.streams.registry_formats import avro, json_schema, protobuf
 from felice.pipelines.streams.stores import Rows
 from felice.pipelines.streams.stream import Stream, Table
@@ -53,6 +53,7 @@ __all__ = [
     "OutsideError",
     "Processor",
     "Record",
+    "RecordMetadata",
     "Rows",
     "RunningApp",
     "SessionWindows",

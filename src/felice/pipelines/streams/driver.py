@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from felice.pipelines.limits import TopicLimits
-from felice.pipelines.streams.record import Headers, Record
+from felice.pipelines.streams.record import Headers, Record, RecordMetadata
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, records_of, with_event_time
 from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
@@ -30,7 +30,10 @@ class TestDriver:
     ) -> None:
         self._app, self._partitions, self._limits = app, partitions, limits
         self._tasks = [
-            [Task(app.topology, part, self._limits_of) for part in app.topology.parts()]
+            [
+                Task(app.topology, part, self._limits_of, wall_clock_ms=lambda: self._wall_clock_ms)
+                for part in app.topology.parts()
+            ]
             for _ in range(partitions)
         ]
         self._formats: dict[str, TopicFormats] = {}
@@ -197,9 +200,12 @@ class TestDriver:
             for task in tasks:
                 if record.topic in task.topics:
                     try:
-                        yield from task.process(record)
+                        yield from task.process(record, self._metadata(record.topic, partition, offset))
                     except StreamsError as error:
                         raise error.at(f"at {record.topic}-{partition}, offset {offset}") from error.__cause__
+
+    def _metadata(self, topic: str, partition: int, offset: int) -> RecordMetadata | None:
+        return None if self._sources[topic].is_repartition else RecordMetadata(topic, partition, offset)
 
     def _partition(self, key: bytes | None) -> int:
         return 0 if key is None else murmur2(key) % self._partitions

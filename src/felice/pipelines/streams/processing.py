@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
-from felice.pipelines.streams.record import LATEST_MS, STREAM_TIME, WALL_CLOCK, Record
+from felice.pipelines.streams.record import (
+    LATEST_MS,
+    STREAM_TIME,
+    WALL_CLOCK,
+    Record,
+    RecordMetadata,
+    RunningTask,
+)
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import NEVER, TASK_TIME, Clocks, KeyValueStore, Rows
 from felice.pipelines.streams.telling import shown
@@ -107,6 +114,8 @@ class Context:
             if isinstance(store, ProcessorWindows):
                 store.clocks = self._clocks
         self.schedules: list[Schedule] = []
+        self.task: RunningTask | None = None
+        """None in `init`."""
         self.is_running = False
         """Whether `init` has ended."""
 
@@ -122,6 +131,22 @@ class Context:
     def stream_time(self) -> int:
         """The greatest timestamp that the task has seen, with the current record's."""
         return self._clocks.get(TASK_TIME)
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the current record. None in `init` and in timers, and for records that come
+        from a repartition.
+        """
+        return None if self.task is None else self.task.record_metadata()
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """The time now, in milliseconds since 1970. A batch that runs again sees another one. In a `TestDriver` it
+        begins at 0, and `advance_wall_clock` lets it pass.
+        """
+        if self.task is None:
+            raise TopologyError("wall_clock_ms has no value in the processor's init")
+        return self.task.wall_clock_ms()
 
     def schedule(self, interval_ms: int, on_timer: OnTimer, *, clock: str = STREAM_TIME) -> None:
         """Call a function again and again; only possible in `init`.
@@ -155,10 +180,14 @@ class RunProcessor:
     def __init__(
         self, processor: Processor, context: Context, due: Clocks, kept_key: Format | None = None
     ) -> None:
-        self._processor, self._due, self._kept_key = processor, due, kept_key
+        self._processor, self._due, self._kept_key, self._context = processor, due, kept_key, context
         processor.init(context)
         context.is_running = True
         self._schedules = tuple(context.schedules)
+
+    def in_task(self, task: RunningTask) -> None:
+        """For the processor's context."""
+        self._context.task = task
 
     def process(self, record: Record) -> Iterable[Record]:
         """The results of the processor."""

@@ -19,6 +19,14 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
+class RecordMetadata(NamedTuple):
+    """Where a record was read."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class Group(NamedTuple):
     """Records by column."""
 
@@ -26,16 +34,19 @@ class Group(NamedTuple):
     values: list[Any]
     timestamps: list[int]
     headers: list[Headers]
+    metadata_of: Callable[[int], RecordMetadata | None] = lambda number: None
+    """Where the record at a position was read; None behind a repartition."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Group:
         """The group of these records."""
-        columns = [list(column) for column in zip(*records, strict=True)]
-        return cls(*columns) if columns else cls([], [], [], [])
+        columns = [list(column) for column in zip(*records, strict=True)] or [[], [], [], []]
+        keys, values, timestamps, headers = columns
+        return cls(keys, values, timestamps, headers)
 
     def records(self) -> Iterator[Record]:
         """The records one by one."""
-        return map(Record, *self)
+        return map(Record, self.keys, self.values, self.timestamps, self.headers)
 
     def record(self, number: int) -> Record:
         """One record."""
@@ -184,6 +195,24 @@ class EndingOperator(BatchedOperator, Protocol):
 
     def end_batch(self) -> Iterable[Record]:
         """Returns the results of the batch."""
+
+
+class RunningTask(Protocol):
+    """What an operator may ask its task."""
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Where the current record was read; None in timers, and behind a repartition."""
+
+    def wall_clock_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+
+@runtime_checkable
+class AskingOperator(Protocol):
+    """An operator that asks its task."""
+
+    def in_task(self, task: RunningTask) -> None:
+        """Called once, before the first record."""
 
 
 Getter = Callable[[Any], Timestamped | None]

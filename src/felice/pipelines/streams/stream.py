@@ -40,6 +40,7 @@ from felice.pipelines.streams.operators.stateless import (
     OfBranch,
     Pass,
     Peek,
+    Printing,
     SelectKey,
     by,
 )
@@ -133,6 +134,13 @@ class Stream:
         operator = Peek(function)
         node = self.scope.topology.operator("foreach", lambda stores: operator, self.node)
         node.is_end = True
+
+    def print(self, label: str) -> None:
+        """Print each record as `[label]: key, value`, and again if it is processed again. Nothing follows.
+
+        On Spark the lines are in the standard output of its workers.
+        """
+        self.foreach(Printing(label))
 
     def branch(
         self, predicates: Mapping[str, KeyValueFunction], *, default: str | None = None

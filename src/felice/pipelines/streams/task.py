@@ -12,8 +12,9 @@ How:        Records are bytes outside, and values inside. Nodes become functions
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from felice.pipelines.streams.record import (
     LATEST_MS,
     STREAM_TIME,
     WALL_CLOCK,
+    AskingOperator,
     BatchedOperator,
     Dropped,
     EndingOperator,
@@ -36,6 +38,7 @@ from felice.pipelines.streams.record import (
     Operator,
     Push,
     Record,
+    RecordMetadata,
     Step,
     TimedOperator,
     made,
@@ -86,6 +89,11 @@ class _Stopped(Exception):
 
     def __init__(self, node: str | None) -> None:
         self.node = node
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
@@ -141,9 +149,12 @@ class Task:
         part: SubTopology,
         limits_of: LimitsOf = lambda topic: TopicLimits(),
         stores: dict[str, Store] | None = None,
+        wall_clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.stores = topology.made_stores(part) if stores is None else stores
         self._limits_of, self._is_numbered = limits_of, not part.is_placed
+        self.wall_clock_ms = wall_clock_ms
+        """Milliseconds since 1970, for processors."""
         self.skipped = 0
         self.dropped: Counter[tuple[str, str]] = Counter()
         """How many records each operator has left out, and why (`Dropped`)."""
@@ -184,10 +195,15 @@ class Task:
         """The topics that the task reads."""
         return frozenset(self._sources)
 
-    def process(self, record: TopicRecord) -> list[TopicRecord]:
-        """Returns what the record sends to topics, in order."""
+    def process(self, record: TopicRecord, metadata: RecordMetadata | None = None) -> list[TopicRecord]:
+        """Returns what the record sends to topics, in order. `metadata` says where it was read."""
         topic, key, value, timestamp, headers = record
-        return records_of(self.process_group(topic, Group([key], [value], [timestamp], [headers])))
+        group = Group([key], [value], [timestamp], [headers], lambda number: metadata)
+        return records_of(self.process_group(topic, group))
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Where the current record was read; None in timers, and behind a repartition."""
+        return None if self._given is None else self._given[1].metadata_of(self._number(self._given[1]))
 
     def process_group(self, topic: str, group: Group) -> Sent:
         """Returns what these records send to topics, each in turn. It changes with the next call.
@@ -342,6 +358,8 @@ class Task:
         if node.make is None:
             return behind
         operator = node.make(self.stores)
+        if isinstance(operator, AskingOperator):
+            operator.in_task(self)
         if isinstance(operator, BatchedOperator):
             self._batched.append(operator)
         if isinstance(operator, EndingOperator):

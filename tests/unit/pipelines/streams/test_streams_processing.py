@@ -9,6 +9,7 @@ import pytest
 from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.window_stores import WindowStore
+from felice.records.kernels import murmur2
 from felice.streams import (
     App,
     Context,
@@ -237,3 +238,50 @@ def test_closed_windows_stay_as_long_as_their_retention(kind: str) -> None:
     ]
     with pytest.raises(TopologyError, match="retention_ms is 5, but these windows are needed for"):
         driver_of(5)
+
+
+class Tells(Processor):
+    """Sends where each record was read, and when it was processed."""
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        assert context.record_metadata is None
+        with pytest.raises(TopologyError, match="wall_clock_ms has no value in the processor's init"):
+            _ = context.wall_clock_ms
+        context.schedule(1000, self.on_timer, clock="wall")
+
+    def process(self, record: Record) -> list[Record]:
+        found = self.context.record_metadata
+        return [record._replace(value=[None if found is None else list(found), self.context.wall_clock_ms])]
+
+    def on_timer(self, time: int) -> list[Record]:
+        assert self.context.record_metadata is None
+        return [Record("timer", self.context.wall_clock_ms, time)]
+
+
+def test_a_processor_asks_for_the_place_of_its_record_and_the_time() -> None:
+    app = App("asks", key="string", value="json")
+    stream = app.stream(["in", "other"])
+    stream.process(Tells).to("out")
+    stream.group_by(lambda key, value: value, key="json").count().to_stream().process(Tells).to("counts")
+    driver = TestDriver(app, partitions=2)
+    driver.advance_wall_clock(300)
+    for topic, key in (("in", "a"), ("in", "d"), ("in", "a"), ("other", "a")):
+        driver.send(topic, key, "x", 5)
+    assert (murmur2(b"a") % 2, murmur2(b"d") % 2) == (0, 1)
+    assert [one.value for one in driver.read("out")] == [
+        [["in", 0, 0], 300],
+        [["in", 1, 0], 300],
+        [["in", 0, 1], 300],
+        [["other", 0, 0], 300],
+    ]
+    assert {one.value[0] for one in driver.read("counts")} == {None}
+    driver.advance_wall_clock(1000)
+    assert {one.value for one in driver.read("out")} == {1300}
+
+
+def test_print_writes_each_record(capsys: pytest.CaptureFixture[str]) -> None:
+    app = App("prints", key="string", value="int")
+    app.stream("in").map_values(lambda key, value: value * 2).print("doubled")
+    TestDriver(app).send("in", "a", 4)
+    assert capsys.readouterr().out == "[doubled]: a, 8\n"

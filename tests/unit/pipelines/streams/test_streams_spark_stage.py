@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -685,3 +686,33 @@ def test_records_have_the_bytes_of_the_moment_at_which_they_were_sent(
     spark = Spark(tmp_path, monkeypatch, app)
     results = spark.batch(0, spark.source([("lines", "k", "{}", 5)] * 12))
     assert [value for _, _, value, _ in results] == [b'{"item":"a"}', b'{"item":"b"}'] * 12
+
+
+class Tells(Processor):
+    def init(self, context: Context) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> list[Record]:
+        found = self.context.record_metadata
+        return [record._replace(value=None if found is None else list(found))]
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("ts", [None, lambda key, value: 7])
+def test_a_processor_sees_where_its_record_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_state: bool, ts: Any
+) -> None:
+    app = App("tells", key="string", value="json")
+    stream = app.stream("in", ts=ts)
+    if has_state:
+        stream.process(Tells, stores=[KeyValues("rows")]).to("out")
+    else:
+        stream.process(Tells).to("out")
+    stream.key_by(lambda key, value: value).process(Tells, stores=[KeyValues("more")]).to("moved")
+    spark = Spark(tmp_path, monkeypatch, app)
+    rows = [("in", key, f'"{key}"', 5) for key in "abca"]
+    found = spark.batch(0, spark.source(rows))
+    assert sorted(value for topic, _, value, _ in found if topic == "out") == [
+        f'["in",0,{offset}]'.encode() for offset in (1, 2, 3, 4)
+    ]
+    assert {value for topic, _, value, _ in found if topic == "moved"} == {None}

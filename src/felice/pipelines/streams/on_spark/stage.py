@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import count, islice, pairwise
 from typing import Any
 
@@ -45,7 +45,7 @@ from felice.pipelines.streams.on_spark.packs import (
 from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
-from felice.pipelines.streams.record import Group, Headers
+from felice.pipelines.streams.record import Group, Headers, RecordMetadata
 from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
 from felice.pipelines.streams.topology import TopicFormats, Topology
@@ -157,6 +157,10 @@ class Application:
             return range(places)
         return (_place(record.key, places, otherwise),)
 
+    def metadata(self, topic: str, origin: str, seq: int) -> RecordMetadata | None:
+        """Where a record was read; None behind a repartition."""
+        return None if topic in self._inner else RecordMetadata(topic, _partition_of(origin), seq)
+
     def where(self, topic: str, origin: str, seq: int) -> str:
         """The origin of a record, for error messages."""
         if topic not in self._inner:
@@ -250,8 +254,15 @@ def _address_run(
     if topic is None or not application.is_read_by(stateless, topic):
         return [_address_each(application, stateless, run, places)]
     keys, values, offsets = (run.column(name).to_pylist() for name in ("key", "value", "offset"))
-    group = Group(keys, values, milliseconds_of(run).tolist(), _headers(run.column("headers")))
-    origin = f"{topic}-{run.column('partition')[0]}"
+    partition = run.column("partition")[0].as_py()
+    origin = f"{topic}-{partition}"
+    group = Group(
+        keys,
+        values,
+        milliseconds_of(run).tolist(),
+        _headers(run.column("headers")),
+        lambda number: RecordMetadata(topic, partition, offsets[number]),
+    )
     made = []
     for part in application.reads[topic]:
         results = Results()
@@ -287,7 +298,8 @@ def _run_stateless(
 ) -> None:
     origin, offset = at
     where = application.where(record.topic, origin, offset)
-    for sub, result in enumerate(_processed(task, record, where)):
+    metadata = RecordMetadata(record.topic, _partition_of(origin), offset)
+    for sub, result in enumerate(_processed(task, record, metadata, where)):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
         rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
@@ -357,7 +369,13 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
             for timestamp in timestamps[start:end]:
                 results.add_each(task.advance_wall_clock(timestamp))
             continue
-        group = Group(keys[start:end], values[start:end], timestamps[start:end], headers[start:end])
+        group = Group(
+            keys[start:end],
+            values[start:end],
+            timestamps[start:end],
+            headers[start:end],
+            partial(_metadata, application, rows.slice(start), topic),
+        )
         try:
             results.add(task.process_group(topic, group))
         except StreamsError as error:
@@ -366,6 +384,10 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
     results.add(task.end_batch())
     results.skipped, results.dropped = task.skipped - skipped_before, task.take_dropped()
     return results
+
+
+def _metadata(application: Application, rows: pa.Table, topic: str, number: int) -> RecordMetadata | None:
+    return application.metadata(topic, rows["origin"][number].as_py(), rows["seq"][number].as_py())
 
 
 def _runs(topics: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
@@ -405,9 +427,9 @@ BATCHES_PER_SEARCH = 200
 _batches = count(1)
 
 
-def _processed(task: Task, record: TopicRecord, where: str) -> list[TopicRecord]:
+def _processed(task: Task, record: TopicRecord, metadata: RecordMetadata, where: str) -> list[TopicRecord]:
     try:
-        return task.process(record)
+        return task.process(record, metadata)
     except StreamsError as error:
         raise error.at(where) from error
 

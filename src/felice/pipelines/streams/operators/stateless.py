@@ -98,6 +98,17 @@ class Peek:
 
 
 @dataclass(frozen=True, slots=True)
+class Printing:
+    """Prints records."""
+
+    label: str
+
+    def __call__(self, key: Any, value: Any) -> None:
+        """Print a record."""
+        print(f"[{self.label}]: {key}, {value}", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """Finds the branch of each record: the first one whose predicate matches. The rest is dropped, or has a branch.
 
