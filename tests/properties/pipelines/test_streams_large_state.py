@@ -17,6 +17,7 @@ pytest.importorskip("rocksdict")
 from felice.pipelines.streams.formats import BYTES, FORMATS
 from felice.pipelines.streams.join_stores import RecentRecords
 from felice.pipelines.streams.on_spark import large_state
+from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.large_state import LargeState
 from felice.pipelines.streams.on_spark.state import Version
 from felice.pipelines.streams.stores import KeyValueStore, Store, in_order
@@ -31,6 +32,10 @@ from streams.topologies import TOPOLOGIES
 def few_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_state, "MOST_CHANGED", 3)
     monkeypatch.setattr(large_state, "MOST_HELD", 4)
+
+
+def opened(directory: Path) -> LargeState:
+    return LargeState(hold(directory, b"", lambda request: False))
 
 
 class Process:
@@ -50,7 +55,7 @@ class Process:
 
     def begin(self) -> None:
         """Begin with what is on disk."""
-        self.large = [LargeState(self._directory / str(part.number)) for part in self._parts]
+        self.large = [opened(self._directory / str(part.number)) for part in self._parts]
         self.tasks = []
         for large, part in zip(self.large, self._parts, strict=True):
             stores = self._app.topology.made_stores(part)
@@ -145,7 +150,7 @@ def test_ranges_are_those_of_rows_in_memory(
     in_memory, on_disk = (KeyValueStore("rows", BYTES, LONG) for _ in range(2))
     others = [KeyValueStore(name, BYTES, LONG) for name in ("before", "zz")]
     with TemporaryDirectory() as directory:
-        large = LargeState(Path(directory))
+        large = opened(Path(directory))
         stores: dict[str, Store] = {one.name: one for one in (on_disk, *others)}
         large.keep(stores)
         for other in others:  # Their keys must not be seen.
@@ -179,7 +184,7 @@ def test_windows_are_those_of_rows_in_memory(
 ) -> None:
     in_memory, on_disk = (WindowStore("rows", BYTES, LONG, 10, 20) for _ in range(2))
     with TemporaryDirectory() as directory:
-        large = LargeState(Path(directory))
+        large = opened(Path(directory))
         stores: dict[str, Store] = {"rows": on_disk}
         large.keep(stores)
         floor = 0

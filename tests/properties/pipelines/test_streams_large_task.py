@@ -16,8 +16,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("rocksdict")
 
 from felice.pipelines.streams.on_spark import large_state, state
+from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.large_state import LargeStates
-from felice.pipelines.streams.on_spark.stage import Application, HeldTask
+from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import TopicRecord
@@ -100,11 +101,17 @@ class Workers:
         return {name: store.rows for name, store in stores.items()}
 
     def _new(self) -> HeldTask:
-        return HeldTask(self._application, 0, StateFiles(self.files), self._large, TASK)
+        application = self._application
+        return HeldTask(
+            lambda: application.topology.made_stores(application.parts[0]),
+            lambda stores: application.task(0, stores),
+            StateFiles(self.files),
+            self._large,
+            TASK,
+        )
 
     def _close(self, number: int) -> None:
-        if (large := self.workers[number]._large) is not None:
-            large.close()
+        self.workers[number].close()
 
 
 STEPS = ["run", "run", "run", "run", "run_again", "fail", "end", "lose_disk", "damage_disk"]

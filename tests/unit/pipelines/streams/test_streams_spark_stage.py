@@ -22,11 +22,11 @@ from felice.client.blocking import BlockingConfig
 from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.fusing import Sent
 from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, unpacked
 from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
 from felice.pipelines.streams.on_spark.stage import (
     TICK,
-    HeldTask,
     Plan,
     _order,
     packed_source,
@@ -531,7 +531,12 @@ def held_task(directory: Path) -> HeldTask:
     app = App("held", value="string")
     app.stream("in").group_by_key().count(name="n").to("out")
     pickled = cloudpickle.dumps(app.topology)  # type: ignore[no-untyped-call]
-    return HeldTask(Plan(pickled, 1, ()).application(), 0, StateFiles(directory))
+    application = Plan(pickled, 1, ()).application()
+    return HeldTask(
+        lambda: application.topology.made_stores(application.parts[0]),
+        lambda stores: application.task(0, stores),
+        StateFiles(directory),
+    )
 
 
 def count(held: HeldTask, version: int, keys: str) -> dict[object, object]:

@@ -4,28 +4,29 @@ Keeps true: the files of the checkpoint decide what the state is (`state`). Rock
             one batch, its version; a version and its rows become visible together. Only versions that Spark has
             finished are written: the one before the batch that begins. So RocksDB may be lost, or be old: what is
             missing is read from the checkpoint again.
-            One process uses a directory. Another one that has the same task uses the next directory.
+            A worker that gets the task takes the directory over from the worker that had it (`handover`). If that one
+            cannot spare it, there is another directory.
 Where:      DIRECTORY/N, with the lock DIRECTORY/N.lock. Of the keys there, the first two bytes are the number of a
             store; with `_ABOUT` is the version.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.on_spark.disk_rows import DiskRows, Kept, disk_rows
+from felice.pipelines.streams.on_spark.handover import Held
 from felice.pipelines.streams.on_spark.state import EMPTY, Changes, StateError, Version
 from felice.pipelines.streams.stores import Clocks, Row, Store
 
@@ -67,45 +68,53 @@ class LargeStates:
 
 ALL_IN_MEMORY = LargeStates(None, 0)
 _FIRST = "", b""
+NO_PIECE = None, "", "", 0, EMPTY.number
+
+
+class Piece(NamedTuple):
+    """Rows of a version, a part of a base."""
+
+    base: str
+    rows: Changes
+    is_last: bool
 
 
 class LargeState:
-    """The stores of a task on disk."""
+    """The stores of a task on disk, in a directory that this process holds."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path, self._lock = _first_free(directory)
+    def __init__(self, held: Held) -> None:
+        self._held = held
         self._rows: dict[str, DiskRows] = {}
-        self._piece_at, self._due = _FIRST, 0
         self.version = EMPTY
         try:
-            self._database = _opened(self._path)
+            self._database = _opened(held.path)
             written = self._database.get(_ABOUT)
             self._about: dict[str, Any] = {} if written is None else json.loads(written)
-        except (
-            Exception
-        ):  # RocksDB's errors have no class of their own. The files are a copy: they are made again.
-            self.clear()
+        except Exception:  # RocksDB's errors have no class of their own.
+            self.clear()  # The files are a copy, and are made again.
         if self._about.get("format") == FORMAT and self._about["python"] == list(sys.version_info[:2]):
             self.version = Version(*self._about["version"])
-        self._piece_version = self.version.number
+        base, store, disk_key, self._due, self._piece_version = self._about.get("piece", NO_PIECE)
+        self._base: str | None = base
+        """The base that is being written in pieces."""
+        self._piece_at = store, bytes.fromhex(disk_key)
 
     def clear(self) -> None:
         """Remove all rows."""
         if hasattr(self, "_database"):
             self._database.close()
-        shutil.rmtree(self._path, ignore_errors=True)
-        self._database = _opened(self._path)
+        shutil.rmtree(self._held.path, ignore_errors=True)
+        self._database = _opened(self._held.path)
         self._about, self.version, self._rows = {}, EMPTY, {}
 
     def close(self) -> None:
         """Leave the directory to others."""
-        self._database.close()
-        self._lock.close()
+        self._database.close()  # Writes what is in RocksDB's memory.
+        self._held.release()
 
     def has(self, stores: Mapping[str, Store]) -> bool:
         """Whether it has these stores, in their shapes."""
-        return self.version != EMPTY and _shapes(stores) == self._about["shapes"]
+        return self.version != EMPTY and bool(_shapes(stores) == self._about["shapes"])
 
     def keep(self, stores: Mapping[str, Store]) -> None:
         """Keep empty stores here, with the rows of this version."""
@@ -133,6 +142,8 @@ class LargeState:
         """Make RocksDB's version that of the stores."""
         from rocksdict import WriteBatch
 
+        if self.version == EMPTY:  # All rows were read: they need not be written soon.
+            self._piece_version = version.number
         batch: WriteBatch = WriteBatch(raw_mode=True)
         for rows in self._rows.values():
             rows.write(batch)
@@ -143,44 +154,56 @@ class LargeState:
             "shapes": _shapes(stores),
             "stores": {name: rows.kept[1:] for name, rows in self._rows.items()},
             "clocks": {name: dict(store.rows) for name, store in _clocks(stores)},
+            "piece": (self._base, *self._next_piece, self._due, self._piece_version),
         }
         batch.put(_ABOUT, json.dumps(self._about).encode())
         self._database.write(batch)
-        if self.version == EMPTY:  # All rows were read: they need not be written soon.
-            self._piece_version = version.number
         self.version = version
         if sum(rows.sizes[1] for rows in self._rows.values()) > MOST_HELD:
             for rows in self._rows.values():
                 rows.forget()
 
     def note(self, changes: Changes) -> None:
-        """The process of this object has written these changes to the checkpoint."""
+        """These changes were written to the checkpoint."""
         self._due += sum(map(len, changes.values()))
 
-    def take_piece(self, stores: Mapping[str, Store]) -> tuple[Changes, bool] | None:
-        """Rows of RocksDB's version to be written to the checkpoint, if that is due, and whether they are the last
-        ones. After the last ones come the first ones again.
+    @property
+    def _next_piece(self) -> tuple[str, str]:
+        store, disk_key = self._piece_at
+        return store, disk_key.hex()
 
-        Half as many rows as this process has changed, so that bases cost less than the deltas; and at least so many
+    def take_base(self, stores: Mapping[str, Store]) -> Piece:
+        """All rows of RocksDB's version, as one piece."""
+        return self._taken(sum(map(len, self._rows.values())), stores)
+
+    def take_piece(self, stores: Mapping[str, Store]) -> Piece | None:
+        """Rows of RocksDB's version to be written to the checkpoint, if that is due. After the last ones come the first
+        ones again, as a new base.
+
+        Half as many rows as have changed, so that bases cost less than the deltas; and at least so many
         that each row has its turn once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
         """
         behind = self.version.number - self._piece_version
         # A version has one piece: the file has its number.
         if behind < (1 if self._due >= MOST_CHANGED else MOST_BEHIND):
             return None
-        left = max(self._due // 2, sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE, 1)
+        share = sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE
+        return self._taken(max(self._due // 2, share, 1), stores)
+
+    def _taken(self, left: int, stores: Mapping[str, Store]) -> Piece:
         self._due, self._piece_version = 0, self.version.number
+        base = self._base = self._base or f"{self.version.number}-{secrets.token_hex(4)}"
         changes: Changes = {}
         if self._piece_at == _FIRST:
             changes |= {name: list(store.rows.items()) for name, store in _clocks(stores)}
         for name, disk_key, row in self._from_piece_on():
             if not left:
                 self._piece_at = name, disk_key
-                return changes, False
+                return Piece(base, changes, is_last=False)
             changes.setdefault(name, []).append(row)
             left -= 1
-        self._piece_at = _FIRST
-        return changes, True
+        self._piece_at, self._base = _FIRST, None
+        return Piece(base, changes, is_last=True)
 
     def _from_piece_on(self) -> Iterator[tuple[str, bytes, Row]]:
         name_at, key_at = self._piece_at
@@ -207,19 +230,6 @@ def _clocks(stores: Mapping[str, Store]) -> list[tuple[str, Store]]:
 
 def _shapes(stores: Mapping[str, Store]) -> dict[str, str]:
     return {name: store.shape() for name, store in _large(stores)}
-
-
-def _first_free(directory: Path) -> tuple[Path, Any]:
-    """The first directory that no process uses, and its lock."""
-    for number in count():
-        lock = (directory / f"{number}.lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            continue
-        return directory / str(number), lock
-    raise AssertionError("there are always more numbers")
 
 
 def _opened(path: Path) -> Rdict:

@@ -15,7 +15,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
-from itertools import count, islice, pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ from felice.pipelines.spark.properties import BATCH_ID
 from felice.pipelines.spark.topic_limits import topic_limits
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.directory import below
+from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.identity import check_query
-from felice.pipelines.streams.on_spark.large_state import ALL_IN_MEMORY, MOST_CHANGED, LargeState, LargeStates
+from felice.pipelines.streams.on_spark.large_state import ALL_IN_MEMORY, LargeStates
 from felice.pipelines.streams.on_spark.modules import SentModule, install
 from felice.pipelines.streams.on_spark.packs import (
     PACKS,
@@ -44,7 +45,7 @@ from felice.pipelines.streams.on_spark.packs import (
 )
 from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
-from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
+from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group, Headers, RecordMetadata
 from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
@@ -52,8 +53,6 @@ from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
 CACHED_TASKS = 64
-BYTES_PER_ROW = 220
-"""What a row takes in memory besides its bytes on disk, about: objects of Python, and its place in a dict."""
 MOST_GROUP = 10_000
 """A task takes so many records at once: their values and results are in memory as Python's objects."""
 TICK = "(wall clock)"
@@ -434,123 +433,18 @@ def _processed(task: Task, record: TopicRecord, metadata: RecordMetadata, where:
         raise error.at(where) from error
 
 
-class HeldTask:
-    """A task in a worker, with the version of its state; None while a batch is being processed.
-
-    Its rows are in memory, or in a `LargeState` once they take too much of it.
-    """
-
-    def __init__(
-        self,
-        application: Application,
-        number: int,
-        files: StateFiles,
-        large: LargeStates = ALL_IN_MEMORY,
-        location: str = "",
-        *,
-        has_own_query: bool = True,
-    ) -> None:
-        self._application, self._number, self._files = application, number, files
-        self._large_states, self._location, self._has_own_query = large, location, has_own_query
-        self._task = application.task(number)
-        self._version: Version | None = EMPTY
-        self._large: LargeState | None = None
-
-    def at(self, version: int) -> Task:
-        """The task with this version of its state."""
-        try:
-            self._catch_up(version)
-        except StateError as error:
-            if self._has_own_query:
-                raise
-            reason = "a query that reads a Stream must read each of its batches to the end"
-            raise StateError(f"{error}; {reason}") from None
-        self._version = None
-        return self._task
-
-    def _catch_up(self, number: int) -> None:
-        if not self._follows(self._version, number):
-            self._version = self._loaded(number)
-        assert self._version is not None
-        version = self._files.catch_up(self._version, number, self._task.stores, self._relieve)
-        if self._large is not None:
-            self._large.reach(version, self._task.stores)
-            if (piece := self._large.take_piece(self._task.stores)) is not None:
-                rows, is_last = piece
-                written = self._large.version.number
-                self._files.write_piece(written, rows, self._task.stores, is_last=is_last)
-        elif self._large_states.task_bytes and self._memory() > self._large_states.task_bytes:
-            self._move(version)
-
-    def _loaded(self, number: int) -> Version:
-        """Begin with another task, whose state is read."""
-        if self._large is None and self._large_states.task_bytes and self._files.has_pieces:
-            self._large = LargeState(self._large_states.of_task(self._location))
-        stores, version = self._new_stores(), EMPTY
-        if self._large is not None:
-            if self._large.has(stores) and self._follows(self._large.version, number):
-                version = self._large.version
-            else:
-                self._large.clear()
-            self._large.keep(stores)
-        self._task = self._application.task(self._number, stores)
-        if version == EMPTY:
-            version = self._files.load(number, stores, self._relieve)
-            if self._large is not None:
-                self._large.write(version, stores)
-        return version
-
-    def _new_stores(self) -> dict[str, Store]:
-        return self._application.topology.made_stores(self._application.parts[self._number])
-
-    def _relieve(self, version: Version) -> None:
-        if self._large is not None:
-            self._large.relieve(version, self._task.stores)
-
-    def _memory(self) -> int:
-        """About how many bytes the rows take in memory."""
-        return self._files.base_bytes + BYTES_PER_ROW * sum(
-            len(store.rows) for store in self._task.stores.values()
-        )
-
-    def _move(self, version: Version) -> None:
-        """Move the rows from memory to disk, for the rest of the task's life."""
-        before = self._task.stores
-        self._large = LargeState(self._large_states.of_task(self._location))
-        self._large.clear()
-        stores = self._new_stores()
-        self._large.keep(stores)
-        self._task = self._application.task(self._number, stores)
-        for name, store in stores.items():
-            rows = iter(before[name].rows.items())
-            while some := list(islice(rows, MOST_CHANGED)):
-                store.load(some)
-                self._relieve(EMPTY)
-        self._large.write(version, stores)
-
-    def save(self, batch_id: int) -> None:
-        """Write what the batch changed."""
-        changes = {name: store.take_changes() for name, store in self._task.stores.items()}
-        changes = {name: rows for name, rows in changes.items() if rows}
-        self._version = self._files.write(batch_id, changes, self._task.stores, with_base=self._large is None)
-        if self._large is not None:
-            self._large.note(changes)
-
-    def _follows(self, mine: Version | None, number: int) -> bool:
-        """Whether a version is that of a batch, or comes before it."""
-        if mine is None or mine.number > number:
-            return False
-        if mine.number == NOTHING:
-            return number == NOTHING
-        return self._files.identity(mine.number) == mine.identity
-
-
 @lru_cache(maxsize=CACHED_TASKS)
 def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
     location = below(plan.directories[number], str(place))
     files = StateFiles(place_at(location))
+    application = plan.application()
     return HeldTask(
-        plan.application(), number, files, plan.large, location, has_own_query=plan.checkpoint is None
+        lambda: application.topology.made_stores(application.parts[number]),
+        lambda stores: application.task(number, stores),
+        files,
+        plan.large,
+        location,
+        has_own_query=plan.checkpoint is None,
     )
 
 

@@ -104,9 +104,6 @@ class StateFiles:
 
     def __init__(self, place: Place | Path) -> None:
         self._place = LocalPlace(place) if isinstance(place, Path) else place
-        self._base: str | None = None
-        """The base that is being written in pieces."""
-        self._last_piece = NOTHING
         self.base_bytes = 0
         """The size of the last base that was read or written, uncompressed."""
 
@@ -114,19 +111,25 @@ class StateFiles:
         self, number: int, changes: Changes, stores: Mapping[str, Store], *, with_base: bool = True
     ) -> Version:
         """Write the version after a batch. Every few batches also write a base, and remove older files."""
+        is_due = number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1
+        if is_due and not with_base:
+            self._place.remove(
+                f"{number}.base"
+            )  # Of the same batch, when it ran before with its rows in memory.
         version = self._write(f"{number}.delta", number, changes, stores)
-        if with_base and number % BATCHES_PER_BASE == BATCHES_PER_BASE - 1:
+        if is_due and with_base:
             self._write(f"{number}.base", number, _all_rows(stores), stores)
             self._remove_older()
         return version
 
-    def write_piece(self, number: int, rows: Changes, stores: Mapping[str, Store], *, is_last: bool) -> None:
-        """Write a part of a version's rows. The pieces up to the last one have all rows, each of its own version."""
-        assert number > self._last_piece, "a version has one piece: another one would replace its file"
-        self._base, self._last_piece = self._base or f"{number}-{secrets.token_hex(4)}", number
-        self._write(f"{number}.{self._base}.{'last' if is_last else 'piece'}", number, rows, stores)
+    def write_piece(
+        self, number: int, base: str, rows: Changes, stores: Mapping[str, Store], *, is_last: bool
+    ) -> None:
+        """Write a part of a version's rows. The pieces of a base have all rows, each of its own version: `base` is
+        the number of the first one's version, and what makes it unique.
+        """
+        self._write(f"{number}.{base}.{'last' if is_last else 'piece'}", number, rows, stores)
         if is_last:
-            self._base = None
             self._remove_older()
 
     @property

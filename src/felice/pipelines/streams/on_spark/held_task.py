@@ -1,0 +1,186 @@
+"""A task in a worker between the batches: its stores in memory or on disk, and the version that they have.
+
+Keeps true: a batch begins with the state after the batch before it, whichever worker ran that, and however the last
+            batch of this worker has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from itertools import islice
+
+from felice.pipelines.streams.on_spark.handover import hold
+from felice.pipelines.streams.on_spark.large_state import (
+    ALL_IN_MEMORY,
+    MOST_CHANGED,
+    LargeState,
+    LargeStates,
+    Piece,
+)
+from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
+from felice.pipelines.streams.stores import Store
+from felice.pipelines.streams.task import Task
+
+BYTES_PER_ROW = 220
+"""What a row takes in memory besides its bytes on disk, about: objects of Python, and its place in a dict."""
+
+
+class HeldTask:
+    """A task in a worker, with the version of its state; None while a batch is being processed.
+
+    Its rows are in memory, or in a `LargeState` once they take too much of it. Another worker may take that over
+    between two batches, in a thread of this process.
+    """
+
+    def __init__(
+        self,
+        make_stores: Callable[[], dict[str, Store]],
+        make_task: Callable[[dict[str, Store]], Task],
+        files: StateFiles,
+        large: LargeStates = ALL_IN_MEMORY,
+        location: str = "",
+        *,
+        has_own_query: bool = True,
+    ) -> None:
+        self._make_stores, self._make_task, self._files = make_stores, make_task, files
+        self._large_states, self._location, self._has_own_query = large, location, has_own_query
+        self._stores = make_stores()
+        self._task: Task | None = make_task(self._stores)
+        """None after the state was handed over."""
+        self._version: Version | None = EMPTY
+        self._large: LargeState | None = None
+        self._is_in_batch = False
+        self._in_use = threading.Lock()
+        """Held in a batch, and while the state is handed over."""
+
+    def at(self, version: int) -> Task:
+        """The task with this version of its state."""
+        if not self._is_in_batch:  # Otherwise the last batch has failed.
+            self._in_use.acquire()
+            self._is_in_batch = True
+        try:
+            self._catch_up(version)
+        except StateError as error:
+            if self._has_own_query:
+                raise
+            reason = "a query that reads a Stream must read each of its batches to the end"
+            raise StateError(f"{error}; {reason}") from None
+        self._version = None
+        assert self._task is not None, "a task was made when its state was read"
+        return self._task
+
+    def save(self, batch_id: int) -> None:
+        """Write what the batch changed."""
+        changes = {name: store.take_changes() for name, store in self._stores.items()}
+        changes = {name: rows for name, rows in changes.items() if rows}
+        self._version = self._files.write(batch_id, changes, self._stores, with_base=self._large is None)
+        if self._large is not None:
+            self._large.note(changes)
+        self._is_in_batch = False
+        self._in_use.release()
+
+    def close(self) -> None:
+        """Leave the state on disk to others."""
+        if self._large is not None:
+            self._large.close()
+
+    def _catch_up(self, number: int) -> None:
+        version = self._reached(number, self._version)
+        if (
+            self._large is None
+            and self._large_states.task_bytes
+            and self._memory() > self._large_states.task_bytes
+        ):
+            if self._files.has_pieces:  # Another worker has moved the rows.
+                version = self._reached(number, None)
+            else:
+                self._move(version)
+        if self._large is not None:
+            self._large.reach(version, self._stores)
+            if (piece := self._large.take_piece(self._stores)) is not None:
+                self._write(self._large.version, piece)
+
+    def _reached(self, number: int, mine: Version | None) -> Version:
+        """Bring the stores to the version of a batch: from `mine`, if that leads there."""
+        version = mine if mine is not None and self._follows(mine, number) else self._loaded(number)
+        return self._files.catch_up(version, number, self._stores, self._relieve)
+
+    def _loaded(self, number: int) -> Version:
+        """Begin with another task, whose state is read."""
+        if self._large is None and self._large_states.task_bytes and self._files.has_pieces:
+            self._large = self._taken_over(number)
+        version = EMPTY
+        self._stores = stores = self._make_stores()
+        if self._large is not None:
+            if self._large.has(stores) and self._follows(self._large.version, number):
+                version = self._large.version
+            else:
+                self._large.clear()
+            self._large.keep(stores)
+        self._task = self._make_task(stores)
+        if version == EMPTY:
+            version = self._files.load(number, stores, self._relieve)
+            if self._large is not None:
+                self._large.write(version, stores)
+        return version
+
+    def _taken_over(self, number: int) -> LargeState:
+        """The state on disk, as another worker had it after a batch; or what is there."""
+        wanted = Version(number, self._files.identity(number) or EMPTY.identity)
+        directory = self._large_states.of_task(self._location)
+        return LargeState(hold(directory, json.dumps(wanted).encode(), self._give_up))
+
+    def _give_up(self, request: bytes) -> bool:
+        """Hand the state on disk over to a worker that runs the batch after this version, which Spark has finished."""
+        wanted = Version(*json.loads(request))
+        if not self._in_use.acquire(blocking=False):
+            return False
+        try:
+            assert self._large is not None, "what is handed over is held"
+            if self._version == wanted:
+                self._large.write(wanted, self._stores)
+            self._large.close()
+            self._large = self._version = None
+            self._stores, self._task = {}, None  # Frees the rows in memory.
+            return True
+        finally:
+            self._in_use.release()
+
+    def _relieve(self, version: Version) -> None:
+        if self._large is not None:
+            self._large.relieve(version, self._stores)
+
+    def _memory(self) -> int:
+        """About how many bytes the rows take in memory."""
+        rows = sum(len(store.rows) for store in self._stores.values())
+        return self._files.base_bytes + BYTES_PER_ROW * rows
+
+    def _move(self, version: Version) -> None:
+        """Move the rows from memory to disk, for the rest of the task's life."""
+        before = self._stores
+        self._large = self._taken_over(version.number)
+        self._large.clear()
+        self._stores = stores = self._make_stores()
+        self._large.keep(stores)
+        self._task = self._make_task(stores)
+        for name, store in stores.items():
+            rows = iter(before[name].rows.items())
+            while some := list(islice(rows, MOST_CHANGED)):
+                store.load(some)
+                self._relieve(EMPTY)
+        self._large.write(version, stores)
+        self._write(version, self._large.take_base(stores))
+
+    def _write(self, version: Version, piece: Piece) -> None:
+        """Write rows of a version that Spark has finished to the checkpoint."""
+        self._files.write_piece(version.number, piece.base, piece.rows, self._stores, is_last=piece.is_last)
+
+    def _follows(self, mine: Version, number: int) -> bool:
+        """Whether a version is that of a batch, or comes before it."""
+        if mine.number > number:
+            return False
+        if mine.number == NOTHING:
+            return number == NOTHING
+        return self._files.identity(mine.number) == mine.identity
