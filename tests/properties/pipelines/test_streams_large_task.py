@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +21,15 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 pytest.importorskip("rocksdict")
 
+from felice.pipelines.errors import OutsideError
 from felice.pipelines.streams.on_spark import large_state, state
+from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.large_state import LargeStates
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.streams import App
 
 TASK = "state-0/0/0"
@@ -111,7 +119,8 @@ class Workers:
         )
 
     def _close(self, number: int) -> None:
-        self.workers[number].close()
+        if (large := self.workers[number]._large) is not None:
+            large.close()
 
 
 STEPS = ["run", "run", "run", "run", "run_again", "fail", "end", "lose_disk", "damage_disk"]
@@ -147,3 +156,124 @@ def test_state_on_disk_is_the_state_in_memory(steps: list[tuple[str, int]], seed
             assert on_disk.rows() == in_memory.rows()
         finally:
             on_disk.close()
+
+
+@contextmanager
+def few_rows_in_memory() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_state, "MOST_CHANGED", 6)
+        patch.setattr(large_state, "MOST_HELD", 8)
+        yield
+
+
+def compared(on_disk: Workers, in_memory: Workers, worker: int, batches: int) -> None:
+    for _ in range(batches):
+        keys = [f"k{(on_disk.batch * 7 + number) % 30}" for number in range(5)]
+        time = 5 * on_disk.batch
+        assert on_disk.run(worker, keys, time) == in_memory.run(worker, keys, time)
+
+
+def test_a_write_that_fails_in_a_handover_loses_nothing(tmp_path: Path) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        compared(on_disk, in_memory, 0, 4)
+        large = on_disk.workers[0]._large
+        assert large is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(large, "write", Mock(side_effect=OSError("No space left on device")))
+            compared(on_disk, in_memory, 1, 1)
+        for worker in (0, 1, 1, 0):
+            compared(on_disk, in_memory, worker, 3)
+        assert on_disk.rows() == in_memory.rows()
+        on_disk.close()
+
+
+@pytest.mark.parametrize("request_", [b"", b"rubbish", b"[1]"])
+def test_a_worker_answers_after_a_request_that_it_cannot_read(tmp_path: Path, request_: bytes) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        compared(on_disk, in_memory, 0, 3)
+        (directory,) = (tmp_path / "a" / "disk").glob("*/*")
+        held = hold(directory, request_, lambda request: False)
+        assert held.path.name == "1"
+        compared(on_disk, in_memory, 1, 3)
+        assert not (directory / "2").exists()
+        assert on_disk.workers[0]._large is None, "the other worker has taken it over"
+        held.release()
+        on_disk.close()
+
+
+def test_a_damaged_file_stops_the_application_once(tmp_path: Path) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        many = [f"k{number * 2654435761 % 4_000_000_000}" for number in range(20_000)]
+        for one in (on_disk, in_memory):
+            one.run(0, many, 5)
+        compared(on_disk, in_memory, 0, 2)
+        on_disk.end(0)
+        for path in (tmp_path / "a" / "disk").rglob("*.sst"):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 4] ^= 0xFF
+            path.write_bytes(data)
+        large_state._cache.cache_clear()  # It has the blocks as they were.
+        with pytest.raises(
+            (OutsideError, StreamsError), match=r"rows on this machine's disk in .* cannot be read"
+        ):
+            on_disk.run(0, many, 20)
+        on_disk.end(0)
+        assert on_disk.run(0, many, 20) == in_memory.run(0, many, 20)
+        assert on_disk.rows() == in_memory.rows()
+        on_disk.close()
+
+
+def test_an_application_that_begins_again_does_not_continue_an_earlier_base(tmp_path: Path) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        for _ in range(13):
+            compared(on_disk, in_memory, 0, 1)
+        on_disk.close()
+        shutil.rmtree(on_disk.files)
+        again, expected = Workers(tmp_path / "a", 1), Workers(tmp_path / "c", 0)
+        for _ in range(12):
+            compared(again, expected, 0, 1)
+            assert again.rows() == expected.rows()
+        again.close()
+
+
+ENDING = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = [sys.argv[2], sys.argv[3]]
+from test_streams_large_task import Workers
+workers = Workers(Path(sys.argv[1]), 1)
+for batch in range(30):
+    workers.run(0, [f"k{number}" for number in range(20)], batch)
+os._exit(0)
+"""
+
+
+def test_a_restart_continues_with_what_is_on_disk(tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", ENDING, str(tmp_path), str(here), str(here.parents[1])]
+    subprocess.run(command, check=True, timeout=60)
+    (directory,) = (tmp_path / "disk").glob("*/*")
+    large = large_state.LargeState(hold(directory, b"", lambda request: False))
+    assert large.version.number >= 29 - 2 * large_state.MOST_BEHIND
+    large.close()
+
+
+def test_what_other_tasks_left_is_removed(tmp_path: Path) -> None:
+    large = LargeStates(str(tmp_path), 1)
+    large.remove_others([])
+    for location in ("state-0/0/0", "state-0/0/1", "state-1/0/0"):
+        (large.of_task(location) / "0").mkdir(parents=True)
+    large.remove_others(["state-1/0/0"])
+    assert list(large.of_task("state-1/0/0").parent.iterdir()) == [large.of_task("state-1/0/0")]
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    large = LargeStates(str(tmp_path), 1)
+    (tmp_path / f"felice-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"felice-{os.getuid()}").chmod(0o777)
+    with pytest.raises(PermissionError, match="is not a directory of this user alone"):
+        large.of_task("state-0/0/0")

@@ -28,6 +28,7 @@ class RecentRecords(Store):
         return shape_of(self, self._key, self._value)
 
     def _apply(self, key: Any, row: Any) -> None:
+        was_there = key in self.rows
         super()._apply(key, row)
         key_bytes, timestamp, number = key
         if row is None:
@@ -38,6 +39,8 @@ class RecentRecords(Store):
                 places.remove((timestamp, number))
             if not places:
                 self._of_key.pop(key_bytes, None)
+            return
+        if was_there:
             return
         self._count = max(self._count, number + 1)
         insort(self._of_key.setdefault(key_bytes, []), (timestamp, number))

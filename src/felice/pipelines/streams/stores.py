@@ -117,7 +117,7 @@ class Store:
         return changes
 
     def load(self, changes: Iterable[Row]) -> None:
-        """Apply changes that another store gave."""
+        """Apply changes that another store gave. A row may come twice, also an older one before a newer one."""
         changes = list(changes)
         self._read_ahead(changes)
         for key, row in changes:

@@ -8,15 +8,16 @@ Keeps true: RocksDB has the rows of one version of a task's state (`large_state`
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from heapq import merge
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from felice.pipelines.errors import OutsideError
 from felice.pipelines.streams.stores import KEY_MARSHAL, Found, Row, Store
 from felice.pipelines.streams.window_stores import NO_TIME, ByTime, bytes_of_time
 
 if TYPE_CHECKING:
-    from rocksdict import Rdict, WriteBatch
+    from rocksdict import Rdict, RdictIter, WriteBatch
 
 ALL_TIMES = -(1 << 63)
 """No time is before it."""
@@ -35,10 +36,68 @@ class Kept(NamedTuple):
     """Rows of earlier times are gone, though they may still be in RocksDB."""
 
 
+class Database:
+    """RocksDB, whose errors become an `OutsideError`: they concern no record."""
+
+    def __init__(self, rocks: Rdict, on_error: Callable[[], None]) -> None:
+        self.rocks, self._on_error = rocks, on_error
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key."""
+        try:
+            return self.rocks.get(key)
+        except Exception as error:  # RocksDB's errors have no class of their own.
+            raise self._failure(error) from None
+
+    def get_all(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of keys."""
+        try:
+            return self.rocks.get(keys)  # type: ignore[arg-type, return-value]
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `low` on and before `high` with their values, in the version of this moment."""
+        rows = self.rocks.iter()
+        rows.seek_for_prev(high) if reverse else rows.seek(low)
+        step = rows.prev if reverse else rows.next
+        while rows.valid():
+            key = rows.key()
+            if key < low if reverse else key >= high:
+                return
+            if key != high:
+                yield key, rows.value()
+            step()
+        self._check(rows)
+
+    def first(self, low: bytes, high: bytes) -> bytes | None:
+        """The first key from `low` on and before `high`."""
+        rows = self.rocks.iter()
+        rows.seek(low)
+        if rows.valid():
+            return key if (key := rows.key()) < high else None
+        self._check(rows)
+        return None
+
+    def _check(self, rows: RdictIter) -> None:
+        """An iterator ends at a damaged block as at the end of all rows."""
+        try:
+            rows.status()
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> OutsideError:
+        self._on_error()
+        return OutsideError(
+            f"the rows on this machine's disk in {self.rocks.path()} cannot be read: {error}. The next start reads the "
+            "state from the checkpoint"
+        )
+
+
 class DiskRows(MutableMapping[Any, Any]):
     """The rows of a store."""
 
-    def __init__(self, database: Rdict, store: Store, kept: Kept) -> None:
+    def __init__(self, database: Database, store: Store, kept: Kept) -> None:
         self._database, self._prefix, self._count = database, kept.prefix, kept.size
         self._disk_key, self._row_key = store.disk_key, store.row_key_of
         self._held: dict[Any, Any] = {}
@@ -151,12 +210,12 @@ class DiskRows(MutableMapping[Any, Any]):
         disk_keys = sorted(wanted)  # Neighbours are in one block.
         for start in range(0, len(disk_keys), _READ_AT_ONCE):
             some = disk_keys[start : start + _READ_AT_ONCE]
-            found: Any = self._database.get([self._prefix + disk_key for disk_key in some])
+            found = self._database.get_all([self._prefix + disk_key for disk_key in some])
             for disk_key, written in zip(some, found, strict=True):
                 self._hold(wanted[disk_key], None if written is None else marshal.loads(written))
 
     def write(self, batch: WriteBatch) -> None:
-        """Add what has changed since RocksDB's version to the changes of the next one."""
+        """Add what has changed since RocksDB's version to the changes of the next one; `is_written` follows."""
         held, disk_key_of, prefix = self._held, self._disk_key, self._prefix
         for key in self._changed:
             row = held[key]
@@ -164,6 +223,9 @@ class DiskRows(MutableMapping[Any, Any]):
                 batch.delete(prefix + disk_key_of(key))
             else:
                 batch.put(prefix + disk_key_of(key), marshal.dumps(row, KEY_MARSHAL))
+
+    def is_written(self) -> None:
+        """RocksDB has what has changed."""
         self._changed.clear()
 
     def forget(self) -> None:
@@ -194,18 +256,10 @@ class DiskRows(MutableMapping[Any, Any]):
 
     def _scan(self, first: bytes, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Keys and what is written for them, in the version of this moment."""
-        prefix, low = self._prefix, self._prefix + first
+        prefix = self._prefix
         high = _end_of(prefix) if end is None else prefix + end
-        rows = self._database.iter()
-        rows.seek_for_prev(high) if reverse else rows.seek(low)
-        step = rows.prev if reverse else rows.next
-        while rows.valid():
-            key = rows.key()
-            if key < low if reverse else key >= high:
-                return
-            if key != high:
-                yield key[len(prefix) :], rows.value()
-            step()
+        for key, written in self._database.scan(prefix + first, high, reverse=reverse):
+            yield key[len(prefix) :], written
 
 
 def _end_of(prefix: bytes) -> bytes:
@@ -215,7 +269,7 @@ def _end_of(prefix: bytes) -> bytes:
 class TimedDiskRows(DiskRows):
     """Rows with keys (bytes, time), in the order of times. They are removed by time: no list of them is in memory."""
 
-    def __init__(self, database: Rdict, store: Store, kept: Kept) -> None:
+    def __init__(self, database: Database, store: Store, kept: Kept) -> None:
         super().__init__(database, store, kept)
         self._floor = self._floor_on_disk = kept.floor
         self.by_time = DiskTimes(self)
@@ -233,7 +287,11 @@ class TimedDiskRows(DiskRows):
         super().write(batch)
         if self._floor > self._floor_on_disk:
             batch.delete_range(self._at(self._floor_on_disk), self._at(self._floor))
-            self._floor_on_disk = self._floor
+
+    def is_written(self) -> None:
+        """The earlier rows, too."""
+        super().is_written()
+        self._floor_on_disk = self._floor
 
     def forget(self) -> None:
         """Keep nothing in memory."""
@@ -257,12 +315,8 @@ class TimedDiskRows(DiskRows):
 
     def times(self, first: int, end: int | None) -> Iterator[int]:
         """The times of rows in RocksDB from one time on and before another. Their rows may be deleted since."""
-        rows, time = self._database.iter(), max(first, self._floor)
-        high = _end_of(self._prefix) if end is None else self._at(end)
-        while True:
-            rows.seek(self._at(time))
-            if not rows.valid() or (key := rows.key()) >= high:
-                return
+        time, high = max(first, self._floor), _end_of(self._prefix) if end is None else self._at(end)
+        while (key := self._database.first(self._at(time), high)) is not None:
             time = self._row_key(key[len(self._prefix) :])[1]
             yield time
             time += 1
@@ -311,6 +365,6 @@ class DiskTimes:
         return self._rows.remove_before(end)
 
 
-def disk_rows(database: Rdict, store: Store, kept: Kept) -> DiskRows:
+def disk_rows(database: Database, store: Store, kept: Kept) -> DiskRows:
     """The rows of a store."""
     return (TimedDiskRows if store.found is Found.BY_TIME else DiskRows)(database, store, kept)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import socket
 import tempfile
@@ -19,6 +20,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TextIO
+
+_log = logging.getLogger(__name__)
 
 GiveUp = Callable[[bytes], bool]
 """Gets the other process's request. If it can, it releases the directory (`Held.release`) and returns True."""
@@ -58,7 +61,14 @@ class Held:
             with asking, suppress(OSError):
                 asking.settimeout(_WITHIN_S)
                 request = asking.recv(_MOST_BYTES)
-                asking.sendall(_YES if self._give_up(request) else _NO)
+                asking.sendall(_YES if self._is_given_up(request) else _NO)
+
+    def _is_given_up(self, request: bytes) -> bool:
+        try:
+            return self._give_up(request)
+        except Exception:  # Otherwise the thread would end, and nobody could ask again.
+            _log.warning("could not give up %s", self.path, exc_info=True)
+            return False
 
 
 def hold(directory: Path, request: bytes, give_up: GiveUp) -> Held:
@@ -97,6 +107,17 @@ def _ask(path: Path, request: bytes) -> bool:
 
 def _address(path: Path) -> str:
     """A short path: a socket's may have some 100 bytes only."""
-    directory = Path(tempfile.gettempdir()) / f"felice-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    directory = private_directory(Path(tempfile.gettempdir()))
     return str(directory / hashlib.sha256(str(path).encode()).hexdigest()[:24])
+
+
+def private_directory(root: Path) -> Path:
+    """A directory of this user alone. Raises `PermissionError` if another user has made it."""
+    directory = root / f"felice-{os.getuid()}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = directory.lstat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise PermissionError(
+            f"{directory} is not a directory of this user alone; remove it, or name another --local-state"
+        )
+    return directory

@@ -24,7 +24,7 @@ from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import Task
 
 BYTES_PER_ROW = 220
-"""What a row takes in memory besides its bytes on disk, about: objects of Python, and its place in a dict."""
+"""What a row takes in memory besides its bytes in a file, about: objects of Python, and its place in a dict."""
 
 
 class HeldTask:
@@ -81,11 +81,6 @@ class HeldTask:
         self._is_in_batch = False
         self._in_use.release()
 
-    def close(self) -> None:
-        """Leave the state on disk to others."""
-        if self._large is not None:
-            self._large.close()
-
     def _catch_up(self, number: int) -> None:
         version = self._reached(number, self._version)
         if (
@@ -129,21 +124,31 @@ class HeldTask:
     def _taken_over(self, number: int) -> LargeState:
         """The state on disk, as another worker had it after a batch; or what is there."""
         wanted = Version(number, self._files.identity(number) or EMPTY.identity)
-        directory = self._large_states.of_task(self._location)
-        return LargeState(hold(directory, json.dumps(wanted).encode(), self._give_up))
+        try:
+            directory = self._large_states.of_task(self._location)
+        except PermissionError as error:
+            raise StateError(str(error)) from None
+        held = hold(directory, json.dumps(wanted).encode(), self._give_up)
+        try:
+            return LargeState(held)
+        except BaseException:
+            held.release()
+            raise
 
     def _give_up(self, request: bytes) -> bool:
         """Hand the state on disk over to a worker that runs the batch after this version, which Spark has finished."""
-        wanted = Version(*json.loads(request))
-        if not self._in_use.acquire(blocking=False):
+        wanted = Version(*json.loads(request)) if request else EMPTY
+        if not request or not self._in_use.acquire(blocking=False):
             return False
         try:
             assert self._large is not None, "what is handed over is held"
-            if self._version == wanted:
-                self._large.write(wanted, self._stores)
-            self._large.close()
-            self._large = self._version = None
-            self._stores, self._task = {}, None  # Frees the rows in memory.
+            try:
+                if self._version == wanted:
+                    self._large.write(wanted, self._stores)
+            finally:  # If it cannot be written, the earlier version is handed over.
+                self._large.close()
+                self._large = self._version = None
+                self._stores, self._task = {}, None  # Frees the rows in memory.
             return True
         finally:
             self._in_use.release()
@@ -155,7 +160,7 @@ class HeldTask:
     def _memory(self) -> int:
         """About how many bytes the rows take in memory."""
         rows = sum(len(store.rows) for store in self._stores.values())
-        return self._files.base_bytes + BYTES_PER_ROW * rows
+        return round(rows * (BYTES_PER_ROW + self._files.row_bytes))
 
     def _move(self, version: Version) -> None:
         """Move the rows from memory to disk, for the rest of the task's life."""

@@ -19,14 +19,14 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.on_spark.disk_rows import DiskRows, Kept, disk_rows
-from felice.pipelines.streams.on_spark.handover import Held
+from felice.pipelines.streams.on_spark.disk_rows import Database, DiskRows, Kept, disk_rows
+from felice.pipelines.streams.on_spark.handover import Held, private_directory
 from felice.pipelines.streams.on_spark.state import EMPTY, Changes, StateError, Version
 from felice.pipelines.streams.stores import Clocks, Row, Store
 
@@ -40,11 +40,13 @@ STATE_MEMORY_MB = 256
 MOST_CHANGED = 50_000
 """Rows that may have changed since RocksDB's version."""
 MOST_HELD = 100_000
-"""Rows of a task in memory between two batches."""
+"""Rows of a task in memory when a batch begins. What the batch looks up and changes is added."""
 MOST_BEHIND = 10
 """Batches that RocksDB's version may be behind: a restart reads them."""
 BATCHES_PER_BASE = 500
 """After so many batches each row has been written to the checkpoint again, at the latest."""
+MOST_IN_PIECE = 200_000
+"""A state with more than 500 times as many rows is written in more batches."""
 _ABOUT = b"\0\0about"
 _WRITE_BUFFER = 8 * MIB
 _CACHE = 64 * MIB
@@ -62,8 +64,24 @@ class LargeStates:
 
     def of_task(self, location: str) -> Path:
         """The directory of the task whose state is there."""
+        return self._root() / _digest(location)
+
+    def remove_others(self, locations: Iterable[str]) -> None:
+        """Remove what is there of other tasks than these. Only one application may use the directory."""
+        if self.directory is None or not Path(self.directory).exists():
+            return
+        used = {_digest(location) for location in locations}
+        for path in self._root().iterdir():
+            if path.name not in used:
+                shutil.rmtree(path)
+
+    def _root(self) -> Path:
         root = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-        return Path(root) / f"felice-{os.getuid()}" / hashlib.sha256(location.encode()).hexdigest()[:32]
+        return private_directory(Path(root))
+
+
+def _digest(location: str) -> str:
+    return hashlib.sha256(location.encode()).hexdigest()[:32]
 
 
 ALL_IN_MEMORY = LargeStates(None, 0)
@@ -82,35 +100,54 @@ class Piece(NamedTuple):
 class LargeState:
     """The stores of a task on disk, in a directory that this process holds."""
 
+    _rows: dict[str, DiskRows]
+    _about: dict[str, Any]
+
     def __init__(self, held: Held) -> None:
         self._held = held
-        self._rows: dict[str, DiskRows] = {}
-        self.version = EMPTY
+        self._rocks: Rdict | None = None
+        self._damaged_path = held.path.with_suffix(".damaged")
         try:
-            self._database = _opened(held.path)
-            written = self._database.get(_ABOUT)
-            self._about: dict[str, Any] = {} if written is None else json.loads(written)
+            if self._damaged_path.exists():
+                raise StateError("an earlier process could not read it")
+            self._rocks = _opened(held.path)
+            written = self._rocks.get(_ABOUT)
+            about: dict[str, Any] = {} if written is None else json.loads(written)
         except Exception:  # RocksDB's errors have no class of their own.
-            self.clear()  # The files are a copy, and are made again.
-        if self._about.get("format") == FORMAT and self._about["python"] == list(sys.version_info[:2]):
-            self.version = Version(*self._about["version"])
-        base, store, disk_key, self._due, self._piece_version = self._about.get("piece", NO_PIECE)
-        self._base: str | None = base
-        """The base that is being written in pieces."""
-        self._piece_at = store, bytes.fromhex(disk_key)
+            about = {}
+        if about.get("format") == FORMAT and about["python"] == list(sys.version_info[:2]):
+            self._use(about)
+        else:
+            self.clear()
 
     def clear(self) -> None:
-        """Remove all rows."""
-        if hasattr(self, "_database"):
-            self._database.close()
-        shutil.rmtree(self._held.path, ignore_errors=True)
-        self._database = _opened(self._held.path)
-        self._about, self.version, self._rows = {}, EMPTY, {}
+        """Remove all rows. The files are a copy: they are made again."""
+        if self._rocks is not None:
+            self._rocks.close()
+        if self._held.path.exists():
+            shutil.rmtree(self._held.path)
+        self._rocks = _opened(self._held.path)
+        self._damaged_path.unlink(missing_ok=True)
+        self._use({})
 
     def close(self) -> None:
         """Leave the directory to others."""
-        self._database.close()  # Writes what is in RocksDB's memory.
+        if self._rocks is not None:
+            self._rocks.close()  # Writes what is in RocksDB's memory.
         self._held.release()
+
+    def _use(self, about: dict[str, Any]) -> None:
+        """Begin with what is there."""
+        assert self._rocks is not None, "it was opened"
+        self._about, self._rows = about, {}
+        self._database = Database(self._rocks, self._damaged_path.touch)
+        self.version = Version(*about.get("version", EMPTY))
+        self._durable = self.version.number
+        """A version that is on disk, and not only in RocksDB's memory."""
+        base, store, disk_key, self._due, self._piece_version = about.get("piece", NO_PIECE)
+        self._base: str | None = base
+        """The base that is being written in pieces."""
+        self._piece_at = store, bytes.fromhex(disk_key)
 
     def has(self, stores: Mapping[str, Store]) -> bool:
         """Whether it has these stores, in their shapes."""
@@ -147,7 +184,7 @@ class LargeState:
         batch: WriteBatch = WriteBatch(raw_mode=True)
         for rows in self._rows.values():
             rows.write(batch)
-        self._about = {
+        about: dict[str, Any] = {
             "format": FORMAT,
             "python": sys.version_info[:2],
             "version": version,
@@ -156,9 +193,15 @@ class LargeState:
             "clocks": {name: dict(store.rows) for name, store in _clocks(stores)},
             "piece": (self._base, *self._next_piece, self._due, self._piece_version),
         }
-        batch.put(_ABOUT, json.dumps(self._about).encode())
-        self._database.write(batch)
-        self.version = version
+        batch.put(_ABOUT, json.dumps(about).encode())
+        assert self._rocks is not None, "it was opened"
+        self._rocks.write(batch)
+        if version.number - self._durable >= MOST_BEHIND:
+            self._rocks.flush()
+            self._durable = version.number
+        self._about, self.version = about, version
+        for rows in self._rows.values():
+            rows.is_written()
         if sum(rows.sizes[1] for rows in self._rows.values()) > MOST_HELD:
             for rows in self._rows.values():
                 rows.forget()
@@ -174,7 +217,12 @@ class LargeState:
 
     def take_base(self, stores: Mapping[str, Store]) -> Piece:
         """All rows of RocksDB's version, as one piece."""
-        return self._taken(sum(map(len, self._rows.values())), stores)
+        assert self._piece_at == _FIRST, "no other base has begun"
+        size = sum(map(len, self._rows.values()))
+        piece = self._taken(size, stores)
+        found = sum(map(len, piece.rows.values())) - sum(len(store.rows) for _, store in _clocks(stores))
+        assert piece.is_last and found == size, "a base has all rows"
+        return piece
 
     def take_piece(self, stores: Mapping[str, Store]) -> Piece | None:
         """Rows of RocksDB's version to be written to the checkpoint, if that is due. After the last ones come the first
@@ -188,7 +236,7 @@ class LargeState:
         if behind < (1 if self._due >= MOST_CHANGED else MOST_BEHIND):
             return None
         share = sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE
-        return self._taken(max(self._due // 2, share, 1), stores)
+        return self._taken(max(self._due // 2, min(share, MOST_IN_PIECE), 1), stores)
 
     def _taken(self, left: int, stores: Mapping[str, Store]) -> Piece:
         self._due, self._piece_version = 0, self.version.number

@@ -248,12 +248,7 @@ def _results_of(
         SinkOptions.parse(connected).client,
         None if is_own else str(kept.path),
         modules,
-        LargeStates(
-            _on_each_machine(local_state, spark, kept),
-            (state_memory_mb or STATE_MEMORY_MB)
-            * MIB
-            // (description.partitions * _parts_with_state(scope.topology)),
-        ),
+        _large_states(scope.topology, spark, kept, description, state_memory_mb, local_state),
     )
     register_once(spark)
     topics, frames, inputs = scope.topology.topics(), scope.topology.frames(), []
@@ -283,15 +278,35 @@ def _results_of(
     return _stages(scope.topology, reduce(DataFrame.union, inputs), plan)
 
 
-def _on_each_machine(local_state: Path | None, spark: SparkSession, kept: Checkpoint) -> str | None:
-    """Where workers keep what does not fit in memory; None: where Spark keeps temporary files."""
+def _large_states(
+    topology: Topology,
+    spark: SparkSession,
+    kept: Checkpoint,
+    description: Description,
+    state_memory_mb: int | None,
+    local_state: Path | None,
+) -> LargeStates:
+    """When and where workers keep what does not fit in memory: on one machine, in the checkpoint."""
+    parts = [part.number for part in topology.parts() if part.is_placed]
+    share = _checked_memory(state_memory_mb) * MIB // (description.partitions * len(parts) or 1)
     if local_state is not None:
-        return str(local_state.absolute())
-    return str(kept.directory / "local") if (spark.sparkContext.master or "").startswith("local") else None
+        return LargeStates(str(local_state.absolute()), share)
+    if not (spark.sparkContext.master or "").startswith("local"):
+        return LargeStates(None, share)
+    large = LargeStates(str(kept.directory / "local"), share)
+    # Tasks of another version of the program, or of another number of partitions, have left theirs.
+    large.remove_others(
+        kept.task_location(description, part, place)
+        for part in parts
+        for place in range(description.partitions)
+    )
+    return large
 
 
-def _parts_with_state(topology: Topology) -> int:
-    return sum(part.is_placed for part in topology.parts()) or 1
+def _checked_memory(state_memory_mb: int | None) -> int:
+    if state_memory_mb is not None and state_memory_mb < 1:
+        raise TopologyError(f"state_memory_mb is {state_memory_mb}, but must be at least 1")
+    return STATE_MEMORY_MB if state_memory_mb is None else state_memory_mb
 
 
 class _Sender(cloudpickle.Pickler):

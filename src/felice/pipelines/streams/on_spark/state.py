@@ -104,8 +104,7 @@ class StateFiles:
 
     def __init__(self, place: Place | Path) -> None:
         self._place = LocalPlace(place) if isinstance(place, Path) else place
-        self.base_bytes = 0
-        """The size of the last base that was read or written, uncompressed."""
+        self._rows_seen = self._bytes_seen = 0
 
     def write(
         self, number: int, changes: Changes, stores: Mapping[str, Store], *, with_base: bool = True
@@ -131,6 +130,11 @@ class StateFiles:
         self._write(f"{number}.{base}.{'last' if is_last else 'piece'}", number, rows, stores)
         if is_last:
             self._remove_older()
+
+    @property
+    def row_bytes(self) -> float:
+        """The size of a row in files, uncompressed: the mean of those that were read and written."""
+        return self._bytes_seen / (self._rows_seen or 1)
 
     @property
     def has_pieces(self) -> bool:
@@ -233,9 +237,8 @@ class StateFiles:
             raise StateError(f"{where} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
         plain = lz4.frame.decompress(rest[_ABOUT.size :])
-        if name.endswith(".base"):
-            self.base_bytes = len(plain)
         changes: Changes = _Plain(io.BytesIO(plain)).load()
+        self._see(changes, len(plain))
         return identity, version, changes
 
     def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
@@ -245,13 +248,16 @@ class StateFiles:
         def write(file: BinaryIO) -> None:
             file.write(bytes(_HEADER.size))
             checksum, size = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
-            if name.endswith(".base"):
-                self.base_bytes = size
+            self._see(changes, size)
             file.seek(0)
             file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, checksum))
 
         self._place.put(name, f"{identity:x}", write)
         return Version(number, identity)
+
+    def _see(self, changes: Changes, size: int) -> None:
+        self._rows_seen += sum(map(len, changes.values()))
+        self._bytes_seen += size
 
     def _remove_older(self) -> None:
         names = self._place.names()
