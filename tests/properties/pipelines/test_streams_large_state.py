@@ -189,6 +189,21 @@ def test_ranges_are_those_of_rows_in_memory(
         large.close()
 
 
+def test_rows_that_are_looked_up_during_an_iteration_are_in_it(tmp_path: Path) -> None:
+    store, large = KeyValueStore("rows", BYTES, LONG), opened(tmp_path)
+    large.keep({"rows": store})
+    for number in range(6):
+        store.put(bytes([number]), number)
+    large.write(Version(0, 1), {"rows": store})
+    assert store.rows.sizes == (0, 0), "all rows are on disk alone"  # type: ignore[attr-defined]
+    rows = store.items()
+    first = next(rows)
+    assert store.get(bytes([3])) is not None
+    store.delete(bytes([4]))
+    assert [key for key, _ in [first, *rows]] == [b"\0", b"\1", b"\2", b"\3", b"\5"]
+    large.close()
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["put", "put", "delete", "expire", "write"]), KEYS, st.integers(0, 60))

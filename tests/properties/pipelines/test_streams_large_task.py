@@ -22,13 +22,14 @@ pytest.importorskip("pyspark")
 pytest.importorskip("rocksdict")
 
 from felice.pipelines.errors import OutsideError
-from felice.pipelines.streams.on_spark import large_state, state
+from felice.pipelines.streams.formats import BYTES, FORMATS
+from felice.pipelines.streams.on_spark import held_task, large_state, state
 from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.large_state import LargeStates
 from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.on_spark.state import StateFiles
-from felice.pipelines.streams.stores import Store
+from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.streams import App
 
@@ -37,10 +38,21 @@ TASK = "state-0/0/0"
 
 def application() -> Application:
     app = App("large", key="string", value="long")
-    words = app.stream("words", key="string", value="long").group_by_key()
-    words.count(name="counts").to_stream().to("out", value="long")
-    words.tumbling(10, grace_ms=20).count(name="windows")
+    words = app.stream("words", key="string", value="long")
+    words.group_by_key().count(name="counts").to_stream().to("out", value="long")
+    words.group_by_key().tumbling(10, grace_ms=20).count(name="windows")
+    rows = app.table("rows", key="string", value="long", name="table")
+    words.join(rows, lambda word, row: row).to("joined", value="long")
+    assert len(app.topology.parts()) == 1
     return Application(app.topology, None)
+
+
+def records(keys: list[str], time: int) -> Iterator[TopicRecord]:
+    """Each key as a word; and as a row of the table, which every third time deletes it."""
+    for number, key in enumerate(keys):
+        yield TopicRecord("words", key.encode(), bytes(8), time)
+        row = None if number % 3 == time % 3 else time.to_bytes(8, "big")
+        yield TopicRecord("rows", key.encode(), row, time)
 
 
 class Workers:
@@ -59,9 +71,7 @@ class Workers:
         """A batch of a worker."""
         held = self.workers[worker]
         task = held.at(self.batch - 1)
-        sent = [
-            one for key in keys for one in task.process(TopicRecord("words", key.encode(), bytes(8), time))
-        ]
+        sent = [one for record in records(keys, time) for one in task.process(record)]
         held.save(self.batch)
         self.batch += 1
         self.may_run_again = True
@@ -71,8 +81,8 @@ class Workers:
         """A batch that ends before it is saved."""
         self.may_run_again = False
         task = self.workers[worker].at(self.batch - 1)
-        for key in keys:
-            task.process(TopicRecord("words", key.encode(), bytes(8), time))
+        for record in records(keys, time):
+            task.process(record)
 
     def run_again(self, worker: int, keys: list[str], time: int) -> list[TopicRecord]:
         """The last batch once more: it was saved, but Spark did not finish it. Its functions may give other results."""
@@ -83,6 +93,13 @@ class Workers:
         """The worker's process ends."""
         self._close(worker)
         self.workers[worker] = self._new()
+
+    def reset(self, worker: int) -> None:
+        """The application begins again, with what is on the machine's disk."""
+        for number in range(len(self.workers)):
+            self.end(number)
+        shutil.rmtree(self.files, ignore_errors=True)
+        self.batch, self.may_run_again = 0, False
 
     def lose_disk(self, worker: int) -> None:
         """The files on the machine's disk are lost; the workers end."""
@@ -123,23 +140,27 @@ class Workers:
             large.close()
 
 
-STEPS = ["run", "run", "run", "run", "run_again", "fail", "end", "lose_disk", "damage_disk"]
+STEPS = ["run", "run", "run", "run", "run_again", "fail", "end", "reset", "lose_disk", "damage_disk"]
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1)), max_size=40),
     st.integers(0, 1 << 32),
+    st.sampled_from([1, 5_000, 15_000]),
 )
-@settings(max_examples=60, deadline=None)
-def test_state_on_disk_is_the_state_in_memory(steps: list[tuple[str, int]], seed: int) -> None:
+@settings(max_examples=150, deadline=None)
+def test_state_on_disk_is_the_state_in_memory(
+    steps: list[tuple[str, int]], seed: int, task_bytes: int
+) -> None:
     random = Random(seed)
     with TemporaryDirectory() as one, TemporaryDirectory() as other, pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_state, "MOST_CHANGED", 6)
+        patch.setattr(held_task, "MOST_CHANGED", 6)
         patch.setattr(large_state, "MOST_HELD", 8)
         patch.setattr(large_state, "MOST_BEHIND", 2)
         patch.setattr(large_state, "BATCHES_PER_BASE", 6)
         patch.setattr(state, "BATCHES_PER_BASE", 3)
-        on_disk, in_memory = Workers(Path(one), 1), Workers(Path(other), 0)
+        on_disk, in_memory = Workers(Path(one), task_bytes), Workers(Path(other), 0)
         try:
             for step, worker in steps:
                 keys = [f"k{random.randrange(30)}" for _ in range(random.randrange(8))]
@@ -153,6 +174,8 @@ def test_state_on_disk_is_the_state_in_memory(steps: list[tuple[str, int]], seed
                     on_disk.fail(worker, keys, time)
                 else:
                     getattr(on_disk, step)(worker)
+                    if step == "reset":
+                        in_memory.reset(worker)
             assert on_disk.rows() == in_memory.rows()
         finally:
             on_disk.close()
@@ -277,3 +300,74 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"felice-{os.getuid()}").chmod(0o777)
     with pytest.raises(PermissionError, match="is not a directory of this user alone"):
         large.of_task("state-0/0/0")
+
+
+def test_the_last_batch_may_run_again_at_another_worker(tmp_path: Path) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        keys = ["k1", "k2"]
+        for time in (1, 2, 3):
+            assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
+        for time in (4, 5, 6):
+            assert on_disk.run_again(1, keys, time) == in_memory.run_again(1, keys, time)
+            assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
+        assert on_disk.rows() == in_memory.rows()
+        on_disk.close()
+
+
+def test_old_files_are_removed_and_a_base_ends_in_time(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_state, "MOST_BEHIND", 2)
+        patch.setattr(large_state, "BATCHES_PER_BASE", 20)
+        on_disk = Workers(tmp_path, 1)
+        on_disk.run(0, [f"k{number}" for number in range(200)], 0)
+        seen = set()
+        for batch in range(150):
+            on_disk.run(0, ["k1"], batch)
+            seen |= {path.name for path in on_disk.files.glob("*.last")}
+        assert 5 <= len(seen) <= 10
+        assert len(list(on_disk.files.iterdir())) < 100
+        on_disk.close()
+
+
+def test_a_version_has_one_piece(tmp_path: Path) -> None:
+    with few_rows_in_memory():
+        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+        compared(on_disk, in_memory, 0, 5)
+        large = on_disk.workers[0]._large
+        assert large is not None
+        large._due = 100
+        assert large.take_piece() is None, "the last batch has taken the piece of this version"
+        on_disk.close()
+
+
+def test_a_base_of_a_batch_that_ran_in_memory_before_is_not_read(tmp_path: Path) -> None:
+    files, store = StateFiles(tmp_path), KeyValueStore("rows", BYTES, FORMATS["long"])
+    for number in range(state.BATCHES_PER_BASE):
+        store.put(b"first", number)
+        files.write(number, {"rows": store.take_changes()}, {"rows": store})
+    again = KeyValueStore("rows", BYTES, FORMATS["long"])
+    files.load(number - 1, {"rows": again})
+    again.put(b"second", 1)
+    files.write(number, {"rows": again.take_changes()}, {"rows": again}, with_base=False)
+    found = KeyValueStore("rows", BYTES, FORMATS["long"])
+    StateFiles(tmp_path).load(number, {"rows": found})
+    assert found.rows == again.rows
+
+
+def test_a_version_between_the_pieces_of_a_base_is_read_from_an_earlier_one(tmp_path: Path) -> None:
+    files, store = StateFiles(tmp_path), KeyValueStore("rows", BYTES, FORMATS["long"])
+    expected = []
+    for number in range(8):
+        store.put(f"k{number}".encode(), number)
+        files.write(number, {"rows": store.take_changes()}, {"rows": store}, with_base=False)
+        expected.append(dict(store.rows))
+        if number in (2, 3, 5):
+            rows = sorted(store.rows.items())[:: 1 if number == 5 else 2]
+            files.write_piece(number, "2-ab", {"rows": rows}, {"rows": store}, is_last=number == 5)
+    for number in range(8):
+        found = KeyValueStore("rows", BYTES, FORMATS["long"])
+        files.load(number, {"rows": found})
+        assert found.rows == expected[number]
+    (tmp_path / "1.delta").unlink()
+    files.load(7, {"rows": KeyValueStore("rows", BYTES, FORMATS["long"])})

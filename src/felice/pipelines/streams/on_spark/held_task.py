@@ -94,7 +94,7 @@ class HeldTask:
                 self._move(version)
         if self._large is not None:
             self._large.reach(version, self._stores)
-            if (piece := self._large.take_piece(self._stores)) is not None:
+            if (piece := self._large.take_piece()) is not None:
                 self._write(self._large.version, piece)
 
     def _reached(self, number: int, mine: Version | None) -> Version:
@@ -176,7 +176,7 @@ class HeldTask:
                 store.load(some)
                 self._relieve(EMPTY)
         self._large.write(version, stores)
-        self._write(version, self._large.take_base(stores))
+        self._write(version, self._large.take_base())
 
     def _write(self, version: Version, piece: Piece) -> None:
         """Write rows of a version that Spark has finished to the checkpoint."""

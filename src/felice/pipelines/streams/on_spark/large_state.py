@@ -215,16 +215,16 @@ class LargeState:
         store, disk_key = self._piece_at
         return store, disk_key.hex()
 
-    def take_base(self, stores: Mapping[str, Store]) -> Piece:
+    def take_base(self) -> Piece:
         """All rows of RocksDB's version, as one piece."""
         assert self._piece_at == _FIRST, "no other base has begun"
         size = sum(map(len, self._rows.values()))
-        piece = self._taken(size, stores)
-        found = sum(map(len, piece.rows.values())) - sum(len(store.rows) for _, store in _clocks(stores))
+        piece = self._taken(size)
+        found = sum(len(rows) for name, rows in piece.rows.items() if name in self._rows)
         assert piece.is_last and found == size, "a base has all rows"
         return piece
 
-    def take_piece(self, stores: Mapping[str, Store]) -> Piece | None:
+    def take_piece(self) -> Piece | None:
         """Rows of RocksDB's version to be written to the checkpoint, if that is due. After the last ones come the first
         ones again, as a new base.
 
@@ -236,14 +236,14 @@ class LargeState:
         if behind < (1 if self._due >= MOST_CHANGED else MOST_BEHIND):
             return None
         share = sum(map(len, self._rows.values())) * behind // BATCHES_PER_BASE
-        return self._taken(max(self._due // 2, min(share, MOST_IN_PIECE), 1), stores)
+        return self._taken(max(self._due // 2, min(share, MOST_IN_PIECE), 1))
 
-    def _taken(self, left: int, stores: Mapping[str, Store]) -> Piece:
+    def _taken(self, left: int) -> Piece:
         self._due, self._piece_version = 0, self.version.number
         base = self._base = self._base or f"{self.version.number}-{secrets.token_hex(4)}"
         changes: Changes = {}
         if self._piece_at == _FIRST:
-            changes |= {name: list(store.rows.items()) for name, store in _clocks(stores)}
+            changes |= {name: list(times.items()) for name, times in self._about["clocks"].items()}
         for name, disk_key, row in self._from_piece_on():
             if not left:
                 self._piece_at = name, disk_key
