@@ -199,9 +199,13 @@ def _streams() -> dict[str, Workload]:
         )
         for kind in streams.KINDS
     }
-    found["streams-million"] = Workload(
-        _STREAMS, lambda o: streams.million(o.of(2_000_000)), is_warmed_up=False
-    )
+    for kind in streams.LARGE:
+        for name, keys in streams.MANY_KEYS.items():
+            found[f"streams-{kind}-{name}"] = Workload(
+                _STREAMS,
+                lambda o, kind=kind, keys=keys: streams.many_keys(kind, o.of(keys), o.of(2_000_000)),
+                is_warmed_up=False,
+            )
     return found
 
 
