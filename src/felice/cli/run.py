@@ -78,8 +78,8 @@ def plain_faults() -> Iterator[None]:
 @click.option(
     "--state",
     metavar="URI",
-    help="Where the stores are kept, if not in the checkpoint: s3://BUCKET/PATH, or a directory of all workers. The "
-    "first start fixes it.",
+    help="Where the stores are kept, if not in the checkpoint: s3://BUCKET/PATH, webhdfs://HOST/PATH, or a directory "
+    "of all workers. The first start fixes it.",
 )
 @click.option(
     "--state-memory",

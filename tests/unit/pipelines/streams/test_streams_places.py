@@ -127,6 +127,17 @@ def test_what_cannot_be_reached_is_told() -> None:
     assert "secret" not in str(told.value)
 
 
+def test_addresses_of_hdfs() -> None:
+    with pytest.raises(CheckpointError, match="holds a login"):
+        place_at("webhdfs://ann:secret@host/a")
+    with pytest.raises(CheckpointError, match="its port is no number"):
+        place_at("webhdfs://host:port/a")
+    unreachable = place_at("webhdfs://ann@127.0.0.1:9/a")
+    for call in (unreachable.names, unreachable.children, lambda: unreachable.read("b")):
+        with pytest.raises(PlaceError, match=r"webhdfs://ann@127.0.0.1:9/a.* cannot be read or written"):
+            call()
+
+
 def test_an_object_store_that_fails_is_told_without_parameters(object_store: str) -> None:
     place = place_at(object_store.replace(BUCKET, "no-such-bucket", 1))
     with pytest.raises(PlaceError, match=r"s3://no-such-bucket/apps/a cannot be read or written"):

@@ -1,9 +1,9 @@
-"""Where the files of state are: a directory that all workers share, or an object store.
+"""Where the files of state are: a directory that all workers share, an object store, or HDFS.
 
 Keeps true: a file is complete or absent. A reader that reads it during a `put` gets the old bytes, the new bytes, or
             `FileNotFoundError`.
 How:        In a directory a file is written beside, synced and renamed. An object store makes an object visible when
-            all of it has arrived. With `file://` a file is written beside and moved; a file that is
+            all of it has arrived. With `file://` and in HDFS a file is written beside and moved; a file that is
             there already is removed before, which only happens to the file of a batch that runs again, and nobody else
             reads that.
 """
@@ -18,14 +18,16 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
 
 from felice.pipelines.streams.on_spark.directory import CheckpointError, below, sync_directory
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-SCHEMES = ("s3", "file")
+SCHEMES = ("s3", "file", "webhdfs", "swebhdfs")
 """The schemes that are tested. Other schemes of Arrow are refused."""
+_HDFS_PORTS = {"webhdfs": 9870, "swebhdfs": 9871}
 _OBJECT_STORES = ("s3",)
 _IN_MEMORY = 64 * 1024 * 1024
 """A file for an object store that is larger than this is put together on disk."""
@@ -200,12 +202,86 @@ class RemotePlace:
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:
-        try:
+        with _told(self.where(name)):
             yield
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise PlaceError(f"{self.where(name)} cannot be read or written: {error}") from error
+
+
+class HdfsPlace:
+    """A directory in HDFS, over HTTP. Arrow's wrapper of this library takes an HDFS that does not answer for an empty
+    one, so it is called directly.
+    """
+
+    def __init__(self, system: Any, path: str, location: str) -> None:
+        self._system, self._path, self._location = system, path, location
+
+    def where(self, name: str) -> str:
+        """The address."""
+        return below(self._location, name) if name else self._location
+
+    def child(self, name: str) -> HdfsPlace:
+        """A directory in this one."""
+        return HdfsPlace(self._system, f"{self._path}/{name}", below(self._location, name))
+
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+        """Put the file together here, send it under another name, and rename it."""
+        aside, target = f"{self._path}/.{name}.{mark}", f"{self._path}/{name}"
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, _told(self.where(name)):
+            write(file)  # type: ignore[arg-type]
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            self._system.makedirs(self._path, exist_ok=True)
+            with self._system.open(aside, "wb") as out:
+                shutil.copyfileobj(file, out, _PIECE)
+            self._system.rm(target)
+            self._system.mv(aside, target)
+            if self._system.info(target)["size"] != size:
+                raise OSError("it was not renamed")  # HDFS answers no to a rename without an error.
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """The bytes of a file."""
+        with _told(self.where(name)):
+            data: bytes = self._system.cat_file(f"{self._path}/{name}", 0, size)
+            return data
+
+    def names(self) -> dict[str, int]:
+        """The files and their sizes."""
+        return {_last(one): one["size"] for one in self._listed() if one["type"] == "file"}
+
+    def children(self) -> list[str]:
+        """The directories."""
+        return [_last(one) for one in self._listed() if one["type"] == "directory"]
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with _told(self.where(name)):
+            self._system.rm(f"{self._path}/{name}")
+
+    def remove_all(self) -> None:
+        """Remove the directory."""
+        with _told(self.where("")):
+            self._system.rm(self._path, recursive=True)
+
+    def _listed(self) -> list[dict[str, Any]]:
+        with _told(self.where("")):
+            try:
+                found: list[dict[str, Any]] = self._system.ls(self._path, detail=True)
+            except FileNotFoundError:
+                return []
+            return found
+
+
+def _last(found: dict[str, Any]) -> str:
+    return str(found["name"]).rstrip("/").rpartition("/")[2]
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise PlaceError(f"{where} cannot be read or written: {error}") from error
 
 
 def place_at(location: str) -> Place:
@@ -214,13 +290,18 @@ def place_at(location: str) -> Place:
         return LocalPlace(Path(location))
     if location.partition("://")[0] not in SCHEMES:
         raise CheckpointError(
-            f"state cannot be kept at {location}: use s3://BUCKET/PATH, file:///PATH or a directory"
+            f"state cannot be kept at {location}: use s3://BUCKET/PATH, webhdfs://HOST:PORT/PATH, file:///PATH or a "
+            "directory"
         )
-    if "@" in location.partition("?")[0]:
+    parts = urlsplit(location)
+    # HDFS asks for the user's name alone.
+    if parts.password is not None or (parts.username is not None and parts.scheme not in _HDFS_PORTS):
         raise CheckpointError(
             "the address of the state holds a login, which the checkpoint would store: leave it out, and set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
+    if parts.scheme in _HDFS_PORTS:
+        return HdfsPlace(_hdfs_at(location), unquote(parts.path).rstrip("/"), location)
     system, path = _system_at(location)
     return RemotePlace(system, path, location)
 
@@ -239,3 +320,24 @@ def _system_at(location: str) -> tuple[fs.FileSystem, str]:
     except (OSError, ValueError, ArrowException) as error:
         raise CheckpointError(f"state cannot be kept at {location}: {error}") from None
     return system, path.rstrip("/")
+
+
+def _hdfs_at(location: str) -> Any:
+    """HDFS over HTTP, as the user of the address or of HADOOP_USER_NAME, as Hadoop's own clients."""
+    try:
+        from fsspec.implementations.webhdfs import WebHDFS
+    except ModuleNotFoundError as error:
+        raise CheckpointError(f"{error.name} is not installed: pip install 'felice[connect-hdfs]'") from error
+    parts = urlsplit(location)
+    try:
+        port = parts.port or _HDFS_PORTS[parts.scheme]
+    except ValueError:
+        raise CheckpointError(f"state cannot be kept at {location}: its port is no number") from None
+    return WebHDFS(
+        parts.hostname,
+        port,
+        user=unquote(parts.username) if parts.username else os.environ.get("HADOOP_USER_NAME"),
+        use_https=parts.scheme == "swebhdfs",
+        skip_instance_cache=True,
+        use_listings_cache=False,
+    )
