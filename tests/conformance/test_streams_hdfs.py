@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
@@ -11,10 +11,11 @@ pytest.importorskip("pyspark")
 pytest.importorskip("fsspec")
 
 from felice.pipelines.streams.formats import FORMATS
-from felice.pipelines.streams.on_spark.places import Place, place_at
+from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.state import StateError, StateFiles
 from felice.pipelines.streams.stores import KeyValueStore
 from peers.hdfs import running_hdfs
+from streams.places_of_state import check_files
 
 
 @pytest.fixture(scope="module")
@@ -23,32 +24,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield started.url
 
 
-def put(place: Place, name: str, data: bytes) -> None:
-    def write(file: BinaryIO) -> None:
-        file.write(bytes(len(data)))
-        file.seek(0)
-        file.write(data)
-
-    place.put(name, "mark", write)
-
-
 def test_files_are_written_read_listed_and_removed(hdfs: str) -> None:
-    place = place_at(f"{hdfs}/files")
-    assert place.names() == {} and place.children() == []
-    with pytest.raises(FileNotFoundError):
-        place.read("a")
-    place.remove("a")
-    put(place, "a", b"one")
-    put(place, "a", b"other")
-    put(place.child("below").child("deep"), "b", b"two")
-    assert place.read("a") == b"other" and place.read("a", 3) == b"oth"
-    assert place.names() == {"a": 5} and place.children() == ["below"]
-    assert place.child("below").child("deep").read("b") == b"two"
-    place.remove("a")
-    assert place.names() == {}
-    for _ in range(2):
-        place.child("below").remove_all()
-    assert place.children() == []
+    check_files(place_at(f"{hdfs}/files"))
 
 
 def test_versions_of_state_are_found_again(hdfs: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
@@ -11,6 +11,21 @@ from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.records.kernels import murmur2
 from felice.streams import App
+
+
+def written(
+    tasks_of: Callable[[TopicRecord], Iterable[Task]], row: tuple[str, str | None, str | None, int]
+) -> list[TopicRecord]:
+    """What tasks write for a record: its topic, key, value and timestamp. `tasks_of` has the tasks of its partition."""
+    topic, key, value, timestamp = row
+    out, texts = [], (None if one is None else one.encode() for one in (key, value))
+    waiting = [TopicRecord(topic, *texts, timestamp)]
+    while waiting:
+        record = waiting.pop(0)
+        reading = [task for task in tasks_of(record) if record.topic in task.topics]
+        out += [] if reading else [record]
+        waiting += [sent for task in reading for sent in task.process(record)]
+    return out
 
 
 class TasksInMemory:
@@ -24,16 +39,7 @@ class TasksInMemory:
 
     def run(self, rows: Iterable[tuple[str, str | None, str | None, int]]) -> list[TopicRecord]:
         """What the App writes for records: topic, key, value and timestamp."""
-        out = []
-        for topic, key, value, timestamp in rows:
-            texts = (None if one is None else one.encode() for one in (key, value))
-            waiting = [TopicRecord(topic, *texts, timestamp)]
-            while waiting:
-                record = waiting.pop(0)
-                reading = [task for task in self._tasks_of(record) if record.topic in task.topics]
-                out += [] if reading else [record]
-                waiting += [sent for task in reading for sent in task.process(record)]
-        return out
+        return [sent for row in rows for sent in written(self._tasks_of, row)]
 
     def save(self, checkpoint: Checkpoint, description: Description, version: int) -> None:
         """Write the state."""

@@ -25,6 +25,7 @@ from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.window_stores import WindowStore
 from felice.streams import App
 from streams.comparison import random_rows, topics_of
+from streams.tasks_in_memory import written
 from streams.topologies import TOPOLOGIES
 
 
@@ -104,17 +105,7 @@ def rows_of(store: Store) -> Any:
 
 
 def run(tasks: list[Task], row: Any) -> list[TopicRecord]:
-    topic, key, value, timestamp = row
-    out = []
-    waiting = [
-        TopicRecord(topic, *(None if one is None else one.encode() for one in (key, value)), timestamp)
-    ]
-    while waiting:
-        record = waiting.pop(0)
-        reading = [task for task in tasks if record.topic in task.topics]
-        out += [] if reading else [record]
-        waiting += [sent for task in reading for sent in task.process(record)]
-    return out
+    return written(lambda record: tasks, row)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

@@ -1,4 +1,4 @@
-"""A task with its state on disk is the task with its state in memory, whatever happens to its workers and files."""
+"""A task with state on disk gives the results of one with state in memory, although workers end and files are lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -181,12 +180,17 @@ def test_state_on_disk_is_the_state_in_memory(
             on_disk.close()
 
 
-@contextmanager
-def few_rows_in_memory() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_state, "MOST_CHANGED", 6)
-        patch.setattr(large_state, "MOST_HELD", 8)
-        yield
+Pair = tuple[Workers, Workers]
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """Workers with their state on disk, where few rows may be in memory, and workers with all of it in memory."""
+    monkeypatch.setattr(large_state, "MOST_CHANGED", 6)
+    monkeypatch.setattr(large_state, "MOST_HELD", 8)
+    on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
+    yield on_disk, in_memory
+    on_disk.close()
 
 
 def compared(on_disk: Workers, in_memory: Workers, worker: int, batches: int) -> None:
@@ -196,71 +200,64 @@ def compared(on_disk: Workers, in_memory: Workers, worker: int, batches: int) ->
         assert on_disk.run(worker, keys, time) == in_memory.run(worker, keys, time)
 
 
-def test_a_write_that_fails_in_a_handover_loses_nothing(tmp_path: Path) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        compared(on_disk, in_memory, 0, 4)
-        large = on_disk.workers[0]._large
-        assert large is not None
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(large, "write", Mock(side_effect=OSError("No space left on device")))
-            compared(on_disk, in_memory, 1, 1)
-        for worker in (0, 1, 1, 0):
-            compared(on_disk, in_memory, worker, 3)
-        assert on_disk.rows() == in_memory.rows()
-        on_disk.close()
+def test_a_write_that_fails_in_a_handover_loses_nothing(workers: Pair) -> None:
+    on_disk, in_memory = workers
+    compared(on_disk, in_memory, 0, 4)
+    large = on_disk.workers[0]._large
+    assert large is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large, "write", Mock(side_effect=OSError("No space left on device")))
+        compared(on_disk, in_memory, 1, 1)
+    for worker in (0, 1, 1, 0):
+        compared(on_disk, in_memory, worker, 3)
+    assert on_disk.rows() == in_memory.rows()
 
 
 @pytest.mark.parametrize("request_", [b"", b"rubbish", b"[1]"])
-def test_a_worker_answers_after_a_request_that_it_cannot_read(tmp_path: Path, request_: bytes) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        compared(on_disk, in_memory, 0, 3)
-        (directory,) = (tmp_path / "a" / "disk").glob("*/*")
-        held = hold(directory, request_, lambda request: False)
-        assert held.path.name == "1"
-        compared(on_disk, in_memory, 1, 3)
-        assert not (directory / "2").exists()
-        assert on_disk.workers[0]._large is None, "the other worker has taken it over"
-        held.release()
-        on_disk.close()
+def test_a_worker_answers_after_a_request_that_it_cannot_read(
+    workers: Pair, tmp_path: Path, request_: bytes
+) -> None:
+    on_disk, in_memory = workers
+    compared(on_disk, in_memory, 0, 3)
+    (directory,) = (tmp_path / "a" / "disk").glob("*/*")
+    held = hold(directory, request_, lambda request: False)
+    assert held.path.name == "1"
+    compared(on_disk, in_memory, 1, 3)
+    assert not (directory / "2").exists()
+    assert on_disk.workers[0]._large is None, "the other worker has taken it over"
+    held.release()
 
 
-def test_a_damaged_file_stops_the_application_once(tmp_path: Path) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        many = [f"k{number * 2654435761 % 4_000_000_000}" for number in range(20_000)]
-        for one in (on_disk, in_memory):
-            one.run(0, many, 5)
-        compared(on_disk, in_memory, 0, 2)
-        on_disk.end(0)
-        for path in (tmp_path / "a" / "disk").rglob("*.sst"):
-            data = bytearray(path.read_bytes())
-            data[len(data) // 4] ^= 0xFF
-            path.write_bytes(data)
-        large_state._cache.cache_clear()  # It has the blocks as they were.
-        with pytest.raises(
-            (OutsideError, StreamsError), match=r"rows on this machine's disk in .* cannot be read"
-        ):
-            on_disk.run(0, many, 20)
-        on_disk.end(0)
-        assert on_disk.run(0, many, 20) == in_memory.run(0, many, 20)
+def test_a_damaged_file_stops_the_application_once(workers: Pair, tmp_path: Path) -> None:
+    on_disk, in_memory = workers
+    many = [f"k{number * 2654435761 % 4_000_000_000}" for number in range(20_000)]
+    for one in (on_disk, in_memory):
+        one.run(0, many, 5)
+    compared(on_disk, in_memory, 0, 2)
+    on_disk.end(0)
+    for path in (tmp_path / "a" / "disk").rglob("*.sst"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 4] ^= 0xFF
+        path.write_bytes(data)
+    large_state._cache.cache_clear()  # It has the blocks as they were.
+    with pytest.raises(
+        (OutsideError, StreamsError), match=r"rows on this machine's disk in .* cannot be read"
+    ):
+        on_disk.run(0, many, 20)
+    on_disk.end(0)
+    assert on_disk.run(0, many, 20) == in_memory.run(0, many, 20)
+    assert on_disk.rows() == in_memory.rows()
+
+
+def test_an_application_that_begins_again_does_not_continue_an_earlier_base(workers: Pair) -> None:
+    on_disk, in_memory = workers
+    for _ in range(13):
+        compared(on_disk, in_memory, 0, 1)
+    for one in workers:
+        one.reset(0)
+    for _ in range(12):
+        compared(on_disk, in_memory, 0, 1)
         assert on_disk.rows() == in_memory.rows()
-        on_disk.close()
-
-
-def test_an_application_that_begins_again_does_not_continue_an_earlier_base(tmp_path: Path) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        for _ in range(13):
-            compared(on_disk, in_memory, 0, 1)
-        on_disk.close()
-        shutil.rmtree(on_disk.files)
-        again, expected = Workers(tmp_path / "a", 1), Workers(tmp_path / "c", 0)
-        for _ in range(12):
-            compared(again, expected, 0, 1)
-            assert again.rows() == expected.rows()
-        again.close()
 
 
 ENDING = """
@@ -302,17 +299,15 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
         large.of_task("state-0/0/0")
 
 
-def test_the_last_batch_may_run_again_at_another_worker(tmp_path: Path) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        keys = ["k1", "k2"]
-        for time in (1, 2, 3):
-            assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
-        for time in (4, 5, 6):
-            assert on_disk.run_again(1, keys, time) == in_memory.run_again(1, keys, time)
-            assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
-        assert on_disk.rows() == in_memory.rows()
-        on_disk.close()
+def test_the_last_batch_may_run_again_at_another_worker(workers: Pair) -> None:
+    on_disk, in_memory = workers
+    keys = ["k1", "k2"]
+    for time in (1, 2, 3):
+        assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
+    for time in (4, 5, 6):
+        assert on_disk.run_again(1, keys, time) == in_memory.run_again(1, keys, time)
+        assert on_disk.run(0, keys, time) == in_memory.run(0, keys, time)
+    assert on_disk.rows() == in_memory.rows()
 
 
 def test_old_files_are_removed_and_a_base_ends_in_time(tmp_path: Path) -> None:
@@ -330,15 +325,13 @@ def test_old_files_are_removed_and_a_base_ends_in_time(tmp_path: Path) -> None:
         on_disk.close()
 
 
-def test_a_version_has_one_piece(tmp_path: Path) -> None:
-    with few_rows_in_memory():
-        on_disk, in_memory = Workers(tmp_path / "a", 1), Workers(tmp_path / "b", 0)
-        compared(on_disk, in_memory, 0, 5)
-        large = on_disk.workers[0]._large
-        assert large is not None
-        large._due = 100
-        assert large.take_piece() is None, "the last batch has taken the piece of this version"
-        on_disk.close()
+def test_a_version_has_one_piece(workers: Pair) -> None:
+    on_disk, in_memory = workers
+    compared(on_disk, in_memory, 0, 5)
+    large = on_disk.workers[0]._large
+    assert large is not None
+    large._due = 100
+    assert large.take_piece() is None, "the last batch has taken the piece of this version"
 
 
 def test_a_base_of_a_batch_that_ran_in_memory_before_is_not_read(tmp_path: Path) -> None:

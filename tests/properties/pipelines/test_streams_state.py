@@ -13,6 +13,7 @@ from felice.pipelines.streams.task import Task, TopicRecord
 from felice.streams import App, TestDriver
 from peers.streams_oracle import Row
 from streams.comparison import random_rows, topics_of
+from streams.tasks_in_memory import written
 from streams.topologies import TOPOLOGIES
 
 
@@ -29,7 +30,7 @@ def run(name: str, rows: list[Row], saves: set[int]) -> list[TopicRecord]:
     tasks = [Task(app.topology, part) for part in parts]
     saved: list[dict[str, list[Any]]] = [{} for _ in parts]
     out = []
-    for number, (topic, key, value, timestamp) in enumerate(rows):
+    for number, row in enumerate(rows):
         if number in saves:
             for place, part in enumerate(parts):
                 for store in tasks[place].stores.values():
@@ -37,17 +38,8 @@ def run(name: str, rows: list[Row], saves: set[int]) -> list[TopicRecord]:
                 tasks[place] = Task(app.topology, part)
                 for store in tasks[place].stores.values():
                     store.load(saved[place][store.name])
-        waiting = [TopicRecord(topic, _bytes(key), _bytes(value), timestamp)]
-        while waiting:
-            record = waiting.pop(0)
-            reading = [task for task in tasks if record.topic in task.topics]
-            out += [] if reading else [record]
-            waiting += [sent for task in reading for sent in task.process(record)]
+        out += written(lambda record: tasks, row)
     return out
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

@@ -17,6 +17,7 @@ from felice.pipelines.streams.on_spark.places import Place, PlaceError, place_at
 from felice.pipelines.streams.on_spark.state import BATCHES_PER_BASE, StateError, StateFiles
 from felice.pipelines.streams.stores import KeyValueStore, Store
 from peers.objects import BUCKET, running_store
+from streams.places_of_state import check_files, put
 
 KINDS = ["directory", "arrow", "s3"]
 
@@ -45,31 +46,8 @@ def place(location: str) -> Place:
     return place_at(location)
 
 
-def put(place: Place, name: str, data: bytes) -> None:
-    def write(file: BinaryIO) -> None:
-        file.write(bytes(len(data)))
-        file.seek(0)
-        file.write(data)
-
-    place.put(name, "mark", write)
-
-
 def test_files_are_written_read_listed_and_removed(place: Place) -> None:
-    assert place.names() == {} and place.children() == []
-    with pytest.raises(FileNotFoundError):
-        place.read("a")
-    place.remove("a")
-    put(place, "a", b"one")
-    put(place, "a", b"other")
-    put(place.child("below").child("deep"), "b", b"two")
-    assert place.read("a") == b"other" and place.read("a", 3) == b"oth"
-    assert place.names() == {"a": 5} and place.children() == ["below"]
-    assert place.child("below").child("deep").read("b") == b"two"
-    place.remove("a")
-    assert place.names() == {}
-    place.child("below").remove_all()
-    place.child("below").remove_all()
-    assert place.children() == []
+    check_files(place)
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(place: Place) -> None:

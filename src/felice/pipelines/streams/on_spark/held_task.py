@@ -100,7 +100,7 @@ class HeldTask:
     def _reached(self, number: int, mine: Version | None) -> Version:
         """Bring the stores to the version of a batch: from `mine`, if that leads there."""
         version = mine if mine is not None and self._follows(mine, number) else self._loaded(number)
-        return self._files.catch_up(version, number, self._stores, self._relieve)
+        return self._files.catch_up(version, number, self._stores, self._reach)
 
     def _loaded(self, number: int) -> Version:
         """Begin with another task, whose state is read."""
@@ -116,7 +116,7 @@ class HeldTask:
             self._large.keep(stores)
         self._task = self._make_task(stores)
         if version == EMPTY:
-            version = self._files.load(number, stores, self._relieve)
+            version = self._files.load(number, stores, self._reach)
             if self._large is not None:
                 self._large.write(version, stores)
         return version
@@ -153,9 +153,9 @@ class HeldTask:
         finally:
             self._in_use.release()
 
-    def _relieve(self, version: Version) -> None:
+    def _reach(self, version: Version) -> None:
         if self._large is not None:
-            self._large.relieve(version, self._stores)
+            self._large.reach(version, self._stores)
 
     def _memory(self) -> int:
         """About how many bytes the rows take in memory."""
@@ -174,7 +174,7 @@ class HeldTask:
             rows = iter(before[name].rows.items())
             while some := list(islice(rows, MOST_CHANGED)):
                 store.load(some)
-                self._relieve(EMPTY)
+                self._reach(EMPTY)
         self._large.write(version, stores)
         self._write(version, self._large.take_base())
 

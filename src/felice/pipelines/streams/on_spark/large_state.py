@@ -165,13 +165,11 @@ class LargeState:
         for name, times in self._about.get("clocks", {}).items():
             stores[name].load(times.items())
 
-    def relieve(self, version: Version, stores: Mapping[str, Store]) -> None:
-        """Write rows if there are many in memory. They are those of a version; EMPTY: of none, while one is read."""
-        if self._is_full:
-            self.write(version, stores)
-
     def reach(self, version: Version, stores: Mapping[str, Store]) -> None:
-        """The stores are those of a later version, which is written if it is time."""
+        """The stores are those of a later version, which is written if it is far ahead, or if many rows are in memory.
+
+        While a version is read, the stores are those of no version: EMPTY.
+        """
         if self._is_full or version.number - self.version.number >= MOST_BEHIND:
             self.write(version, stores)
 
@@ -184,6 +182,7 @@ class LargeState:
         batch: WriteBatch = WriteBatch(raw_mode=True)
         for rows in self._rows.values():
             rows.write(batch)
+        store_at, key_at = self._piece_at
         about: dict[str, Any] = {
             "format": FORMAT,
             "python": sys.version_info[:2],
@@ -191,7 +190,7 @@ class LargeState:
             "shapes": _shapes(stores),
             "stores": {name: rows.kept[1:] for name, rows in self._rows.items()},
             "clocks": {name: dict(store.rows) for name, store in _clocks(stores)},
-            "piece": (self._base, *self._next_piece, self._due, self._piece_version),
+            "piece": (self._base, store_at, key_at.hex(), self._due, self._piece_version),
         }
         batch.put(_ABOUT, json.dumps(about).encode())
         assert self._rocks is not None, "it was opened"
@@ -209,11 +208,6 @@ class LargeState:
     def note(self, changes: Changes) -> None:
         """These changes were written to the checkpoint."""
         self._due += sum(map(len, changes.values()))
-
-    @property
-    def _next_piece(self) -> tuple[str, str]:
-        store, disk_key = self._piece_at
-        return store, disk_key.hex()
 
     def take_base(self) -> Piece:
         """All rows of RocksDB's version, as one piece."""

@@ -3,8 +3,8 @@
 Keeps true: version n is the state after batch n. It is read from the newest base up to n and every delta after it; if
             one is missing, that is an error and not an older state.
             A base of many rows is written in pieces, some rows at a time. A piece has rows as they were after a batch
-            that Spark has finished, and whoever reads it reads all deltas since the first piece, too: what has changed
-            after a row's piece is in one of them.
+            that Spark has finished. A reader of the base also reads all deltas since its first piece: a row that
+            changed after its piece was written is in one of these deltas.
             A version is complete or absent: a file is written under another name, synced and renamed. Spark's own logs
             decide which version counts: a batch that runs again starts from the version before it and replaces its
             file.
