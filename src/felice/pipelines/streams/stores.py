@@ -118,14 +118,15 @@ class Store:
 
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave. A row may come twice, also an older one before a newer one."""
-        changes = list(changes)
-        self._read_ahead(changes)
-        for key, row in changes:
+        for key, row in self._read_ahead(changes):
             self._apply(key, row)
 
-    def _read_ahead(self, changes: list[Row]) -> None:
+    def _read_ahead(self, changes: Iterable[Row]) -> Iterable[Row]:
+        """The changes. Rows on disk are read before they change: their number must be known."""
         if isinstance(self.rows, OrderedRows):
-            self.rows.read_ahead(key for key, _ in changes)
+            changes = list(changes)
+            self.rows.read_ahead(key for key, _ in changes if key is not None)
+        return changes
 
     def upgraded(self, row: Row) -> Row:
         """A row as this release keeps it, made of one of an earlier release, whose row keys held packed keys."""

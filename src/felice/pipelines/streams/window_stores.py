@@ -187,9 +187,7 @@ class ExpiringStore(Store):
 
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave."""
-        changes = list(changes)
-        self._read_ahead([change for change in changes if change[0] is not None])
-        for key, row in changes:
+        for key, row in self._read_ahead(changes):
             if key is None:
                 self._remove_before(row)
             else:

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from felice.pipelines.streams.on_spark.directory import CheckpointError, below, sync_directory
+from felice.pipelines.web_hdfs import PORTS as HDFS
+from felice.pipelines.web_hdfs import web_hdfs
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-SCHEMES = ("s3", "file", "webhdfs", "swebhdfs")
+SCHEMES = ("s3", "file", *HDFS)
 """The schemes that are tested. Other schemes of Arrow are refused."""
-_HDFS_PORTS = {"webhdfs": 9870, "swebhdfs": 9871}
 _OBJECT_STORES = ("s3",)
 _IN_MEMORY = 64 * 1024 * 1024
 """A file for an object store that is larger than this is put together on disk."""
@@ -147,7 +148,7 @@ class RemotePlace:
 
     def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
         """Put the file together here, and send it."""
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, self._told(name):
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, _told(self.where(name)):
             write(file)  # type: ignore[arg-type]
             file.seek(0)
             if self._system.type_name in _OBJECT_STORES:
@@ -166,7 +167,7 @@ class RemotePlace:
 
     def read(self, name: str, size: int | None = None) -> bytes:
         """The bytes of a file."""
-        with self._told(name), self._system.open_input_file(f"{self._path}/{name}") as file:
+        with _told(self.where(name)), self._system.open_input_file(f"{self._path}/{name}") as file:
             return bytes(file.read() if size is None else file.read(size))
 
     def names(self) -> dict[str, int]:
@@ -179,7 +180,7 @@ class RemotePlace:
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        with self._told(name):
+        with _told(self.where(name)):
             try:
                 self._system.delete_file(f"{self._path}/{name}")
             except FileNotFoundError:
@@ -187,7 +188,7 @@ class RemotePlace:
 
     def remove_all(self) -> None:
         """Remove the directory."""
-        with self._told(""):
+        with _told(self.where("")):
             try:
                 self._system.delete_dir(self._path)
             except FileNotFoundError:
@@ -196,14 +197,9 @@ class RemotePlace:
     def _listed(self) -> list[Any]:
         from pyarrow import fs
 
-        with self._told(""):
+        with _told(self.where("")):
             found: list[Any] = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
             return found
-
-    @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        with _told(self.where(name)):
-            yield
 
 
 class HdfsPlace:
@@ -295,12 +291,12 @@ def place_at(location: str) -> Place:
         )
     parts = urlsplit(location)
     # HDFS asks for the user's name alone.
-    if parts.password is not None or (parts.username is not None and parts.scheme not in _HDFS_PORTS):
+    if parts.password is not None or (parts.username is not None and parts.scheme not in HDFS):
         raise CheckpointError(
             "the address of the state holds a login, which the checkpoint would store: leave it out, and set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
-    if parts.scheme in _HDFS_PORTS:
+    if parts.scheme in HDFS:
         return HdfsPlace(_hdfs_at(location), unquote(parts.path).rstrip("/"), location)
     system, path = _system_at(location)
     return RemotePlace(system, path, location)
@@ -323,21 +319,10 @@ def _system_at(location: str) -> tuple[fs.FileSystem, str]:
 
 
 def _hdfs_at(location: str) -> Any:
-    """HDFS over HTTP, as the user of the address or of HADOOP_USER_NAME, as Hadoop's own clients."""
+    """As the user of the address or of HADOOP_USER_NAME, as Hadoop's own clients."""
     try:
-        from fsspec.implementations.webhdfs import WebHDFS
+        return web_hdfs(location, os.environ.get("HADOOP_USER_NAME"))
     except ModuleNotFoundError as error:
         raise CheckpointError(f"{error.name} is not installed: pip install 'felice[connect-hdfs]'") from error
-    parts = urlsplit(location)
-    try:
-        port = parts.port or _HDFS_PORTS[parts.scheme]
     except ValueError:
         raise CheckpointError(f"state cannot be kept at {location}: its port is no number") from None
-    return WebHDFS(
-        parts.hostname,
-        port,
-        user=unquote(parts.username) if parts.username else os.environ.get("HADOOP_USER_NAME"),
-        use_https=parts.scheme == "swebhdfs",
-        skip_instance_cache=True,
-        use_listings_cache=False,
-    )

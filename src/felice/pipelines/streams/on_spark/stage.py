@@ -156,9 +156,12 @@ class Application:
             return range(places)
         return (_place(record.key, places, otherwise),)
 
-    def metadata(self, topic: str, origin: str, seq: int) -> RecordMetadata | None:
-        """Where a record was read; None behind a repartition."""
-        return None if topic in self._inner else RecordMetadata(topic, _partition_of(origin), seq)
+    def metadata(self, topic: str, rows: pa.Table, number: int) -> RecordMetadata | None:
+        """Where the record of a row was read; None behind a repartition."""
+        if topic in self._inner:
+            return None
+        origin, offset = (rows[name][number].as_py() for name in ("origin", "seq"))
+        return RecordMetadata(topic, _partition_of(origin), offset)
 
     def where(self, topic: str, origin: str, seq: int) -> str:
         """The origin of a record, for error messages."""
@@ -373,7 +376,7 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
             values[start:end],
             timestamps[start:end],
             headers[start:end],
-            partial(_metadata, application, rows.slice(start), topic),
+            partial(application.metadata, topic, rows.slice(start)),
         )
         try:
             results.add(task.process_group(topic, group))
@@ -383,10 +386,6 @@ def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
     results.add(task.end_batch())
     results.skipped, results.dropped = task.skipped - skipped_before, task.take_dropped()
     return results
-
-
-def _metadata(application: Application, rows: pa.Table, topic: str, number: int) -> RecordMetadata | None:
-    return application.metadata(topic, rows["origin"][number].as_py(), rows["seq"][number].as_py())
 
 
 def _runs(topics: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from felice.pipelines.connect.connectors.hdfs.options import url_of
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError, RetriableError, one_line
+from felice.pipelines.web_hdfs import web_hdfs
 
 
 class Storage:
@@ -28,28 +29,16 @@ class Storage:
                 from fsspec.implementations.local import LocalFileSystem
 
                 self._system: Any = LocalFileSystem()
-                return
-            from fsspec.implementations.webhdfs import WebHDFS
+            else:
+                self._system = web_hdfs(url)
         except ModuleNotFoundError as error:
             raise ConnectError(
                 f"{error.name} is not installed: pip install 'felice[connect-hdfs]'"
             ) from error
-        try:
-            port = parts.port
         except ValueError:
             raise ConfigError(
                 f"Invalid value {url} for configuration store.url: its port is no number"
             ) from None
-        is_secure = parts.scheme == "swebhdfs"
-        self._system = WebHDFS(
-            parts.hostname,
-            port or (9871 if is_secure else 9870),
-            user=unquote(parts.username) if parts.username else None,
-            password=unquote(parts.password) if parts.password else None,
-            use_https=is_secure,
-            skip_instance_cache=True,
-            use_listings_cache=False,
-        )
 
     def write(self, path: str, content: IO[bytes] | bytes) -> None:
         """Writes a new file, and makes its directory."""
