@@ -27,7 +27,7 @@ from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.large_state import LargeStates
 from felice.pipelines.streams.on_spark.stage import Application
-from felice.pipelines.streams.on_spark.state import StateFiles
+from felice.pipelines.streams.on_spark.state import StateError, StateFiles
 from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.streams import App
@@ -295,8 +295,10 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     large = LargeStates(str(tmp_path), 1)
     (tmp_path / f"felice-{os.getuid()}").mkdir(mode=0o777)
     (tmp_path / f"felice-{os.getuid()}").chmod(0o777)
-    with pytest.raises(PermissionError, match="is not a directory of this user alone"):
+    with pytest.raises(StateError, match="is not a directory of this user alone"):
         large.of_task("state-0/0/0")
+    with pytest.raises(StateError, match="is not a directory of this user alone"):
+        large.remove_others([])
 
 
 def test_the_last_batch_may_run_again_at_another_worker(workers: Pair) -> None:

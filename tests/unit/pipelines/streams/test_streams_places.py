@@ -106,7 +106,7 @@ def test_what_cannot_be_reached_is_told() -> None:
 
 
 def test_addresses_of_hdfs() -> None:
-    with pytest.raises(CheckpointError, match="holds a login"):
+    with pytest.raises(CheckpointError, match="holds a login.*leave the password out"):
         place_at("webhdfs://ann:secret@host/a")
     with pytest.raises(CheckpointError, match="its port is no number"):
         place_at("webhdfs://host:port/a")

@@ -28,10 +28,9 @@ BYTES_PER_ROW = 220
 
 
 class HeldTask:
-    """A task in a worker, with the version of its state; None while a batch is being processed.
+    """A task in a worker. Its rows are in memory, or in a `LargeState` once they take too much of it.
 
-    Its rows are in memory, or in a `LargeState` once they take too much of it. Another worker may take that over
-    between two batches, in a thread of this process.
+    Between batches, a thread of this process can hand the `LargeState` over to another worker process.
     """
 
     def __init__(
@@ -50,6 +49,7 @@ class HeldTask:
         self._task: Task | None = make_task(self._stores)
         """None after the state was handed over."""
         self._version: Version | None = EMPTY
+        """That of the stores; None in a batch."""
         self._large: LargeState | None = None
         self._is_in_batch = False
         self._in_use = threading.Lock()
@@ -122,12 +122,9 @@ class HeldTask:
         return version
 
     def _taken_over(self, number: int) -> LargeState:
-        """The state on disk, as another worker had it after a batch; or what is there."""
+        """The `LargeState` of the task: handed over by another worker, or whatever the directory has."""
         wanted = Version(number, self._files.identity(number) or EMPTY.identity)
-        try:
-            directory = self._large_states.of_task(self._location)
-        except PermissionError as error:
-            raise StateError(str(error)) from None
+        directory = self._large_states.of_task(self._location)
         held = hold(directory, json.dumps(wanted).encode(), self._give_up)
         try:
             return LargeState(held)
@@ -136,7 +133,9 @@ class HeldTask:
             raise
 
     def _give_up(self, request: bytes) -> bool:
-        """Hand the state on disk over to a worker that runs the batch after this version, which Spark has finished."""
+        """Hand the state on disk over to a worker that runs the batch after the requested version. Spark has finished
+        that version.
+        """
         wanted = Version(*json.loads(request)) if request else EMPTY
         if not request or not self._in_use.acquire(blocking=False):
             return False

@@ -6,8 +6,8 @@ Keeps true: the files of the checkpoint decide what the state is (`state`). Rock
             missing is read from the checkpoint again.
             A worker that gets the task takes the directory over from the worker that had it (`handover`). If that one
             cannot spare it, there is another directory.
-Where:      DIRECTORY/N, with the lock DIRECTORY/N.lock. Of the keys there, the first two bytes are the number of a
-            store; with `_ABOUT` is the version.
+Where:      DIRECTORY/N, with the lock DIRECTORY/N.lock. A key of RocksDB begins with two bytes, the store's
+            number. The key `_ABOUT` has the version.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ if TYPE_CHECKING:
 FORMAT = 1
 MIB = 1 << 20
 STATE_MEMORY_MB = 256
-"""The stores of an application take so much memory of a worker, in MiB, before tasks move theirs to disk."""
+"""The default of `--state-memory`, in MiB. The tasks share it equally."""
 MOST_CHANGED = 50_000
 """Rows that may have changed since RocksDB's version."""
 MOST_HELD = 100_000
 """Rows of a task in memory when a batch begins. What the batch looks up and changes is added."""
 MOST_BEHIND = 10
-"""Batches that RocksDB's version may be behind: a restart reads them."""
+"""RocksDB is written after at most so many batches, and flushed when so many have passed since the last flush. After a
+kill, a restart may have to read almost twice as many.
+"""
 BATCHES_PER_BASE = 500
-"""After so many batches each row has been written to the checkpoint again, at the latest."""
+"""A base is complete after about so many batches, unless `MOST_IN_PIECE` limits its pieces."""
 MOST_IN_PIECE = 200_000
-"""A state with more than 500 times as many rows is written in more batches."""
+"""The most rows of a piece, unless more than twice as many have changed."""
 _ABOUT = b"\0\0about"
 _WRITE_BUFFER = 8 * MIB
 _CACHE = 64 * MIB
@@ -77,7 +79,10 @@ class LargeStates:
 
     def _root(self) -> Path:
         root = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-        return private_directory(Path(root))
+        try:
+            return private_directory(Path(root))
+        except PermissionError as error:
+            raise StateError(str(error)) from None
 
 
 def _digest(location: str) -> str:
@@ -166,9 +171,8 @@ class LargeState:
             stores[name].load(times.items())
 
     def reach(self, version: Version, stores: Mapping[str, Store]) -> None:
-        """The stores are those of a later version, which is written if it is far ahead, or if many rows are in memory.
-
-        While a version is read, the stores are those of no version: EMPTY.
+        """Called when the stores have reached a version. Writes it to RocksDB if it is `MOST_BEHIND` versions ahead, or
+        if too many rows are in memory. While a version is read, `version` is EMPTY.
         """
         if self._is_full or version.number - self.version.number >= MOST_BEHIND:
             self.write(version, stores)
@@ -222,8 +226,8 @@ class LargeState:
         """Rows of RocksDB's version to be written to the checkpoint, if that is due. After the last ones come the first
         ones again, as a new base.
 
-        Half as many rows as have changed, so that bases cost less than the deltas; and at least so many
-        that each row has its turn once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
+        It has half as many rows as have changed, so that bases cost less than the deltas; if that is fewer, so many
+        that each row is written once in `BATCHES_PER_BASE` batches. The first piece also has the clocks.
         """
         behind = self.version.number - self._piece_version
         # A version has one piece: the file has its number.

@@ -3,9 +3,9 @@
 Keeps true: a file is complete or absent. A reader that reads it during a `put` gets the old bytes, the new bytes, or
             `FileNotFoundError`.
 How:        In a directory a file is written beside, synced and renamed. An object store makes an object visible when
-            all of it has arrived. With `file://` and in HDFS a file is written beside and moved; a file that is
-            there already is removed before, which only happens to the file of a batch that runs again, and nobody else
-            reads that.
+            all of it has arrived. With `file://` and in HDFS the file is written under a temporary name, an existing
+            file is removed, and the new file is renamed. Only a batch or a piece that is written again replaces a file,
+            and nobody else reads that file then.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ class RemotePlace:
 
 
 class HdfsPlace:
-    """A directory in HDFS, over HTTP. Arrow's wrapper of this library takes an HDFS that does not answer for an empty
-    one, so it is called directly.
+    """A directory in HDFS, over HTTP. fsspec is called directly: through Arrow's wrapper, an HDFS that does not answer
+    looks like an empty directory.
     """
 
     def __init__(self, system: Any, path: str, location: str) -> None:
@@ -290,13 +290,15 @@ def place_at(location: str) -> Place:
             "directory"
         )
     parts = urlsplit(location)
-    # HDFS asks for the user's name alone.
-    if parts.password is not None or (parts.username is not None and parts.scheme not in HDFS):
-        raise CheckpointError(
-            "the address of the state holds a login, which the checkpoint would store: leave it out, and set "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    is_hdfs = parts.scheme in HDFS  # It asks for the user's name alone.
+    if parts.password is not None or (parts.username is not None and not is_hdfs):
+        instead = (
+            "the password out" if is_hdfs else "it out, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
-    if parts.scheme in HDFS:
+        raise CheckpointError(
+            f"the address of the state holds a login, which the checkpoint would store: leave {instead}"
+        )
+    if is_hdfs:
         return HdfsPlace(_hdfs_at(location), unquote(parts.path).rstrip("/"), location)
     system, path = _system_at(location)
     return RemotePlace(system, path, location)
