@@ -33,7 +33,7 @@ class Kept(NamedTuple):
     size: int = 0
     """The number of its rows."""
     floor: int = ALL_TIMES
-    """Rows of earlier times are gone, though they may still be in RocksDB."""
+    """Rows before this time are removed; RocksDB may still have them until the next write."""
 
 
 class Database:
@@ -103,7 +103,7 @@ class DiskRows(MutableMapping[Any, Any]):
         self._held: dict[Any, Any] = {}
         """Rows in memory; None for those that do not exist."""
         self._changed: set[Any] = set()
-        """The keys of those that are not so in RocksDB."""
+        """The keys whose row in memory differs from RocksDB's."""
 
     @property
     def kept(self) -> Kept:
@@ -334,7 +334,9 @@ class TimedDiskRows(DiskRows):
         self.by_time.oldest = min(self.by_time.oldest, time)
 
     def _is_gone(self, key: Any) -> bool:
-        """Whether RocksDB has no row of this key. One may be in memory: a late row is there until the next removal."""
+        """Whether the key's time is below the floor, so that a row in RocksDB does not count. A late row may be in
+        memory until the next removal.
+        """
         return key[1] < self._floor  # type: ignore[no-any-return]
 
 

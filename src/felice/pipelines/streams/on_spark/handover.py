@@ -1,7 +1,7 @@
 """Passes a directory from one process of a machine to another one that needs it.
 
-Keeps true: one process at most uses a directory. It has the directory's lock, and gives it up when another process asks
-            for it and it can spare it.
+Keeps true: one process at most uses a directory: the process that holds its lock. It releases the lock when another
+            process asks and no batch is running.
 How:        The process listens at a Unix socket whose name follows from the directory, in a thread. A process that has
             ended holds no lock, and nobody answers at its socket.
 """

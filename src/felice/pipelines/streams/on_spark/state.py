@@ -1,11 +1,11 @@
-"""The state of one task on disk: a delta for each batch, and a base every few batches.
+"""The files of one task's state in the checkpoint: a delta for each batch, and a base every few batches.
 
 Keeps true: version n is the state after batch n. It is read from the newest base up to n and every delta after it; if
             one is missing, that is an error and not an older state.
             A base of many rows is written in pieces, some rows at a time. A piece has rows as they were after a batch
             that Spark has finished. A reader of the base also reads all deltas since its first piece: a row that
             changed after its piece was written is in one of these deltas.
-            A version is complete or absent: a file is written under another name, synced and renamed. Spark's own logs
+            A version is complete or absent, as `places` ensures for each kind of place. Spark's own logs
             decide which version counts: a batch that runs again starts from the version before it and replaces its
             file.
 Where:      `N.delta`, `N.base` and `N.FIRST-MARK.piece` in a directory of the task, at a place that all workers
