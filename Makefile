@@ -51,7 +51,7 @@ COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/
 PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py streams_*.py connect_[i-z]*.py)))
 
 # Each part writes its failures to a file, and the files are printed last.
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.classes
 ifeq ($(strip $(ARGS)),)
 	@mkdir -p $(TEST_LOGS); cd $(TEST_LOGS) && rm -f *.failures *.log
 	@run="$(PYTEST) --failures-to $(TEST_LOGS)"; \
@@ -185,6 +185,12 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml $(KERNELS)
 $(VENV)/.dev: $(VENV)/.python pyproject.toml $(KERNELS)
 	$(PY) -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.demo
+
+# Tests start Spark some hundred times, and with an archive of its classes each start takes half the time. Not every Java can
+# write it.
+$(VENV)/.classes: $(VENV)/.dev
+	$(VENV)/bin/felice streams prepare || true
+	touch $@
 
 $(VENV)/.dist: $(VENV)/.python pyproject.toml
 	$(PY) -m pip install --quiet --editable '.[dist]'

@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -171,7 +172,7 @@ class SparkCopy:
             (self._place / "new").write_text(str(self._dice.randint(1, LAST_REQUEST)))
             (self._place / "new").rename(self._place / "die")
             return
-        if victim == "worker" and not self._kill_worker(spark):
+        if victim == "worker" and not self._kill_worker(driver):
             return
         if victim == "broker":
             self._kill_broker()
@@ -182,8 +183,8 @@ class SparkCopy:
         self._left.pop(0)
         self.outcome.killed[victim] += 1
 
-    def _kill_worker(self, spark: int) -> bool:
-        workers = [pid for child in children_of(spark) for pid in children_of(child)]
+    def _kill_worker(self, driver: int) -> bool:
+        workers = python_workers(driver)
         for pid in self._dice.sample(workers, min(1, len(workers))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -214,6 +215,24 @@ def tree_of(root: int) -> list[int]:
     for process in found:
         found += children_of(process)
     return found
+
+
+def python_workers(root: int) -> list[int]:
+    """The processes that run Python tasks of Spark below a process: children of PySpark's daemon."""
+    found = []
+    for pid in tree_of(root):
+        with contextlib.suppress(OSError):
+            parent = re.search(r"PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
+            if parent and _runs_daemon(pid) and _runs_daemon(int(parent[1])):
+                found.append(pid)
+    return found
+
+
+def _runs_daemon(pid: int) -> bool:
+    """Whether a process was forked, or started, for PySpark's daemon. The daemon's forks look like it."""
+    process = Path(f"/proc/{pid}")
+    name, command = (process / "comm").read_text().strip(), (process / "cmdline").read_bytes()
+    return name == "pyspark.daemon" or b"-m\0pyspark.daemon" in command
 
 
 def send_to_all(processes: list[int], number: signal.Signals) -> None:

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from conformance.copying import mortal_broker, nothing_is_open
-from conformance.spark_kills import children_of
+from conformance.spark_kills import tree_of
 from conformance.topics import create_topic_over
 from conformance.wire import Wire
 from felice.pipelines.streams.on_spark.directory import Checkpoint
@@ -187,7 +187,8 @@ class Transfer:
             self._kill_broker()
             return True
         java = self._java()
-        workers = [pid for child in children_of(java) for pid in (child, *children_of(child))] if java else []
+        # Those that were forked, those that Java started for them, and the one that is forked.
+        workers = [pid for pid in tree_of(driver.pid) if pid not in (driver.pid, java)]
         if java is None or not workers:
             return False
         victims = {

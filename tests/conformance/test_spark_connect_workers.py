@@ -16,7 +16,7 @@ import pytest
 
 import waiting
 from conformance.spark_cluster import cluster
-from conformance.spark_kills import send_to_all, tree_of
+from conformance.spark_kills import python_workers, send_to_all, tree_of
 from connect_rest import TIMEOUT_S, RestClient
 from connect_worker import distributed_options, standalone_options
 from felice.testing import Broker, felice_broker
@@ -84,21 +84,6 @@ def lines_of(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def python_workers(process: subprocess.Popen[bytes]) -> list[int]:
-    """The processes that run Spark's Python tasks below a process: children of PySpark's daemon."""
-    found = []
-    for pid in tree_of(process.pid):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            parent = re.search(r"PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
-            above = Path(f"/proc/{parent[1] if parent else 0}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"pyspark.daemon" in command and b"pyspark.daemon" in above:
-            found.append(pid)
-    return found
-
-
 def test_a_standalone_worker_copies_lines_from_file_to_file(broker: Broker, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     source, sink = tmp_path / "source.properties", tmp_path / "sink.json"
@@ -121,7 +106,7 @@ def test_a_standalone_worker_copies_lines_from_file_to_file(broker: Broker, tmp_
             ("out", "sink", "RUNNING", 1, 0),
         ]
         # Both tasks lose their process, and are started again by themselves.
-        victims = wait_until(lambda: found if len(found := python_workers(worker.process)) >= 2 else None)
+        victims = wait_until(lambda: found if len(found := python_workers(worker.process.pid)) >= 2 else None)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: "is started again in" in worker.errors.read_text())
@@ -152,7 +137,7 @@ def test_tasks_run_on_a_cluster_of_which_a_machine_dies(broker: Broker, tmp_path
             for name in names:
                 worker.wait_states(name, "RUNNING", "RUNNING")
             # The machine whose executor was there first may have all tasks.
-            victim = max(machines, key=lambda machine: len(python_workers(machine)))
+            victim = max(machines, key=lambda machine: len(python_workers(machine.pid)))
             send_to_all(tree_of(victim.pid), signal.SIGKILL)
             victim.wait()
             wait_until(

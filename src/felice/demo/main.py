@@ -49,6 +49,7 @@ from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
 from felice.server.embedded import EmbeddedBroker
 
+MASTER = "local[*]"
 CHART = "delays.png"
 PROGRESS_EVERY_S = 0.3
 
@@ -212,8 +213,8 @@ def _start_spark(place: Path) -> SparkSession:
     said, config = place / "java.log", _spark_config(place)
     try:
         with said.open("wb") as stderr:
-            start_java(config, stderr)
-        return session("felice-demo", config=config)
+            start_java(MASTER, config, stderr)
+        return session("felice-demo", MASTER, config=config)
     except Exception:
         sys.stderr.write(said.read_text(errors="replace"))
         raise

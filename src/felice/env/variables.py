@@ -6,6 +6,8 @@ The broker reads variables when the process starts, and only here.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,6 +19,21 @@ def is_set(name: str) -> bool:
 def all_variables() -> dict[str, str]:
     """The variables of the environment. Bytes that are not UTF-8 are lone surrogates."""
     return dict(os.environ)
+
+
+@contextmanager
+def changed(values: Mapping[str, str]) -> Iterator[None]:
+    """Within, these variables have these values, for processes that are started too."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class SystemSources:

@@ -8,6 +8,7 @@ reader      plans batches and streams in the driver; `lag` reports how far they 
 fetching    reads ranges as Arrow in the workers
 writer      writes Arrow to topics in the workers; `commit` (pure), `ledger` and `transactional` make it exactly once
 updates     writes results in update mode
-session     creates a session with the source registered; `java` finds its Java, and `worker_python` starts its workers
-            through `early_worker`
+session     creates a session with the source registered; `java` finds its Java
+worker_python  the program that Spark starts as Python on this machine: `ask_for_fork` gets it as a fork of the process
+            `prepared`, and `early_worker` reports to Java before its imports
 """

@@ -1,16 +1,16 @@
 """Creates a Spark session that can read and write topics: finds Java, and registers the data source.
 
 Keeps true: workers run the Python of the driver. The user's own settings (JAVA_HOME, PYSPARK_PYTHON, a running session)
-            are used and not overwritten, unless Spark cannot run with them. On this machine, workers report to Spark
-            before they import anything (`early_worker`).
+            are used and not overwritten, unless Spark cannot run with them. On this machine, Spark starts Python
+            through `worker_python`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from pyspark import SparkConf, SparkContext
@@ -18,14 +18,30 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from felice.env.java import find_java
+from felice.env.variables import changed
+from felice.pipelines.spark import class_archive
 from felice.pipelines.spark.source import FeliceDataSource
-from felice.pipelines.spark.worker_python import early_python
+from felice.pipelines.spark.worker_python import early_python, prepared_process
 
 JAVA_STOPS_WITHIN_S = 30
 CONNECT = "sc://"
 PYTHON = "PYSPARK_PYTHON"
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_SQL = (
+    "pyspark.worker",
+    "pyspark.daemon",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.write_into_data_source",
+    "felice.pipelines.spark.source",
+    "felice.pipelines.spark.writer",
+    "felice.pipelines.streams.on_spark.source",
+)
+"""What programs of a session import: Spark's own, and the sources of this project."""
 
 
 def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | None = None) -> SparkSession:
@@ -35,6 +51,7 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     Connect server that is started on this machine.
     """
     prepare_environment()
+    _prepare_workers(master, config or {}, _SQL)
     # A session that runs already keeps its settings.
     is_new = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(name)
@@ -43,7 +60,7 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     )
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
-    with _early_workers_of_server(master):
+    with _environment_of_java(master):
         spark = builder.getOrCreate()
     if is_new:
         spark.conf.set(FILTER_PUSHDOWN, "true")
@@ -53,11 +70,18 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     return spark
 
 
-def bare_context(name: str, master: str, config: Mapping[str, str]) -> SparkContext:
-    """Spark without SQL, for jobs of plain Python: it starts sooner, and needs two Python processes less."""
-    prepare_environment()
+def bare_context(
+    name: str, master: str, config: Mapping[str, str], stderr: BinaryIO, modules: Sequence[str]
+) -> SparkContext:
+    """Spark without SQL, for jobs of plain Python: it starts sooner, and needs two Python processes less.
+
+    The jobs' Python has imported the `modules`. For `stderr` see `start_java`.
+    """
+    _prepare_workers(master, config, modules)
+    start_java(master, config, stderr)
     conf = SparkConf().setAppName(name).setMaster(master).setAll(list(config.items()))
-    context = SparkContext.getOrCreate(conf)
+    with _environment_of_java(master):
+        context = SparkContext.getOrCreate(conf)
     _let_workers_report_early(context)
     return context
 
@@ -68,17 +92,18 @@ def connect_address(master: str) -> str:
     return rest if rest.startswith("local") and not rest.startswith("localhost") else master
 
 
-def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
+def start_java(master: str, config: Mapping[str, str], stderr: BinaryIO) -> None:
     """Start Spark's Java before its session, and write the standard error of Java and its workers to a file.
 
-    Pass the `config` of the later session, because options of Java have an effect only here. A Java that runs already
-    is kept.
+    Pass the `master` and `config` of the later session, because options of Java have an effect only here. A Java that
+    runs already is kept.
     """
     if SparkContext._gateway is not None:
         return
     prepare_environment()
     conf = SparkConf(loadDefaults=False).setAll(list(config.items()))
-    gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+    with _environment_of_java(master):
+        gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -98,6 +123,7 @@ def register_source(spark: SparkSession, source: type[FeliceDataSource]) -> None
 def stop(spark: SparkSession | SparkContext) -> None:
     """Stop a classic session or a context, and wait until its Java has ended, with its temporary files."""
     spark.stop()
+    prepared_process.end()
     gateway = SparkContext._gateway
     if gateway is None:
         return
@@ -115,18 +141,27 @@ def prepare_environment() -> None:
     os.environ.setdefault(PYTHON, sys.executable)
 
 
-@contextmanager
-def _early_workers_of_server(master: str) -> Iterator[None]:
-    """A Connect server that is started here takes the Python for its workers from the environment of its start."""
-    if not connect_address(master).startswith("local") or not master.startswith(CONNECT):
-        yield
-        return
-    chosen = os.environ[PYTHON]
-    os.environ[PYTHON] = early_python(chosen)
-    try:
-        yield
-    finally:
-        os.environ[PYTHON] = chosen
+def _environment_of_java(master: str) -> AbstractContextManager[None]:
+    """Spark's Java, and a Connect server of this machine, take options of Java and the Python for workers from the
+    environment in which they are started.
+    """
+    values = {class_archive.OPTIONS_OF_JAVA: class_archive.options_of_java()}
+    if _is_on_this_machine(master):
+        values[PYTHON] = early_python(os.environ[PYTHON])
+    return changed(values)
+
+
+def _is_on_this_machine(master: str) -> bool:
+    return connect_address(master).startswith("local")
+
+
+def _prepare_workers(master: str, config: Mapping[str, str], modules: Sequence[str]) -> None:
+    """Import what workers need while Java starts."""
+    if _is_on_this_machine(master):
+        prefix = "spark.executorEnv."
+        added = {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
+        # PySpark gives its workers this seed, too.
+        prepared_process.start(modules, {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")} | added)
 
 
 def _let_workers_report_early(context: SparkContext | None) -> None:

@@ -35,6 +35,8 @@ CONFIG = {
     "spark.ui.retainedTasks": "100",
 }
 """The settings of a session for tasks."""
+IMPORTED = "pyspark.daemon", "pyspark.worker", __name__
+"""What the Python of a job needs."""
 
 
 class SparkJobs:

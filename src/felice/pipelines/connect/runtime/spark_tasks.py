@@ -81,8 +81,8 @@ class SparkTasks:
 
     def _started(self) -> SparkJobs:
         try:
-            from felice.pipelines.connect.runtime.spark_jobs import CONFIG, SparkJobs
-            from felice.pipelines.spark.session import bare_context, start_java
+            from felice.pipelines.connect.runtime.spark_jobs import CONFIG, IMPORTED, SparkJobs
+            from felice.pipelines.spark.session import bare_context
         except ImportError as error:
             raise ConnectError(f"tasks need Spark: pip install 'felice[connect]' ({error})") from error
         master = self._config.get(MASTER, f"local[{self._slots}]")
@@ -91,8 +91,8 @@ class SparkTasks:
         given = {name: text for name, text in self._config.items() if name not in (MASTER, _APP)}
         config = {**CONFIG, **given}
         try:
-            start_java(config, log_file)
-            self._context = bare_context(self._config.get(_APP, "felice-connect"), master, config)
+            name = self._config.get(_APP, "felice-connect")
+            self._context = bare_context(name, master, config, log_file, IMPORTED)
         except Exception as error:
             raise ConnectError(
                 f"Spark cannot be started with the master {master}: {error}; its log is {log_file.name}"

@@ -77,8 +77,6 @@ FOR_STATE = "FELICE_STREAMS_STATE"
 """Set in the environment of workers that hold state."""
 WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
-    # The memory pool that is not used would start a thread, and `daemon` forks only processes with one.
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
@@ -93,8 +91,6 @@ SPARK_CONFIG = {
     # Applications of one process share the cores batch by batch; a long batch of one does not hold up the others.
     "spark.scheduler.mode": "FAIR",
 }
-LOCAL_CONFIG = {**SPARK_CONFIG, "spark.python.daemon.module": "felice.pipelines.streams.on_spark.daemon"}
-"""For Spark on this machine. Workers of a cluster may get Felice only after their daemon has started."""
 QUERY_CONFIG = {
     # Spark must not change the number of tasks by itself, because each task has the state of one partition.
     "spark.sql.adaptive.enabled": "false",
@@ -123,7 +119,7 @@ def _session(name: str, master: str) -> SparkSession:
         os.environ.setdefault(variable, value)
     # Spark puts the user's own `extraJavaOptions` behind these, and the last value of an option counts.
     options = {"spark.driver.defaultJavaOptions": java.options_for_few_resources()}
-    return session(name, master, config=LOCAL_CONFIG | options)
+    return session(name, master, config=SPARK_CONFIG | options)
 
 
 def start(
