@@ -24,7 +24,8 @@
 #                make publish uploads them to PyPI
 #   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times;
 #                KILL_MINUTES=60 ends the kills earlier
-#   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times
+#   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times;
+#                AT=s3, hdfs or cluster: with its checkpoint there, and a new machine for each driver
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
@@ -155,7 +156,7 @@ spark-kills: $(VENV)/.dev
 	$(PY) tests/conformance/spark_kills.py $(KILLS) $(or $(SEED),random) $(KILL_MINUTES)
 
 streams-kills: $(VENV)/.dev
-	$(PY) tests/conformance/streams_kills.py $(KILLS) $(SEED)
+	PYTHONPATH=tests $(PY) tests/conformance/streams_kills.py $(KILLS) $(or $(SEED),random) $(or $(AT),local)
 
 connect-kills: $(VENV)/.dev
 	CONNECT_KILLS=$(if $(filter file,$(origin KILLS)),20,$(KILLS)) $(PYTEST) -s tests/conformance/test_connect_kills.py

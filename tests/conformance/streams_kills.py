@@ -1,8 +1,12 @@
-"""Payments between accounts by `felice run`, with drivers, Java, workers and brokers killed at random.
+"""Payments between accounts by `felice run`, with drivers, Java, workers, brokers and stores killed at random.
 
-`python tests/conformance/streams_kills.py KILLS [SEED]` runs until that many processes were killed and every payment is
-booked. Payments arrive all the time, so that there is always a batch to interrupt. Then a read_committed consumer must
-find each payment's two entries once, the balances must be those of the entries, and their sum must be 0.
+`python tests/conformance/streams_kills.py KILLS SEED AT` runs until that many processes were killed and every payment
+is booked. Payments arrive all the time, so that there is always a batch to interrupt. Then a read_committed consumer
+must find each payment's two entries once, the balances must be those of the entries, and their sum must be 0.
+
+AT is where the checkpoint is: `local` for a directory, `s3` or `hdfs` for a server of this machine. Then a driver that
+was killed is replaced as if by another machine, in an empty directory. `cluster` is `s3` with a cluster of Spark whose
+workers see nothing of the drivers' directories.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +33,23 @@ if __name__ == "__main__":
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from conformance.copying import mortal_broker, nothing_is_open
+from conformance.spark_cluster import cluster
 from conformance.spark_kills import tree_of
 from conformance.topics import create_topic_over
 from conformance.wire import Wire
+from felice.env.variables import changed
 from felice.pipelines.streams.on_spark.directory import Checkpoint
 from peers.cache import PROGRAMS
+from peers.hdfs import running_hdfs
+from peers.objects import BUCKET, running_store
 from waiting import wait_until
 
 PARTITIONS, ACCOUNTS = 2, 50
 PAYMENTS_PER_S = 200
 PROGRAM = PROGRAMS / "python" / "transfer.py"
 VICTIMS = {"worker": 40, "broker": 20, "java": 15, "driver": 15, "all": 10}
-"""Kinds of process, and how often each is chosen. "all" are driver, Java and workers at once."""
+"""Kinds of process, and how often each is chosen. "all" are driver, Java and workers at once. A "store" is HDFS."""
+PLACES = "local", "s3", "hdfs", "cluster"
 RUN_STARTS_WITHIN_S = 300.0
 
 
@@ -52,12 +61,26 @@ class Plan:
     pause_s: float = 3.0
 
 
-QUICK = Plan(("worker", "java", "broker"))
-
-
-def full(kills: int, seed: int) -> Plan:
+def full(kills: int, seed: int, at: str) -> Plan:
     dice = random.Random(seed)
-    return Plan(tuple(dice.choices(list(VICTIMS), list(VICTIMS.values()), k=kills)))
+    chosen = VICTIMS | ({"store": 15} if at == "hdfs" else {})
+    return Plan(tuple(dice.choices(list(chosen), list(chosen.values()), k=kills)))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the application runs, and what can be killed there."""
+
+    bootstrap: str
+    place: Path
+    kill_broker: Callable[[], None]
+    location: str | None = None
+    """The address of the checkpoint; None for a directory."""
+    kill_store: Callable[[], None] | None = None
+    # A task whose worker is killed runs again, up to four times.
+    master: str = "local[2,4]"
+    spark_workers: tuple[int, ...] = ()
+    """The processes of a cluster of Spark."""
 
 
 @dataclass(slots=True)
@@ -111,15 +134,25 @@ class Payments:
 class Transfer:
     """`felice run`, which is started again until nothing is left to kill."""
 
-    def __init__(
-        self, bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
-    ) -> None:
-        self._bootstrap, self._place, self._plan = bootstrap, place, plan
+    def __init__(self, around: Surroundings, plan: Plan, seed: int) -> None:
+        self._around, self._plan = around, plan
         self._left = list(plan.victims)
         self._dice = random.Random(seed)
-        self._kill_broker = kill_broker
-        self._checkpoint = Checkpoint(place / "checkpoint")
+        self._machine = 0
+        self._directory = around.place / "machine-0"
+        self._directory.mkdir()
         self.outcome = KillRun()
+
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._directory / "transfer-checkpoint")
+
+    def _move(self) -> None:
+        """Go on with another machine's disk, unless the checkpoint is only on this one."""
+        if self._around.location is not None:
+            self._machine += 1
+            self._directory = self._around.place / f"machine-{self._machine}"
+            self._directory.mkdir()
 
     def kill_all(self) -> None:
         while self._left:
@@ -128,6 +161,7 @@ class Transfer:
 
     def finish(self) -> None:
         """Run until everything is booked."""
+        self._move()
         for _ in range(10):
             with self._started("--until-caught-up") as process:
                 if process.wait(600) == 0:
@@ -137,24 +171,16 @@ class Transfer:
     @contextlib.contextmanager
     def _started(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
         self.outcome.starts += 1
-        # A task whose worker is killed runs again, up to four times.
-        command = [
-            str(Path(sys.executable).with_name("felice")),
-            "run",
-            str(PROGRAM),
-            "--master",
-            "local[2,4]",
-        ]
-        command += [
-            "--bootstrap-server",
-            self._bootstrap,
-            "--checkpoint",
-            str(self._checkpoint.path),
-            *options,
-        ]
-        with (self._place / "stderr").open("ab") as errors:
+        given = {
+            "--master": self._around.master,
+            "--bootstrap-server": self._around.bootstrap,
+            "--checkpoint": self._around.location or str(self._checkpoint.path),
+        }
+        command = [str(Path(sys.executable).with_name("felice")), "run", str(PROGRAM), *options]
+        command += [word for pair in given.items() for word in pair]
+        with (self._around.place / "stderr").open("ab") as errors:
             begin = errors.tell()
-            process = subprocess.Popen(command, stderr=errors, start_new_session=True)
+            process = subprocess.Popen(command, stderr=errors, start_new_session=True, cwd=self._directory)
             try:
                 yield process
             finally:
@@ -166,7 +192,9 @@ class Transfer:
     def _note_failure(self, code: int, begin: int) -> None:
         if code in (0, -signal.SIGKILL):
             return
-        told = (self._place / "stderr").read_bytes()[begin:].decode(errors="replace").strip().splitlines()
+        told = (
+            (self._around.place / "stderr").read_bytes()[begin:].decode(errors="replace").strip().splitlines()
+        )
         self.outcome.failures[told[-1][:200] if told else "nothing told"] += 1
         assert code == 1, f"exit code {code}: {told[-5:]}"
 
@@ -183,12 +211,17 @@ class Transfer:
                 self.outcome.killed[self._left.pop(0)] += 1
 
     def _kill(self, victim: str, driver: subprocess.Popen[bytes]) -> bool:
+        around = self._around
         if victim == "broker":
-            self._kill_broker()
+            around.kill_broker()
+            return True
+        if victim == "store" and around.kill_store is not None:
+            around.kill_store()
             return True
         java = self._java()
         # Those that were forked, those that Java started for them, and the one that is forked.
         workers = [pid for pid in tree_of(driver.pid) if pid not in (driver.pid, java)]
+        workers += [pid for worker in around.spark_workers for pid in tree_of(worker)[1:]]
         if java is None or not workers:
             return False
         victims = {
@@ -202,6 +235,7 @@ class Transfer:
                 os.kill(pid, signal.SIGKILL)
         if victim != "worker":
             driver.wait(120)
+            self._move()
         return True
 
     def _batch(self) -> int:
@@ -253,13 +287,12 @@ def check(ledger: list[tuple[str, Any]], balances: list[tuple[str, Any]], paymen
     assert changes == entries, "an account has not one change of its balance for each entry"
 
 
-def transfer_under_kills(
-    bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
-) -> tuple[KillRun, int]:
+def transfer_under_kills(around: Surroundings, plan: Plan, seed: int) -> tuple[KillRun, int]:
+    bootstrap = around.bootstrap
     with Wire(bootstrap) as wire:
         for topic in ("payments", "ledger", "balances"):
             create_topic_over(wire, topic, PARTITIONS)
-    transfer = Transfer(bootstrap, place, plan, seed, kill_broker)
+    transfer = Transfer(around, plan, seed)
     with Payments(bootstrap, seed) as payments:
         transfer.kill_all()
     transfer.finish()
@@ -269,18 +302,40 @@ def transfer_under_kills(
 
 
 @contextlib.contextmanager
-def workplace(directory: Path) -> Iterator[tuple[Path, str, Callable[[], None]]]:
+def surroundings(directory: Path, at: str) -> Iterator[Surroundings]:
     (place := directory / "run").mkdir()
-    with mortal_broker(directory / "data") as (bootstrap, kill):
-        yield place, bootstrap, kill
+    with mortal_broker(directory / "data") as (bootstrap, kill), contextlib.ExitStack() as stack:
+        around = Surroundings(bootstrap, place, kill)
+        if at in ("s3", "cluster"):
+            # The server of this machine takes any login.
+            login = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+            stack.enter_context(changed(login))
+            host = stack.enter_context(running_store()).url.removeprefix("http://")
+            location = f"s3://{BUCKET}/transfer?endpoint_override={host}&scheme=http&region=us-east-1"
+            around = replace(around, location=location)
+        if at == "hdfs":
+            (directory / "hdfs").mkdir()
+            hdfs = stack.enter_context(running_hdfs(directory / "hdfs"))
+
+            def kill_hdfs() -> None:
+                hdfs.kill()
+                hdfs.start()
+
+            around = replace(around, location=f"{hdfs.url}/transfer", kill_store=kill_hdfs)
+        if at == "cluster":
+            (directory / "spark").mkdir()
+            master, workers = stack.enter_context(cluster(directory / "spark", memory="1100m", hidden=place))
+            around = replace(around, master=master, spark_workers=tuple(worker.pid for worker in workers))
+        yield around
 
 
 def main() -> None:
-    kills, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
-    print(f"seed {seed}: {kills} kills", flush=True)
-    with tempfile.TemporaryDirectory() as directory, workplace(Path(directory)) as (place, bootstrap, kill):
+    kills, chosen, at = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    seed = random.randrange(1 << 32) if chosen == "random" else int(chosen)
+    print(f"seed {seed}: {kills} kills, checkpoint: {at}", flush=True)
+    with tempfile.TemporaryDirectory() as directory, surroundings(Path(directory), at) as around:
         began = time.monotonic()
-        outcome, payments = transfer_under_kills(bootstrap, place, full(kills, seed), seed, kill)
+        outcome, payments = transfer_under_kills(around, full(kills, seed, at), seed)
         took_s = time.monotonic() - began
         print(
             f"{payments} payments booked once, sum of balances 0, after {took_s:.0f} s; {outcome}", flush=True

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
-from conformance.streams_kills import QUICK, check, transfer_under_kills, workplace
+from conformance.streams_kills import Plan, check, surroundings, transfer_under_kills
 
 LEDGER = [("a", {"id": 0, "amount": -5}), ("b", {"id": 0, "amount": 5})]
 BALANCES = [("a", -5), ("b", 5)]
@@ -16,10 +16,20 @@ BALANCES = [("a", -5), ("b", 5)]
 
 @pytest.mark.felice_only
 @pytest.mark.timeout(1800)
-def test_each_payment_is_booked_once_and_the_sum_of_balances_stays_zero(tmp_path: Path) -> None:
-    with workplace(tmp_path) as (place, bootstrap, kill):
-        outcome, payments = transfer_under_kills(bootstrap, place, QUICK, 5, kill)
-    assert outcome.killed == {"worker": 1, "java": 1, "broker": 1}
+@pytest.mark.parametrize(
+    ("at", "victims"),
+    [
+        ("local", ("worker", "java", "broker")),
+        ("hdfs", ("all", "store")),
+        ("cluster", ("worker", "all")),
+    ],
+)
+def test_each_payment_is_booked_once_and_the_sum_of_balances_stays_zero(
+    tmp_path: Path, at: str, victims: tuple[str, ...]
+) -> None:
+    with surroundings(tmp_path, at) as around:
+        outcome, payments = transfer_under_kills(around, Plan(victims), 5)
+    assert outcome.killed == dict.fromkeys(victims, 1)
     assert payments > 0
 
 

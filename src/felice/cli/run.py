@@ -37,11 +37,11 @@ _MOVED = (
 EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "OutsideError", "PlaceError")
 
 
-def checkpoint_at(application: str, directory: Path | None) -> Checkpoint:
-    """The checkpoint of an application: the directory, or the default one."""
+def checkpoint_at(application: str, location: Path | str | None) -> Checkpoint:
+    """The checkpoint of an application: the directory, or the default one, with a copy at an address."""
     from felice.pipelines.streams.on_spark.directory import checkpoint_of
 
-    return checkpoint_of(application, directory)
+    return checkpoint_of(application, location)
 
 
 @contextmanager
@@ -72,8 +72,9 @@ def plain_faults() -> Iterator[None]:
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(path_type=Path),
-    help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory.",
+    metavar="LOCATION",
+    help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory. s3://BUCKET/PATH or "
+    "webhdfs://HOST/PATH: that directory, with a copy from which another machine continues, and the state there.",
 )
 @click.option(
     "--state",
@@ -153,7 +154,7 @@ def run(
     bootstrap: str,
     command_config: Path | None,
     master: str,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     state: str | None,
     state_memory: int | None,
     local_state: Path | None,
@@ -254,7 +255,7 @@ class Settings:
     only: tuple[str, ...]
     bootstrap: str
     master: str
-    checkpoint: Path | None
+    checkpoint: str | None
     options: dict[str, Any]
     restarts: int = 0
 
@@ -263,14 +264,23 @@ class Settings:
 
         Raises `Fault` if the App has used the other of the two places: it would begin again, without its state.
         """
+        from felice.pipelines.streams.on_spark.directory import below, is_address
+
         if self.checkpoint is None:
             return checkpoint_at(app.name, None)
-        itself = checkpoint_at(app.name, self.checkpoint)
-        below = checkpoint_at(app.name, self.checkpoint / f"{app.name}-checkpoint")
-        chosen, other = (itself, below) if is_only else (below, itself)
+        own = below(self.checkpoint, f"{app.name}-checkpoint")
+        if is_address(self.checkpoint):
+            return checkpoint_at(app.name, self.checkpoint if is_only else own)
+        itself, inside = checkpoint_at(app.name, self.checkpoint), checkpoint_at(app.name, own)
+        chosen, other = (itself, inside) if is_only else (inside, itself)
         if not chosen.is_used and other.belongs_to(app.name):
             raise Fault(_MOVED.format(name=app.name, chosen=chosen.path, other=other.path))
         return chosen
+
+
+def say_aside(line: str) -> None:
+    """Print a line on standard error."""
+    click.echo(line, err=True)
 
 
 def _run(apps: list[App], settings: Settings) -> None:
@@ -288,10 +298,10 @@ def _run(apps: list[App], settings: Settings) -> None:
     def claim(app: Scoped) -> Claim:
         is_only = [app.name] == [one.name for one in apps]
         found = settings.checkpoint_of(app, is_only)
-        claimed = Claim(app, found, RunLock(found, app.name, settings.bootstrap).take())
+        claimed = Claim(app, found, RunLock(found, app.name, settings.bootstrap).take(say_aside))
         try:
             for line in _told(app, found, settings, all_of_it=False):
-                click.echo(line, err=True)
+                say_aside(line)
         except BaseException:
             claimed.lock.release()
             raise

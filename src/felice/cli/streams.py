@@ -175,6 +175,7 @@ def reset_command(
     felice streams reset wordcount --yes
     felice streams reset wordcount --to 2026-11-22T10:00:00Z
     """
+    from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
     from felice.pipelines.streams.on_spark.places import place_at
 
     starting = starting_options(to)
@@ -185,6 +186,8 @@ def reset_command(
             _confirm(f"Remove the state in {state_at or found.path} and the group {application}?")
         _delete_group(admin_client(bootstrap, command_config), application)
         # Rename the directory first: a crash must not leave a part of a checkpoint.
+        if copy := copy_of(found):
+            copy.remove()
         aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
         found.path.rename(aside)
         found.start_from(starting)

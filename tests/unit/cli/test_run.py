@@ -195,7 +195,7 @@ def used(directory: Path, application: str) -> Checkpoint:
 
 
 def test_several_apps_have_checkpoints_of_their_own_in_the_directory(tmp_path: Path) -> None:
-    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", str(tmp_path), {})
     alone = used(tmp_path, "first")
     assert settings.checkpoint_of(App("first"), True) == alone
     assert settings.checkpoint_of(App("second"), False).path == tmp_path / "second-checkpoint"
@@ -205,7 +205,7 @@ def test_several_apps_have_checkpoints_of_their_own_in_the_directory(tmp_path: P
 
 
 def test_a_checkpoint_of_a_frame_or_one_that_cannot_be_read_is_not_the_apps(tmp_path: Path) -> None:
-    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", str(tmp_path), {})
     Checkpoint(tmp_path / "first-checkpoint").describe(Description("first", "", 1, {}, is_frame=True))
     (tmp_path / "second-checkpoint").write_text("a file")
     for name in ("first", "second"):
@@ -216,7 +216,7 @@ def test_a_checkpoint_of_a_frame_or_one_that_cannot_be_read_is_not_the_apps(tmp_
 def test_an_app_does_not_silently_begin_again_in_another_checkpoint(
     tmp_path: Path, place: str, is_only: bool
 ) -> None:
-    settings = command.Settings(tmp_path / "program.py", (), "", "local", tmp_path, {})
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", str(tmp_path), {})
     before = used(tmp_path / place, "first")
     with pytest.raises(
         Fault, match=f"first has run with the checkpoint {before.path}, and would begin again"
@@ -311,3 +311,14 @@ def test_a_broker_that_does_not_answer_is_reported_before_spark_starts(
     reason = "no broker answers: 127.0.0.1:1: Connection refused. Is one running, and does --bootstrap-server name it?"
     assert (waiting, error) == (f"waiting: {reason}", f"error: {reason}")
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_apps_with_an_address_have_directories_here_and_copies_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = command.Settings(tmp_path / "program.py", (), "", "local", "s3://bucket/apps?region=x", {})
+    alone, one = (settings.checkpoint_of(App("first"), is_only) for is_only in (True, False))
+    assert alone.path == one.path == tmp_path / "first-checkpoint"
+    assert alone.copy_at == "s3://bucket/apps?region=x"
+    assert one.copy_at == "s3://bucket/apps/first-checkpoint?region=x"

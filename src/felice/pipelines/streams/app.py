@@ -207,7 +207,7 @@ class App:
         return started(
             self,
             bootstrap_servers,
-            None if checkpoint is None else Path(checkpoint),
+            checkpoint,
             spark=spark,
             master=master,
             client=client,

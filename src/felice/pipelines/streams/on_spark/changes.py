@@ -20,6 +20,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.lineage import Lineages, kind_of, owners_of
+from felice.pipelines.streams.on_spark.checkpoint_copy import describe
 from felice.pipelines.streams.on_spark.directory import (
     FORMAT,
     Checkpoint,
@@ -215,7 +216,7 @@ def make(app: Described, checkpoint: Checkpoint, change: Change, fill: FillTable
         for part in app.topology.parts():
             if part.number in change.rewritten:
                 _write_part(app.topology, part, checkpoint, change, done, filled)
-    checkpoint.describe(change.after)
+    describe(checkpoint, change.after)
     _remove_unnamed(checkpoint, change.after)
     return change.after
 

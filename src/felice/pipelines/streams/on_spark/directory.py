@@ -75,6 +75,8 @@ class Description:
     """The topics and the DataFrames that the application reads."""
     starts: dict[str, dict[str, int]] = field(default_factory=dict)
     """The first offsets of topics that do not begin at their start, by topic and partition."""
+    copy_at: str = ""
+    """Where the copy of the checkpoint is; empty without one."""
     python: str = ""
     """The release of Python that made it, such as 3.12: others compile functions to other code."""
 
@@ -89,6 +91,16 @@ class Checkpoint:
     """A checkpoint directory. It need not exist."""
 
     path: Path
+    copy_at: str = ""
+    """The address of its copy, if `felice run` was given one (see `checkpoint_copy`)."""
+
+    @property
+    def copy_address(self) -> str:
+        """The address of its copy, also if only an earlier start was given it; empty without a copy."""
+        if self.copy_at:
+            return self.copy_at
+        found = self._readable_description()
+        return "" if found is None else found.copy_at
 
     @property
     def directory(self) -> Path:
@@ -122,7 +134,7 @@ class Checkpoint:
 
     def answer_reload(self, changes: dict[str, Any]) -> None:
         """Report the changes that followed from reading the program again."""
-        _write_aside(self._reloaded_path, json.dumps(changes))
+        write_aside(self._reloaded_path, json.dumps(changes))
         self.reload_path.unlink(missing_ok=True)
 
     def take_answer(self) -> dict[str, Any]:
@@ -219,16 +231,22 @@ class Checkpoint:
 
     def report(self, progress: dict[str, Any]) -> None:
         """Replace the last report."""
-        _write_aside(self.progress_path, json.dumps(progress))
+        write_aside(self.progress_path, json.dumps(progress))
 
     def last_batches(self) -> tuple[int, int]:
         """The last batch that Spark has planned, and the last that is done; -1 if there is none."""
         return last_number(self.path / "offsets"), last_number(self.path / "commits")
 
 
-def checkpoint_of(application: str, directory: Path | None) -> Checkpoint:
-    """The checkpoint of an application: the directory, or the default one."""
-    return Checkpoint((directory or Path(f"{application}-checkpoint")).absolute())
+def checkpoint_of(application: str, location: Path | str | None) -> Checkpoint:
+    """The checkpoint of an application: the directory, or the default one, which has a copy if the location is an
+    address.
+    """
+    if location is None or is_address(str(location)):
+        return Checkpoint(
+            Path(f"{application}-checkpoint").absolute(), "" if location is None else str(location)
+        )
+    return Checkpoint(Path(location).absolute())
 
 
 def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
@@ -258,12 +276,12 @@ def last_number(directory: Path) -> int:
     return max(numbers, default=-1)
 
 
-def _write_aside(path: Path, text: str) -> Path:
+def write_aside(path: Path, text: str) -> None:
+    """Replace a file, so that a reader finds the old or the new text. After a power failure it may be neither."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     aside.write_text(text)
     aside.replace(path)
-    return path
 
 
 def write_durably(path: Path, text: str) -> None:
@@ -285,6 +303,11 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_address(location: str) -> bool:
+    """Whether a location is an address and no path."""
+    return "://" in location
 
 
 def below(location: str, *names: str) -> str:

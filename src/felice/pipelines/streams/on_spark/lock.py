@@ -3,6 +3,7 @@
 Keeps true: the operating system holds the locks (flock), so they end with the process, also by kill -9.
             Spark's Java may outlive a killed driver for a moment. Its process id is in the lock file, and the
             next process that takes the lock waits until that Java has ended.
+            On other machines a checkpoint with a copy is held by a `lease`.
 Not detected: two checkpoints of one application on two machines.
 """
 
@@ -15,11 +16,15 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
+from felice.pipelines.streams.on_spark.lease import Lease
+from felice.pipelines.streams.on_spark.process_times import start_of_process
 
 JAVA_ENDS_WITHIN_S = 60.0
 _POLL_S = 0.1
@@ -32,18 +37,26 @@ class RunLock:
         self._paths = [checkpoint.directory / "lock"]
         if cluster is not None:
             self._paths.append(_machine_path(application, cluster))
-        self._application = application
+        self._checkpoint, self._application = checkpoint, application
         self._files: list[IO[str]] = []
+        self._lease: Lease | None = None
 
     def __enter__(self) -> RunLock:
         """Take both locks."""
         return self.take()
 
-    def take(self) -> RunLock:
-        """Take both locks, until `release`. Raises `CheckpointError` that names the holder."""
+    def take(self, say: Callable[[str], None] = lambda line: None) -> RunLock:
+        """Take both locks, until `release`. Raises `CheckpointError` that names the holder.
+
+        A checkpoint with a copy is then what the copy is, and no other machine may use the copy.
+        """
         try:
             for path in self._paths:
                 self._take(path)
+            if copy := copy_of(self._checkpoint):
+                self._lease = Lease(copy.directory, copy.address, self._application)
+                self._lease.take(say)
+                copy.pull(self._application)
         except BaseException:
             self.release()
             raise
@@ -58,13 +71,16 @@ class RunLock:
 
     def release(self) -> None:
         """Release both locks, if they are held."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
         for file in self._files:
             file.close()
         self._files.clear()
 
     def note_java(self, process_id: int | None) -> None:
         """Write the process that holds the lock, and the process id of its Java, into the lock file."""
-        java = None if process_id is None else [process_id, _started(process_id)]
+        java = None if process_id is None else [process_id, start_of_process(process_id)]
         holder = {"process": os.getpid(), "host": socket.gethostname(), "java": java}
         for file in self._files:
             file.seek(0)
@@ -130,23 +146,10 @@ def _wait_for_end_of(holder: dict[str, object]) -> None:
         return
     process_id, started = java
     until = time.monotonic() + JAVA_ENDS_WITHIN_S
-    while started is not None and _started(process_id) == started:
+    while started is not None and start_of_process(process_id) == started:
         if time.monotonic() > until:
             raise CheckpointError(
                 f"process {process_id}, Spark's Java of the run before, has not ended; end it first: "
                 f"kill -9 {process_id}"
             )
         time.sleep(_POLL_S)
-
-
-def _started(process_id: int) -> str | None:
-    """The time at which a process began. It differs for a later process with the same id.
-
-    None if there is no such process.
-    """
-    try:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    # A zombie process counts as ended.
-    return None if fields[0] == "Z" else fields[19]

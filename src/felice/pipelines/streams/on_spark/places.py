@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
-from felice.pipelines.streams.on_spark.directory import CheckpointError, below, sync_directory
+from felice.pipelines.streams.on_spark.directory import CheckpointError, below, is_address, sync_directory
 from felice.pipelines.web_hdfs import PORTS as HDFS
 from felice.pipelines.web_hdfs import web_hdfs
 
@@ -48,7 +48,7 @@ class Place(Protocol):
     def child(self, name: str) -> Place:
         """A directory in this one. It need not exist."""
 
-    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], object]) -> None:
         """Make or replace a file. `write` may seek. `mark` is part of the name of what an attempt leaves behind."""
 
     def read(self, name: str, size: int | None = None) -> bytes:
@@ -81,7 +81,7 @@ class LocalPlace:
         """A directory in this one."""
         return LocalPlace(self._path / name)
 
-    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], object]) -> None:
         """Write beside, sync and rename."""
         self._make_directory()
         aside = self._path / f".{name}.{mark}"
@@ -146,7 +146,7 @@ class RemotePlace:
         """A directory in this one."""
         return RemotePlace(self._system, f"{self._path}/{name}", below(self._location, name))
 
-    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], object]) -> None:
         """Put the file together here, and send it."""
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, _told(self.where(name)):
             write(file)  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ class HdfsPlace:
         """A directory in this one."""
         return HdfsPlace(self._system, f"{self._path}/{name}", below(self._location, name))
 
-    def put(self, name: str, mark: str, write: Callable[[BinaryIO], None]) -> None:
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], object]) -> None:
         """Put the file together here, send it under another name, and rename it."""
         aside, target = f"{self._path}/.{name}.{mark}", f"{self._path}/{name}"
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file, _told(self.where(name)):
@@ -302,11 +302,6 @@ def place_at(location: str) -> Place:
         return HdfsPlace(_hdfs_at(location), unquote(parts.path).rstrip("/"), location)
     system, path = _system_at(location)
     return RemotePlace(system, path, location)
-
-
-def is_address(location: str) -> bool:
-    """Whether a location is an address and no path."""
-    return "://" in location
 
 
 @lru_cache(maxsize=16)

@@ -114,7 +114,8 @@ def query_of(claim: Claim, spark: SparkSession, bootstrap: str, **options: Any) 
     from felice.pipelines.streams.on_spark.runner import start
 
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-    query = start(claim.app.scope, spark, bootstrap, claim.checkpoint.path, **options)
+    kept = claim.checkpoint
+    query = start(claim.app.scope, spark, bootstrap, kept.path, copy_at=kept.copy_address, **options)
     claim.checkpoint.forget_requests()
     return query
 
@@ -122,7 +123,7 @@ def query_of(claim: Claim, spark: SparkSession, bootstrap: str, **options: Any) 
 def started(
     app: Scoped,
     bootstrap: str,
-    checkpoint: Path | None,
+    checkpoint: Path | str | None,
     *,
     spark: SparkSession | None = None,
     master: str = "local[*]",
@@ -135,7 +136,7 @@ def started(
     from felice.pipelines.streams.on_spark.runner import session_for_applications
 
     kept = checkpoint_of(app.name, checkpoint)
-    claim = Claim(app, kept, RunLock(kept, app.name, bootstrap).take())
+    claim = Claim(app, kept, RunLock(kept, app.name, bootstrap).take(say))
     try:
         if (change := planned(app.scope, kept, choices)) is not None and change.is_seen:
             for line in change.lines():

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from felice.pipelines.streams.app import App
+from felice.pipelines.streams.on_spark.checkpoint_copy import describe
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.state import NOTHING, files_of_task
@@ -35,7 +36,7 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
         for part in app.topology.parts():
             if part.is_placed:
                 _deal_out(app, part, checkpoint, done, description, changed)
-    checkpoint.describe(changed)
+    describe(checkpoint, changed)
     place_at(checkpoint.state_location(description)).remove_all()
     return changed
 

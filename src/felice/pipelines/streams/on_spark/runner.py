@@ -45,16 +45,24 @@ from felice.pipelines.streams.on_spark.changes import (
     of_program,
     planned,
 )
-from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description, below
+from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of, describe
+from felice.pipelines.streams.on_spark.directory import (
+    Checkpoint,
+    CheckpointError,
+    Description,
+    below,
+    is_address,
+)
 from felice.pipelines.streams.on_spark.filling import TableTopics
 from felice.pipelines.streams.on_spark.frames import frame_of_packs, packs_of_frame
 from felice.pipelines.streams.on_spark.large_state import MIB, STATE_MEMORY_MB, LargeStates
 from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import DROPPED, MOST_BYTES, READ, SKIPPED, SPARK_SCHEMA
-from felice.pipelines.streams.on_spark.places import is_address, place_at
+from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.progress import METRICS, dropped_metric
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.source import (
+    COPY,
     MAX_IDLE_MS,
     NAME,
     PLAN,
@@ -131,6 +139,7 @@ def start(
     client: Mapping[str, object] = MappingProxyType({}),
     partitions: int | None = None,
     state: str | None = None,
+    copy_at: str = "",
     until_caught_up: bool = False,
     trigger_ms: int = 0,
     max_records: int | None = None,
@@ -144,16 +153,16 @@ def start(
 
     `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
     of tasks of each part with state: the number of cores, unless the first start names another number. `state` is where
-    the stores are, if not in the checkpoint; the first start fixes it, too. `max_records`
-    limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also reads DataFrames,
-    which have no limit. A batch waits up to `max_task_idle_ms` for records of partitions that have none. Stores that
-    take more than `state_memory_mb` in memory are kept in `local_state`, on each worker's machine. `modules` are
-    sent to the workers. `choices` are for a new version of the program (`changes`). The caller must hold a
-    `lock.RunLock`.
+    the stores are, if not in the checkpoint; the first start fixes it, too. `copy_at` is where the checkpoint has a
+    copy. `max_records` limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also
+    reads DataFrames, which have no limit. A batch waits up to `max_task_idle_ms` for records of empty partitions.
+    Stores that take more than `state_memory_mb` in memory are kept in `local_state`, on each worker's machine. The
+    `modules` are sent to the workers. `choices` are for a new version of the program (`changes`). The caller must
+    hold a `lock.RunLock` on the checkpoint.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
-    kept = Checkpoint(checkpoint.absolute())
+    kept = Checkpoint(checkpoint.absolute(), copy_at)
     results = _results_of(
         scope,
         spark,
@@ -168,8 +177,8 @@ def start(
         choices=choices,
         state=state,
     )
-    writer = results.writeStream.format(NAME).options(**connected)
-    writer = writer.option("checkpointLocation", str(checkpoint.absolute())).queryName(scope.name)
+    writer = results.writeStream.format(NAME).options(**connected, **_copied(kept))
+    writer = writer.option("checkpointLocation", str(kept.path)).queryName(scope.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
     return writer.trigger(**timed).start()
 
@@ -201,6 +210,12 @@ def dataframe(
             scope, spark, _connected(bootstrap, client), kept, partitions, max_records, is_own=False
         )
     return frame_of_packs(results.where(functions.col("topic") == FRAME), kept.path)
+
+
+def _copied(kept: Checkpoint) -> dict[str, str]:
+    """What source and sink must know of the checkpoint's copy."""
+    copy = copy_of(kept)
+    return {} if copy is None else {COPY: json.dumps([str(copy.directory), copy.address])}
 
 
 def _connected(bootstrap: str, client: Mapping[str, object]) -> dict[str, str]:
@@ -261,6 +276,7 @@ def _results_of(
             **(description.starting or EARLIEST),
             **_limited(limit),
             **{MAX_IDLE_MS: str(max_task_idle_ms), STARTS: json.dumps(description.starts)},
+            **_copied(kept),
         )
         inputs.append(source.load())
     inputs += [packs_of_frame(name, scope.frames[name], spark, plan) for name in frames]
@@ -409,12 +425,25 @@ def described(
             is_frame=app.topology.has_frame_of_results(),
             starts=find_starts(app.topology, app.topology.topics()),
             **of_program(app.topology),
-            state_at="" if state is None else _own_directory(state, app.name),
+            state_at=_own_directory(stores_at, app.name)
+            if (stores_at := state or checkpoint.copy_at)
+            else "",
+            copy_at=checkpoint.copy_at,
         )
-        checkpoint.describe(description)
+        describe(checkpoint, description)
         return description
     found = needed.before
     check_partitions(found, checkpoint, partitions)
+    if checkpoint.copy_at not in ("", found.copy_at):
+        raise CheckpointError(
+            f"the checkpoint of {app.name} in {checkpoint.path} was begun "
+            + (
+                f"with its copy at {found.copy_at}; leave --checkpoint out"
+                if found.copy_at
+                else "without a copy"
+            )
+            + ", or begin in another directory"
+        )
     if state is not None and _address_of(state) != _address_of(found.state_at).rpartition("/")[0]:
         kept = found.state_at or checkpoint.path
         raise CheckpointError(
@@ -433,7 +462,7 @@ def described(
             "that version, or use another checkpoint"
         )
     if found.is_frame:
-        checkpoint.describe(needed.after)
+        describe(checkpoint, needed.after)
         return needed.after
     # Nothing is started, so the next start must still see which topics are new.
     return replace(needed.after, topics=found.topics, frames=found.frames, starts=found.starts)
