@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections import defaultdict
@@ -13,13 +14,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark import cloudpickle
 
 from conformance.targets import Target
 from conformance.test_streams_on_spark import read_pairs
 from conformance.topics import create_topic
 from conformance.wire import unique_name
+from felice.records.kernels import murmur2
 from felice.streams import App, Context, KeyValues, Processor, Record, TestDriver
 
 Row = tuple[str, str, str | None, int]
@@ -162,3 +164,39 @@ def test_timers_of_the_wall_clock_run_without_records(
         query.stop()
     written = read_pairs(broker.bootstrap, f"{name}-sums")
     assert sorted(written) == [("k0", "k0-x"), ("k1", "k1-x"), ("k2", "k2-x")]
+
+
+def test_an_application_reads_a_pattern_and_chooses_the_partitions_of_its_results(
+    broker: Target, spark: Any, tmp_path: Path, name: str
+) -> None:
+    app = App(f"{name}-routed", value="string")
+    routed = app.stream(re.compile(f"{name}-clicks.*")).map(lambda key, value: (key, value))
+    routed.to(f"{name}-rated", partition=lambda key, value: None if value == "any" else int(value))
+    routed.group_by_key().count().to_stream().to(f"{name}-sums", partition=lambda key, count: 5)
+    now = int(time.time() * 1000)
+    values = ["any", "0", "1", "2", "3", "any"]
+    send(broker, [(f"{name}-clicks", f"k{number}", value, now) for number, value in enumerate(values[:4])])
+    run(app, spark, broker, tmp_path / "checkpoint")
+    # A topic that is created later matches the pattern, too.
+    create_topic(broker, f"{name}-clicks-2", partitions=PARTITIONS)
+    send(broker, [(f"{name}-clicks-2", f"k{number}", values[number], now) for number in (4, 5)])
+    run(app, spark, broker, tmp_path / "checkpoint")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": unique_name("g"),
+            "isolation.level": "read_committed",
+        }
+    )
+    found = {}
+    for topic in ("rated", "sums"):
+        consumer.assign([TopicPartition(f"{name}-{topic}", number, 0) for number in range(PARTITIONS)])
+        for _ in values:
+            message = consumer.poll(60)
+            assert message is not None and message.error() is None and message.headers() is None
+            found[topic, message.key().decode()] = message.partition()
+    consumer.close()
+    assert [found["sums", f"k{number}"] for number in range(len(values))] == [5 % PARTITIONS] * len(values)
+    by_key = {f"k{number}": murmur2(f"k{number}".encode()) % PARTITIONS for number in (0, 5)}
+    chosen = {f"k{number}": int(values[number]) % PARTITIONS for number in range(1, 5)}
+    assert {key: found["rated", key] for key in by_key | chosen} == by_key | chosen

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +47,13 @@ def checkpoint_at(application: str, location: Path | str | None) -> Checkpoint:
 
 
 @contextmanager
-def locked(checkpoint: Checkpoint, application: str, cluster: str | None = None) -> Iterator[RunLock]:
-    """Hold the lock of an application."""
+def locked(
+    checkpoint: Checkpoint, application: str, cluster: str | None = None, *, pulls: bool = True
+) -> Iterator[RunLock]:
+    """Hold the lock of an application. Without `pulls` the directory stays as it is, whatever its copy has."""
     from felice.pipelines.streams.on_spark.lock import RunLock
 
-    with RunLock(checkpoint, application, cluster) as lock:
+    with RunLock(checkpoint, application, cluster, pulls=pulls) as lock:
         yield lock
 
 
@@ -212,9 +216,9 @@ def run(
     with plain_faults():
         if dry_run:
             for app in apps:
-                found = settings.checkpoint_of(app, is_only=len(apps) == 1)
-                for line in _told(app, found, settings, all_of_it=True):
-                    click.echo(line)
+                with settings.checkpoint_to_look_at(app, is_only=len(apps) == 1) as found:
+                    for line in _told(app, found, settings, all_of_it=True):
+                        click.echo(line)
             return
         _run(apps, settings)
 
@@ -270,17 +274,43 @@ class Settings:
             return checkpoint_at(app.name, None)
         own = below(self.checkpoint, f"{app.name}-checkpoint")
         if is_address(self.checkpoint):
-            return checkpoint_at(app.name, self.checkpoint if is_only else own)
+            address, place_of_others = (self.checkpoint, own) if is_only else (own, self.checkpoint)
+            _refuse_moved_copy(app.name, address, place_of_others)
+            return checkpoint_at(app.name, address)
         itself, inside = checkpoint_at(app.name, self.checkpoint), checkpoint_at(app.name, own)
         chosen, other = (itself, inside) if is_only else (inside, itself)
         if not chosen.is_used and other.belongs_to(app.name):
             raise Fault(_MOVED.format(name=app.name, chosen=chosen.path, other=other.path))
         return chosen
 
+    @contextmanager
+    def checkpoint_to_look_at(self, app: Scoped, is_only: bool) -> Iterator[Checkpoint]:
+        """As `checkpoint_of`, with what its copy has, if it has one. Nothing is changed, here or in the copy."""
+        from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
+
+        found = self.checkpoint_of(app, is_only)
+        with tempfile.TemporaryDirectory(prefix="felice-dry-run-") as directory:
+            seen = replace(found, path=Path(directory), copy_at=found.copy_address)
+            copy = copy_of(seen, app.name)
+            yield seen if copy is not None and copy.pull() else found
+
 
 def say_aside(line: str) -> None:
     """Print a line on standard error."""
     click.echo(line, err=True)
+
+
+def _refuse_moved_copy(name: str, chosen: str, other: str) -> None:
+    from felice.pipelines.streams.on_spark.checkpoint_copy import CheckpointCopy
+
+    def has_copy(address: str) -> bool:
+        return CheckpointCopy(Path(), address, name).is_of_application()
+
+    if not has_copy(chosen) and has_copy(other):
+        raise Fault(
+            f"the checkpoint of {name} has its copy at {other}, and would begin again at {chosen}. (An App that runs "
+            "alone has its copy at the address of --checkpoint itself; several Apps have NAME-checkpoint below it)"
+        )
 
 
 def _run(apps: list[App], settings: Settings) -> None:

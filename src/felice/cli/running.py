@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_OUTAGE = "PlaceError"
+"""The place of a checkpoint's copy, or of the state, does not answer."""
 BUSY_POLL_S = 0.02
 LONGEST_PAUSE_S = 60.0
 """Between two starts of an application that fails again and again. The first pause is a second, and each is twice as
@@ -169,13 +171,22 @@ class Applications:
 
     def _after_failure(self, name: str, one: Running, failure: str) -> None:
         """Start the application again later, if it has not failed too often."""
-        in_a_row = 0 if one.has_finished_batch else self._in_a_row.get(name, 0)
-        if in_a_row >= self._restarts or one.is_stopping:
+        if one.has_finished_batch:
+            self._in_a_row.pop(name, None)
+        if one.is_stopping:
+            self._fail(name, failure)
+        else:
+            self._fail_or_wait(one.app, failure)
+
+    def _fail_or_wait(self, app: Scoped, failure: str) -> None:
+        name = app.name
+        in_a_row = self._in_a_row.get(name, 0)
+        if in_a_row >= self._restarts:
             self._fail(name, failure)
             return
         pause_s = min(LONGEST_PAUSE_S, 2.0**in_a_row)
         self._in_a_row[name] = in_a_row + 1
-        self._due[name] = Restart(one.app, time.monotonic() + pause_s, failure)
+        self._due[name] = Restart(app, time.monotonic() + pause_s, failure)
         attempt = f"attempt {in_a_row + 1} of {self._restarts}"
         self._say(name, f"failed, starts again in {pause_s:g} s ({attempt}): {failure}")
 
@@ -187,7 +198,10 @@ class Applications:
                     for claim in self.claim([restart.app]):
                         self.start(claim)
                 except Exception as error:
-                    self._fail(name, _reason(error))
+                    if type(error).__name__ == _OUTAGE:
+                        self._fail_or_wait(restart.app, _reason(error))
+                    else:
+                        self._fail(name, _reason(error))
 
     def _attempt(self, name: str, step: Callable[[T], R], given: T) -> R | None:
         try:

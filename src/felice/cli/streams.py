@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from felice.cli.web_servers import (
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
     from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
+    from felice.pipelines.streams.on_spark.lock import RunLock
     from felice.web.serving import Service
 
 POLL_S = 0.2
@@ -175,26 +177,35 @@ def reset_command(
     felice streams reset wordcount --yes
     felice streams reset wordcount --to 2026-11-22T10:00:00Z
     """
-    from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
     from felice.pipelines.streams.on_spark.places import place_at
 
     starting = starting_options(to)
     found = _existing(application, checkpoint)
-    with plain_faults(), locked(found, application, bootstrap):
+    # A copy that cannot be read can be reset, too.
+    with plain_faults(), locked(found, application, bootstrap, pulls=False) as lock:
         state_at = _check_owner(found, application)
         if not yes:
             _confirm(f"Remove the state in {state_at or found.path} and the group {application}?")
         _delete_group(admin_client(bootstrap, command_config), application)
+        copy_at = found.copy_address
         # Rename the directory first: a crash must not leave a part of a checkpoint.
-        if copy := copy_of(found):
-            copy.remove()
         aside = found.path.with_name(f".{found.path.name}.{secrets.token_hex(4)}")
         found.path.rename(aside)
         found.start_from(starting)
+        if copy_at:
+            _copy_reset(replace(found, copy_at=copy_at), application, lock)
         shutil.rmtree(aside)
         if state_at:
             place_at(state_at).remove_all()
     click.echo(f"{application} begins again from {to}")
+
+
+def _copy_reset(checkpoint: Checkpoint, application: str, lock: RunLock) -> None:
+    """The copy has no description then, so other machines begin again, too."""
+    from felice.pipelines.streams.on_spark.checkpoint_copy import CheckpointCopy
+
+    checkpoint.keep_copy_address()
+    CheckpointCopy(checkpoint.path, checkpoint.copy_at, application).push(lock.epoch)
 
 
 def _confirm(question: str) -> None:

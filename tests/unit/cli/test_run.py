@@ -317,8 +317,10 @@ def test_apps_with_an_address_have_directories_here_and_copies_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = command.Settings(tmp_path / "program.py", (), "", "local", "s3://bucket/apps?region=x", {})
+    settings = command.Settings(
+        tmp_path / "program.py", (), "", "local", f"file://{tmp_path}/far?region=x", {}
+    )
     alone, one = (settings.checkpoint_of(App("first"), is_only) for is_only in (True, False))
     assert alone.path == one.path == tmp_path / "first-checkpoint"
-    assert alone.copy_at == "s3://bucket/apps?region=x"
-    assert one.copy_at == "s3://bucket/apps/first-checkpoint?region=x"
+    assert alone.copy_at == f"file://{tmp_path}/far?region=x"
+    assert one.copy_at == f"file://{tmp_path}/far/first-checkpoint?region=x"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from contextlib import suppress
 ANSWERS_WITHIN_S = 5
 """Spark's Java waits ten seconds for some programs, so the usual start must be early enough."""
 SIGNALS = signal.SIGINT, signal.SIGTERM
-"""The program ignores these signals if this process was started so."""
+"""The program ignores or blocks these signals if this process was started so."""
 TAKEN, REFUSED = b"+", b"-"
 LENGTH_SIZE, PID_SIZE, CODE_SIZE = 4, 4, 2
 
@@ -30,7 +31,7 @@ def main() -> None:
         program = _fork(connection, path, arguments)
         if program is not None:
             signal.signal(signal.SIGTERM, lambda *_: _terminate(program))
-            _end_as(connection)
+            _end_as(connection, program)
     os.execv(sys.executable, [sys.executable, *first.split(), *arguments])
 
 
@@ -40,6 +41,7 @@ def _fork(connection: socket.socket, path: str, arguments: list[str]) -> int | N
         "arguments": arguments,
         "environment": dict(os.environ),
         "directory": os.getcwd(),
+        "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
         "ignored": [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN],
     }
     body = json.dumps(request).encode()
@@ -59,15 +61,28 @@ def _fork(connection: socket.socket, path: str, arguments: list[str]) -> int | N
         return None
 
 
+def _wait_for(program: int) -> None:
+    try:
+        process = os.pidfd_open(program)
+    except OSError:
+        return
+    select.select([process], [], [])
+
+
 def _terminate(program: int) -> None:
     # If it has ended, its exit code is on the way.
     with suppress(ProcessLookupError):
         os.kill(program, signal.SIGTERM)
 
 
-def _end_as(connection: socket.socket) -> None:
-    """End with the exit code of the program, or with 128 and the number of the signal that ended it."""
+def _end_as(connection: socket.socket, program: int) -> None:
+    """End with the exit code of the program, or with 128 and the number of the signal that ended it.
+
+    If the prepared process has ended, nothing tells the code: then it is 1 when the program has ended.
+    """
     code = connection.recv(CODE_SIZE, socket.MSG_WAITALL)
+    if len(code) < CODE_SIZE:
+        _wait_for(program)
     status = int.from_bytes(code, "big", signed=True) if len(code) == CODE_SIZE else 1
     sys.exit(status if status >= 0 else 128 - status)
 

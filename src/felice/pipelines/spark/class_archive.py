@@ -44,7 +44,7 @@ def options_of_java() -> str:
     """For the variable `OPTIONS_OF_JAVA`: what it has, with the archive if there is one."""
     given, path = os.environ.get(OPTIONS_OF_JAVA, ""), archive()
     # The last of equal options counts: the user's.
-    return f"-XX:SharedArchiveFile={path} {_QUIET} {given}".strip() if path.is_file() else given
+    return f'"-XX:SharedArchiveFile={path}" {_QUIET} {given}'.strip() if path.is_file() else given
 
 
 def write(train: Callable[[], None]) -> Path:
@@ -57,7 +57,7 @@ def write(train: Callable[[], None]) -> Path:
     unfinished = path.with_suffix(f".{secrets.token_hex(4)}")
     with ExitStack() as stack:
         stack.callback(unfinished.unlink, missing_ok=True)
-        stack.enter_context(changed({OPTIONS_OF_JAVA: f"-XX:ArchiveClassesAtExit={unfinished} {_QUIET}"}))
+        stack.enter_context(changed({OPTIONS_OF_JAVA: f'"-XX:ArchiveClassesAtExit={unfinished}" {_QUIET}'}))
         train()
         if not unfinished.exists():
             raise ArchiveError(f"the Java at {find_java().home} wrote no archive; install a full JDK")

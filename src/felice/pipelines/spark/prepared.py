@@ -15,15 +15,18 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.spark.ask_for_fork import CODE_SIZE, LENGTH_SIZE, PID_SIZE, REFUSED, SIGNALS, TAKEN
@@ -32,8 +35,11 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread
 """In this environment the libraries that are imported start no thread: Spark sets the first for its workers, too, and
 the second is for a memory pool that is not used.
 """
-_READ_AT_START = ("LANG", "LC_", "LD_", "MALLOC_", *ONE_THREAD)
+_READ_AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "GLIBC_", "ARROW_", "MKL_", "OPENBLAS_", *ONE_THREAD)
 _REQUEST_WITHIN_S = 5
+_DAEMON = "pyspark.daemon"
+_print_exc = traceback.print_exc
+_LONGEST_PATH = 100
 _THREADS = Path("/proc/self/task")
 _NAME = Path("/proc/self/comm")
 """The name of a process in lists of processes."""
@@ -56,14 +62,14 @@ def start(path: Path, modules: Sequence[str], environment: Mapping[str, str]) ->
     return subprocess.Popen(program, env=own, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
 
-def is_possible() -> bool:
-    """Whether the system tells the threads of a process, as Linux does."""
-    return _THREADS.exists()
+def is_possible(path: Path) -> bool:
+    """Whether the system tells the threads of a process, as Linux does, and the path is short enough for a socket."""
+    return _THREADS.exists() and len(os.fsencode(path)) <= _LONGEST_PATH
 
 
 def has_one_thread() -> bool:
     """False also where the system does not tell."""
-    return is_possible() and len(list(_THREADS.iterdir())) == 1
+    return _THREADS.exists() and len(list(_THREADS.iterdir())) == 1
 
 
 def main(usual_path: list[str]) -> None:
@@ -71,6 +77,7 @@ def main(usual_path: list[str]) -> None:
     Python of this environment that is started in the usual way.
     """
     path, *modules = sys.argv[1:]
+    driver = os.getppid()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen(64)
@@ -87,6 +94,9 @@ def main(usual_path: list[str]) -> None:
         program = _Forks(server).next_program()
     if program is not None:
         _become(program, usual_path)
+    elif os.getppid() != driver:
+        # The driver was killed, and could not remove its directory.
+        shutil.rmtree(Path(path).parent, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class _Program:
     environment: dict[str, str]
     directory: str
     ignored: list[int]
+    blocked: list[int]
     streams: list[int]
 
     @property
@@ -123,7 +134,9 @@ def _read(connection: socket.socket) -> _Program:
     """Raises `OSError` if the process that asks ends before its request is complete."""
     length, streams, _, _ = socket.recv_fds(connection, LENGTH_SIZE, 3)
     size = int.from_bytes(length, "big")
-    body = connection.recv(size, socket.MSG_WAITALL) if size else b""
+    body = b""
+    while len(body) < size and (piece := connection.recv(size - len(body))):
+        body += piece
     if not body or len(body) < size:
         for stream in streams:
             os.close(stream)
@@ -158,9 +171,9 @@ class _Forks:
                     os.read(self._woken, 4096)
                     self._report_ends()
                 elif key.data in self._running:
-                    # The process that asked was killed, so its program must end.
+                    # The process that asked was killed, so its program must be killed. It may ignore other signals.
                     self._selector.unregister(key.fileobj)
-                    os.kill(key.data, signal.SIGTERM)
+                    os.kill(key.data, signal.SIGKILL)
 
     def _take(self) -> _Program | None:
         """Answer a request. Returns its program in the fork, and None in this process."""
@@ -222,6 +235,7 @@ def _become(program: _Program, usual_path: list[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in set(SIGNALS) - set(program.ignored):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, program.blocked)
     own = {str(Path(entry).absolute()) for entry in _paths(os.environ)}
     without_own = [entry for entry in usual_path if entry not in own]
     sys.path[:] = [program.directory, *_paths(program.environment), *without_own]
@@ -229,12 +243,25 @@ def _become(program: _Program, usual_path: list[str]) -> None:
     os.environ.update(program.environment)
     os.chdir(program.directory)
     time.tzset()
+    if numpy_random := sys.modules.get("numpy.random"):
+        numpy_random.seed()  # Python's own generator is seeded anew in each fork.
     _, module, *arguments = program.arguments
     with suppress(OSError):
         _NAME.write_text(module)
     sys.argv = [module, *arguments]
+    if module == _DAEMON:
+        traceback.print_exc = _print_unless_java_has_gone
     sys.modules.pop(module, None)  # `runpy` warns of a module that is both imported and run.
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _print_unless_java_has_gone(*arguments: Any, **options: Any) -> None:
+    """In place of `traceback.print_exc`, which PySpark's daemon calls before it ends a worker.
+
+    Java closes the sockets of workers that still write when it ends, or when it needs no more of a task.
+    """
+    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+        _print_exc(*arguments, **options)
 
 
 def _paths(environment: Mapping[str, str]) -> list[str]:

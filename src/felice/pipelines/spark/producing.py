@@ -74,6 +74,10 @@ class PlainOutput:
         self._client.produce(batches, self._options.acks)
 
 
+NUMBER = "number"
+"""A column of rows whose remainder by the number of partitions is a row's partition; null for the usual choice."""
+
+
 class TopicWriter:
     """Collects rows and writes them in large pieces."""
 
@@ -185,6 +189,10 @@ class TopicWriter:
             if len(chosen) and not 0 <= chosen.min() <= chosen.max() < count:
                 wrong = chosen[(chosen < 0) | (chosen >= count)][0]
                 raise RowError(f"a row asks for partition {wrong} of topic {topic}, which has {count}")
+        if NUMBER in rows.column_names:
+            numbers = _one_chunk(rows[NUMBER])
+            numbered = numbers.is_valid().to_numpy(zero_copy_only=False)
+            chosen = np.where(numbered, numbers.fill_null(0).to_numpy(zero_copy_only=False) % count, chosen)
         return chosen
 
     def _runs(self, rows: int, count: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from typing import BinaryIO
 
 from pyspark import SparkConf, SparkContext
@@ -21,13 +22,16 @@ from felice.env.java import find_java
 from felice.env.variables import changed
 from felice.pipelines.spark import class_archive
 from felice.pipelines.spark.source import FeliceDataSource
-from felice.pipelines.spark.worker_python import early_python, prepared_process
+from felice.pipelines.spark.worker_python import directory_of_workers, early_python, prepared_process
 
 JAVA_STOPS_WITHIN_S = 30
 CONNECT = "sc://"
 PYTHON = "PYSPARK_PYTHON"
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_UNIX_SOCKETS = "spark.python.unix.domain.socket."
+_LONGEST_DIRECTORY = 60
+"""The path of a Unix socket has some hundred bytes, of which Spark's names take 42."""
 _SQL = (
     "pyspark.worker",
     "pyspark.daemon",
@@ -40,6 +44,9 @@ _SQL = (
     "felice.pipelines.spark.source",
     "felice.pipelines.spark.writer",
     "felice.pipelines.streams.on_spark.source",
+    "felice.pipelines.streams.plan",
+    # Arrow imports pandas in each process that calculates with it, if it is installed.
+    *(["pandas"] if find_spec("pandas") else []),
 )
 """What programs of a session import: Spark's own, and the sources of this project."""
 
@@ -58,7 +65,7 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     builder = (
         builder.remote(connect_address(master)) if master.startswith(CONNECT) else builder.master(master)
     )
-    for key, value in (config or {}).items():
+    for key, value in {**_local_config(master), **(config or {})}.items():
         builder = builder.config(key, value)
     with _environment_of_java(master):
         spark = builder.getOrCreate()
@@ -79,7 +86,8 @@ def bare_context(
     """
     _prepare_workers(master, config, modules)
     start_java(master, config, stderr)
-    conf = SparkConf().setAppName(name).setMaster(master).setAll(list(config.items()))
+    settings = {**_local_config(master), **config}
+    conf = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
     with _environment_of_java(master):
         context = SparkContext.getOrCreate(conf)
     _let_workers_report_early(context)
@@ -139,6 +147,19 @@ def prepare_environment() -> None:
     """Set the environment variables that Spark's JVM and its workers inherit."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault(PYTHON, sys.executable)
+
+
+def _local_config(master: str) -> dict[str, str]:
+    """Java and Python on one machine talk through Unix sockets.
+
+    Through TCP, Java's first small writes to a worker wait 40 ms for each task: the system collects what follows
+    (Nagle's algorithm), and the receiver delays its acknowledgement.
+    """
+    return {}
+    directory = str(directory_of_workers())
+    if not _is_on_this_machine(master) or len(directory) > _LONGEST_DIRECTORY:
+        return {}
+    return {_UNIX_SOCKETS + "enabled": "true", _UNIX_SOCKETS + "dir": directory}
 
 
 def _environment_of_java(master: str) -> AbstractContextManager[None]:

@@ -52,7 +52,7 @@ class PreparedProcess:
         """Start it unless it runs. `environment` is what Spark adds for its workers."""
         if self._process is not None and self._process.poll() is None and self._owner.is_here:
             return
-        if _program() is None or not prepared.is_possible() or _is_other_spark():
+        if _program() is None or not prepared.is_possible(_socket()) or _is_other_spark():
             return
         _socket().unlink(missing_ok=True)
         self._process, self._owner = prepared.start(_socket(), modules, environment), Owner()
@@ -69,6 +69,11 @@ class PreparedProcess:
 
 prepared_process = PreparedProcess()
 atexit.register(prepared_process.end)
+
+
+def directory_of_workers() -> Path:
+    """A directory of this user alone, which is removed when this process ends."""
+    return _directory().path
 
 
 def _is_ours(chosen: str) -> bool:

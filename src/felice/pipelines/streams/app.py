@@ -26,7 +26,9 @@ from felice.pipelines.streams.topology import (
     TopicFormats,
     Topology,
     TopologyError,
+    whole_name,
 )
+from felice.protocol.patterns import PatternError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +59,7 @@ class App:
 
     def stream(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | re.Pattern[str],
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
@@ -66,7 +68,9 @@ class App:
         on_bad_record: OnBadRecord = FAIL,
         on_error: OnBadRecord = FAIL,
     ) -> Stream:
-        """A stream of the records of a topic, or of several topics. Each record is an event of its own.
+        """A stream of the records of a topic, of several topics, or of all topics whose whole names match a pattern
+        (`re.compile("orders-.*")`). Each record is an event of its own. Topics that are created later, and match the
+        pattern, are read from their beginning, within `metadata.max.age.ms`.
 
         `ts` is the field of the value, or a function of key and value, with the time of the event in milliseconds since
         1970. Without it, the record's own timestamp is the time.
@@ -78,6 +82,21 @@ class App:
         with that function drops the record. It also holds behind a repartition, unless records of another source with
         another `on_error` go through the same one: then the application stops.
         """
+        if isinstance(topic, re.Pattern):
+            if topic.flags & ~re.UNICODE:
+                raise TopologyError(
+                    f"the pattern {topic.pattern} has flags; write them into the pattern, as in (?i:{topic.pattern})"
+                )
+            try:
+                whole_name(topic.pattern)
+            except PatternError as error:
+                raise TopologyError(f"{topic.pattern} is no pattern of topics: {error}") from None
+            if start != EARLIEST:
+                raise TopologyError(
+                    f"topics that match a pattern begin at 'earliest'; start is {shown(start)}"
+                )
+            formats = self._formats(f"/{topic.pattern}/", key, value, on_bad_record, on_error)
+            return self._stream(replace(formats, pattern=topic.pattern), ts)
         topics = [topic] if isinstance(topic, str) else list(topic)
         if not topics:
             raise TopologyError("a stream needs the name of a topic, and the list has none")

@@ -10,7 +10,14 @@ from typing import Any
 
 from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.record import Headers, Record, RecordMetadata
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, records_of, with_event_time
+from felice.pipelines.streams.task import (
+    StreamsError,
+    Task,
+    TopicRecord,
+    records_of,
+    with_event_time,
+    without_partition,
+)
 from felice.pipelines.streams.topology import Described, TopicFormats, TopologyError
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
@@ -62,7 +69,7 @@ class TestDriver:
     ) -> None:
         """Write a record as it is, for instance one that is not in the topic's format."""
         formats, record = self._input(topic), TopicRecord(topic, key, value, timestamp, headers)
-        self._waiting[topic].append(with_event_time(record, formats))
+        self._waiting[formats.topic].append(with_event_time(record, formats))
         self._run()
 
     @contextmanager
@@ -96,7 +103,7 @@ class TestDriver:
             raise TopologyError(f"{self._app.name} writes no topic {topic!r}")
         formats = self._formats_of(topic)
         return [
-            Record(*self._decoded(formats, record), record.timestamp, record.headers)
+            Record(*self._decoded(formats, record), record.timestamp, without_partition(record.headers))
             for record in self._written.pop(topic, [])
         ]
 
@@ -131,9 +138,10 @@ class TestDriver:
         return self._limits.get(topic, TopicLimits())
 
     def _input(self, topic: str) -> TopicFormats:
-        if topic not in self._sources or self._sources[topic].is_repartition:
+        formats = self._source_of(topic)
+        if formats is None or formats.is_repartition:
             raise TopologyError(f"{self._app.name} reads no topic {topic!r}")
-        return self._sources[topic]
+        return formats
 
     def _may_write(self, topic: str) -> bool:
         chooses_topics = any(formats.topic_of is not None for formats in self._formats.values())
@@ -176,8 +184,8 @@ class TestDriver:
 
     def _take(self, records: Iterable[TopicRecord]) -> None:
         for sent in records:
-            if sent.topic in self._waiting:
-                self._waiting[sent.topic].append(with_event_time(sent, self._sources[sent.topic]))
+            if (formats := self._source_of(sent.topic)) is not None:
+                self._waiting[formats.topic].append(with_event_time(sent, formats))
             if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
                 self._written[sent.topic].append(sent)
 
@@ -192,20 +200,27 @@ class TestDriver:
         return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
 
     def _process(self, record: TopicRecord) -> Iterator[TopicRecord]:
-        is_everywhere = self._sources[record.topic].is_global
+        formats = self._source_of(record.topic)
+        assert formats is not None, "a record waits only for a source"
+        is_everywhere = formats.is_global
         partition = 0 if is_everywhere else self._partition(record.key)
         offset = self._offsets[record.topic, partition]
         self._offsets[record.topic, partition] += 1
         for tasks in self._tasks if is_everywhere else [self._tasks[partition]]:
             for task in tasks:
-                if record.topic in task.topics:
+                if formats.topic in task.topics:
+                    metadata = (
+                        None if formats.is_repartition else RecordMetadata(record.topic, partition, offset)
+                    )
                     try:
-                        yield from task.process(record, self._metadata(record.topic, partition, offset))
+                        yield from task.process(record._replace(topic=formats.topic), metadata)
                     except StreamsError as error:
                         raise error.at(f"at {record.topic}-{partition}, offset {offset}") from error.__cause__
 
-    def _metadata(self, topic: str, partition: int, offset: int) -> RecordMetadata | None:
-        return None if self._sources[topic].is_repartition else RecordMetadata(topic, partition, offset)
+    def _source_of(self, topic: str) -> TopicFormats | None:
+        if (found := self._sources.get(topic)) is not None:
+            return found
+        return next((one for one in self._sources.values() if one.reads(topic)), None)
 
     def _partition(self, key: bytes | None) -> int:
         return 0 if key is None else murmur2(key) % self._partitions

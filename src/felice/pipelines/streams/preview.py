@@ -73,7 +73,7 @@ class Preview:
         self._source, self._kept = source, Kept(table_key)
         with scope.topology.with_node(Node("preview", lambda stores: self._kept), node):
             self._driver = TestDriver(scope)
-        self._topics = scope.topology.topics()
+        self._topics, self._reads = scope.topology.topics(), scope.topology.reads
         self._positions: dict[tuple[str, int], int] = {}
 
     def advance(self) -> None:
@@ -118,7 +118,10 @@ class Preview:
 
         known = consumer.list_topics(timeout=READ_TIMEOUT_S).topics
         places = [
-            (topic, number) for topic in self._topics if topic in known for number in known[topic].partitions
+            (topic, number)
+            for topic in sorted(known)
+            if self._reads(topic)
+            for number in known[topic].partitions
         ]
         ends = {}
         for place in places:

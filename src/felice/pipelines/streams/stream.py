@@ -308,13 +308,16 @@ class Stream:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
+        partition: Callable[[Any, Any], int | None] | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> None:
         """Write the records to a topic, in the stream's formats unless others are given.
 
-        `topic` may be a function of key and value that returns the topic of each record. `on_bad_record` is what
-        happens to a key or value that the format cannot hold, and to a record that the broker would refuse because of
-        its size, its missing key or its timestamp.
+        `topic` may be a function of key and value that returns the topic of each record. `partition` is a function of
+        key and value that returns a number: its remainder by the number of the topic's partitions is the record's
+        partition. With None, and without the function, the key chooses the partition, as with Kafka's producers.
+        `on_bad_record` is what happens to a key or value that the format cannot hold, and to a record that the broker
+        would refuse because of its size, its missing key or its timestamp.
         """
         formats = TopicFormats(
             CHOSEN_TOPIC if callable(topic) else topic,
@@ -322,6 +325,7 @@ class Stream:
             format_of(value or self.value_format),
             on_bad_record,
             topic_of=topic if callable(topic) else None,
+            partition_of=partition,
         )
         if not callable(topic):
             formats = formats.of_topic(topic)
@@ -487,10 +491,11 @@ class Table:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
+        partition: Callable[[Any, Any], int | None] | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> None:
         """Write each change to a topic, null for a deletion. The arguments are those of `Stream.to`."""
-        self.to_stream().to(topic, key=key, value=value, on_bad_record=on_bad_record)
+        self.to_stream().to(topic, key=key, value=value, partition=partition, on_bad_record=on_bad_record)
 
     def group_by(
         self,

@@ -59,6 +59,11 @@ from felice.pipelines.streams.topology import (
     policy_behind,
 )
 
+PARTITION = "\0partition"
+"""The first header of a record whose partition a function has chosen. Its value is the number, in eight bytes, little
+endian.
+"""
+
 
 class TopicRecord(NamedTuple):
     """A record of a topic, as bytes."""
@@ -431,7 +436,7 @@ class Task:
 
     def _sending(self, formats: TopicFormats) -> Step:
         """Adds records to what is sent, with the bytes that they have now."""
-        if formats.topic_of is not None or formats.on_bad_record != FAIL:
+        if formats.topic_of or formats.partition_of or formats.on_bad_record != FAIL:
             return Step("{send}(key, value, timestamp, headers)", {"send": self._careful_sender(formats)})
         names = {"write_key": formats.key.write, "write_value": formats.value.write}
         key, value = _written("key", formats.key), _written("value", formats.value)
@@ -439,7 +444,7 @@ class Task:
         return Step(statement, names, topic=formats.topic, sent=self._sent)
 
     def _careful_sender(self, formats: TopicFormats) -> Push:
-        """For topics that functions choose, and for those with an `on_bad_record`."""
+        """For topics or partitions that functions choose, and for topics with an `on_bad_record`."""
         of_topics: dict[str, TopicFormats] = {}
 
         def send(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -460,6 +465,8 @@ class Task:
                     raise
                 self._set_aside(Record(key, value, timestamp, headers), formats, error)
             else:
+                if formats.partition_of is not None:
+                    record = with_partition(record, formats.partition_of(key, value))
                 self._sent.add(record)
 
         return send
@@ -478,6 +485,22 @@ def _chosen_topic(topic: object) -> str:
     if not isinstance(topic, str) or not topic:
         raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
     return topic
+
+
+def with_partition(record: TopicRecord, number: object) -> TopicRecord:
+    """With the number that chooses its partition, as a header; the record itself without one. Raises `ValueError`."""
+    if number is None:
+        return record
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 63:
+        raise ValueError(
+            f"the partition of the record is {shown(number)}; it must be a number from 0 to 2^63 - 1, or None"
+        )
+    return record._replace(headers=((PARTITION, number.to_bytes(8, "little")), *record.headers))
+
+
+def without_partition(headers: Headers) -> Headers:
+    """The headers of a record as its reader sees them."""
+    return headers[1:] if headers and headers[0][0] == PARTITION else headers
 
 
 def records_of(sent: Sent) -> list[TopicRecord]:

@@ -6,11 +6,13 @@ Keeps true: a sub-topology is what one task runs on one partition: nodes that pa
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -19,6 +21,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import Clocks, Store
+from felice.protocol.patterns import Pattern, own_pattern
 
 CLOCKS = "clocks"
 FAIL, SKIP = "fail", "skip"
@@ -76,6 +79,10 @@ class TopicFormats:
     """Of an input: where it begins when the application reads it for the first time."""
     topic_of: Callable[[Any, Any], str] | None = None
     """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
+    pattern: str | None = None
+    """Of an input: a regular expression. All topics that match it are read, and `topic` stands for them."""
+    partition_of: Callable[[Any, Any], int | None] | None = None
+    """Of an output: chooses a number for each record, whose remainder is its partition; None for that of its key."""
 
     def __post_init__(self) -> None:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
@@ -87,6 +94,12 @@ class TopicFormats:
         if self.is_frame:
             return self
         return replace(self, key=self.key.of_topic(topic, "key"), value=self.value.of_topic(topic, "value"))
+
+    def reads(self, topic: str) -> bool:
+        """Whether an input is this topic, or has a pattern that matches it."""
+        if self.pattern is not None:
+            return whole_name(self.pattern).search(topic) is not None
+        return topic == self.topic and not (self.is_repartition or self.is_frame)
 
     @property
     def kind(self) -> str:
@@ -106,6 +119,12 @@ class TopicFormats:
 
 Stores = Mapping[str, Any]
 """A task's stores by name."""
+
+
+@lru_cache
+def whole_name(pattern: str) -> Pattern:
+    """The pattern for whole names of topics. Raises `PatternError`."""
+    return own_pattern(f"^(?:{pattern})$")
 
 
 @dataclass(eq=False, slots=True)
@@ -362,9 +381,26 @@ class Topology:
         return [SubTopology(number, nodes) for number, nodes in enumerate(ordered)]
 
     def topics(self) -> list[str]:
-        """The topics that the application reads, without those of repartitions, in order of their names."""
+        """The topics that the application reads, without those of repartitions, in order of their names. A pattern is
+        between slashes, which no topic's name has.
+        """
+        return sorted(one.topic for one in self._inputs())
+
+    def subscription(self) -> tuple[str, str]:
+        """The option of a source that names all topics, and its value; empty without topics."""
+        inputs = self._inputs()
+        if any(one.pattern is not None for one in inputs):
+            given = [one.pattern or re.escape(one.topic) for one in inputs]
+            return "subscribePattern", f"^(?:{'|'.join(f'(?:{one})' for one in given)})$"
+        return "subscribe", ",".join(self.topics())
+
+    def reads(self, topic: str) -> bool:
+        """Whether the application reads this topic."""
+        return any(one.reads(topic) for one in self._inputs())
+
+    def _inputs(self) -> list[TopicFormats]:
         sources = [node.source for node in self.nodes if node.source is not None]
-        return sorted(one.topic for one in sources if not (one.is_repartition or one.is_frame))
+        return [one for one in sources if not (one.is_repartition or one.is_frame)]
 
     def frames(self) -> list[str]:
         """The names of the DataFrames that the application reads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def java_writes(data: bytes | None) -> None:
-    option, *_ = os.environ[OPTIONS_OF_JAVA].split()
+    option, *_ = shlex.split(os.environ[OPTIONS_OF_JAVA])
     name, _, path = option.partition("=")
     assert name == "-XX:ArchiveClassesAtExit"
     if data is not None:
@@ -39,10 +40,10 @@ def test_an_archive_is_used_when_it_is_there(cache: Path, monkeypatch: pytest.Mo
     path = write(lambda: java_writes(b"one"))
     assert path == archive() and path.read_bytes() == b"one" and path.parent == cache / "felice"
     assert OPTIONS_OF_JAVA not in os.environ
-    assert options_of_java().split()[0] == f"-XX:SharedArchiveFile={path}"
+    assert shlex.split(options_of_java())[0] == f"-XX:SharedArchiveFile={path}"
     # The last of equal options counts for Java.
     monkeypatch.setenv(OPTIONS_OF_JAVA, "-XX:SharedArchiveFile=other")
-    assert options_of_java().split()[-1] == "-XX:SharedArchiveFile=other"
+    assert shlex.split(options_of_java())[-1] == "-XX:SharedArchiveFile=other"
 
 
 def test_an_archive_is_replaced_only_by_a_whole_one(cache: Path) -> None:

@@ -20,7 +20,7 @@ from felice.pipelines.spark import prepared, worker_python
 from felice.pipelines.spark.worker_python import PreparedProcess, early_python
 
 pytestmark = pytest.mark.skipif(
-    not prepared.is_possible(), reason="the system does not tell the threads of a process"
+    not prepared.is_possible(Path("x")), reason="the system does not tell the threads of a process"
 )
 
 WITHIN_S = 120
@@ -51,7 +51,7 @@ def directory(tmp_path: Path) -> Path:
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[PreparedProcess]:
     monkeypatch.setenv("OF_DRIVER", "yes")
     found = PreparedProcess()
-    found.start(["json.tool"], {"PYTHONHASHSEED": "0"})
+    found.start(["json.tool", "numpy.random"], {"PYTHONHASHSEED": "0"})
     monkeypatch.delenv("OF_DRIVER")
     until(lambda: worker_python._socket().exists())
     yield found
@@ -131,12 +131,21 @@ def test_the_end_of_a_program_is_reported(
 def test_a_program_ends_with_the_process_that_asked(
     process: PreparedProcess, directory: Path, number: signal.Signals
 ) -> None:
-    with started(directory, "time.sleep(600)") as asking:
+    # As under `felice run`: then SIGTERM reaches neither.
+    is_blocked = number == signal.SIGKILL
+    statement = "time.sleep(600)"
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM} if is_blocked else ())
+    with started(directory, statement) as asking:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert asking.stdin is not None and asking.stdout is not None
         asking.stdin.write("a line\n")
         asking.stdin.flush()
         found = json.loads(asking.stdout.readline())
         assert found["imported"] and is_alive(found["pid"])
+        if is_blocked:
+            os.kill(found["pid"], signal.SIGTERM)
+            time.sleep(0.2)
+            assert is_alive(found["pid"])
         asking.send_signal(number)
         asking.wait(WITHIN_S)
         until(lambda: not is_alive(found["pid"]))
@@ -167,6 +176,18 @@ def test_what_python_reads_at_its_start_must_be_the_same(
     assert not found["imported"] and code == 0
 
 
+def test_programs_draw_other_numbers(process: PreparedProcess, directory: Path) -> None:
+    drawing = "import numpy, random; print(numpy.random.random(), random.random())"
+    said = {run(directory, f"import sys; {drawing}")[1] for _ in range(2)}
+    assert len(said) == 2
+
+
+def test_a_large_environment_is_passed_on(process: PreparedProcess, directory: Path) -> None:
+    large = {f"LARGE_{number}": "x" * 100_000 for number in range(8)}
+    found, said, *_ = run(directory, "print(len(os.environ['LARGE_7']))", **large)
+    assert found["imported"] and said.startswith("100000")
+
+
 def test_programs_run_at_the_same_time(process: PreparedProcess, directory: Path) -> None:
     with started(directory, "time.sleep(600)") as waiting:
         found, *_ = run(directory)
@@ -184,9 +205,10 @@ def test_a_program_goes_on_after_the_prepared_process(directory: Path) -> None:
         running.stdin.flush()
         pid = json.loads(running.stdout.readline())["pid"]
         process.end()
-        running.wait(WITHIN_S)
-        assert is_alive(pid)
+        time.sleep(0.2)
+        assert is_alive(pid) and running.poll() is None
         os.kill(pid, signal.SIGKILL)
+        assert running.wait(WITHIN_S) == 1
     found, *_, code = run(directory)
     assert not found["imported"] and code == 0
 
@@ -236,3 +258,14 @@ def test_the_python_of_another_spark_is_not_prepared(tmp_path: Path, monkeypatch
     process = PreparedProcess()
     process.start([], {})
     assert process._process is None
+
+
+@pytest.mark.parametrize(("error", "is_printed"), [(BrokenPipeError(), False), (ValueError("mine"), True)])
+def test_a_worker_says_nothing_when_java_has_gone(
+    error: Exception, is_printed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise error
+    except Exception:
+        prepared._print_unless_java_has_gone()
+    assert ("ValueError: mine" in capsys.readouterr().err) == is_printed

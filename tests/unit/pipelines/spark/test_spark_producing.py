@@ -16,7 +16,7 @@ from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark import producing
 from felice.pipelines.spark.mistakes import ClusterError
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.spark.producing import PlainOutput, RowError, TopicWriter
+from felice.pipelines.spark.producing import NUMBER, PlainOutput, RowError, TopicWriter
 from felice.records.reader import read_records
 
 UNKNOWN_TOPIC = 3
@@ -128,6 +128,20 @@ def test_a_header_without_a_name_is_refused_before_a_row_is_sent(brokers: Broker
         write({"value": ["x"] * 4, "headers": headers}, topic="out")
     assert brokers.records == {}
     write({"value": ["x"] * 3, "headers": headers.slice(0, 3)}, topic="out")
+
+
+def test_the_remainder_of_a_number_is_the_partition(brokers: Brokers) -> None:
+    rows = {
+        "key": ["k", "k", "k", None],
+        "value": ["a", "b", "c", "d"],
+        NUMBER: pa.array([5, None, (1 << 63) - 1, 3], pa.int64()),
+    }
+    write(rows, topic="out")
+    found = {
+        record.value: partition for (_, partition), records in brokers.records.items() for record in records
+    }
+    by_key = murmur2_random(b"k", 3)
+    assert found == {b"a": 2, b"b": by_key, b"c": ((1 << 63) - 1) % 3, b"d": 0}
 
 
 @pytest.mark.parametrize("partition", [3, -1])

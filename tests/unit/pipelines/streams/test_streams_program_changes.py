@@ -627,7 +627,7 @@ def test_sparks_logs_forget_topics_that_are_no_longer_read(tmp_path: Path) -> No
         (tmp_path / "offsets" / str(number)).write_text('v1\n{}\n{"a": {"0": 1}, "b": {"0": 2}}\n-')
     (tmp_path / "commits" / "4").touch()
     logs = SparkLogs(tmp_path)
-    logs.keep_topics(["a", "c"])
+    logs.keep_topics(["a", "c"].__contains__)
     assert logs.last_done_offsets(0) == '{"a": {"0": 1}}'
     assert (tmp_path / "offsets" / "5").read_text() == 'v1\n{}\n{"a": {"0": 1}}\n-'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -721,3 +722,49 @@ def test_a_processor_sees_where_its_record_was_read(
         f'["in",0,{offset}]'.encode() for offset in (1, 2, 3, 4)
     ]
     assert {value for topic, _, value, _ in found if topic == "moved"} == {None}
+
+
+class Origins(Processor):
+    """Appends the topic that a record was read from."""
+
+    def init(self, context: Context) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> list[Record]:
+        metadata = self.context.record_metadata
+        return [record._replace(value=f"{record.value}@{None if metadata is None else metadata.topic}")]
+
+
+def of_orders(has_state: bool, ts: Any) -> App:
+    app = App("orders", key="string", value="string")
+    orders = app.stream(re.compile(r"orders-\w+"), ts=ts)
+    if has_state:
+        orders.group_by_key().count(name="counts").to_stream().to("counts", value="json")
+    orders.process(Origins, stores=[KeyValues("seen")] if has_state else []).to("copied-orders")
+    app.stream("orders-special").to("special")
+    return app
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("ts", [None, lambda key, value: int(value)])
+def test_topics_that_match_a_pattern_are_read_and_results_keep_their_topics(
+    has_state: bool, ts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        ("orders-eu", "a", "1", 7),
+        ("orders-us", "b", "2", 6),
+        ("orders-special", "c", "3", 5),
+        ("orders-us", "a", "4", 9),
+    ]
+    driver = TestDriver(of_orders(has_state, ts), 3)
+    for row in rows:
+        driver.send(*row)
+    spark = Spark(tmp_path, monkeypatch, of_orders(has_state, ts))
+    found = spark.batch(0, spark.source(rows))
+    topics = ["copied-orders", "special", *(["counts"] if has_state else [])]
+    assert {topic for topic, *_ in found} == set(topics)
+    for topic in topics:
+        expected = sorted((one.key, str(one.value), one.timestamp) for one in driver.read(topic))
+        assert expected == sorted(
+            (key.decode(), value.decode(), time) for name, key, value, time in found if name == topic
+        )

@@ -1,7 +1,7 @@
 """A copy of a checkpoint in HDFS or an object store, from which another machine continues.
 
 Keeps true: before a task of a batch runs, the copy has the batch's offsets. So whoever continues from the copy runs the
-            same batch again: what its tasks wrote stays right, and the brokers know whether it was committed.
+            same batch again, and the brokers know whether it was committed.
             The copy is one file, and a new one is written before older ones are removed: it is always that of one
             moment. A start takes over the copy, whatever the directory holds.
 How:        The copy has the description, and of Spark's logs the last two batches; they are all that a start needs. The
@@ -14,7 +14,7 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from felice.dataclass import dataclass
@@ -23,9 +23,11 @@ from felice.pipelines.streams.on_spark.directory import (
     Checkpoint,
     CheckpointError,
     Description,
+    address_of,
     write_aside,
     write_durably,
 )
+from felice.pipelines.streams.on_spark.lease import valid_epoch
 from felice.pipelines.streams.on_spark.places import Place, place_at
 
 FORMAT = 1
@@ -35,81 +37,91 @@ _DESCRIPTION = f"{NAME}/application.json", f"{NAME}/starting.json"
 _SUFFIX = ".checkpoint"
 _REMOVED_EVERY = 10
 
+Number = tuple[int, int]
+"""The epoch of a holder of the lease, and the number of a copy that it has written."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCopy:
-    """The copy of the checkpoint in `directory` at `address`."""
+    """The copy of an application's checkpoint in `directory`, at `address`."""
 
     directory: Path
     address: str
+    application: str
 
-    def push(self) -> None:
-        """Replace the copy by what the directory holds, if that is something else. Raises `PlaceError`."""
+    def push(self, epoch: int) -> None:
+        """Replace the copy by what the directory holds, if that is something else. Raises `PlaceError`.
+
+        The caller holds the lease in this epoch.
+        """
         files = {str(path.relative_to(self.directory)): path.read_text() for path in self._files()}
-        data = json.dumps({"format": FORMAT, "files": files}).encode()
+        written = {"format": FORMAT, "application": self.application, "files": files}
+        data = json.dumps(written).encode()
         digest = hashlib.sha256(data).hexdigest()
-        last, pushed = self._last_pushed()
-        if digest == pushed:
+        last, pushed = self._last()
+        if last[0] == epoch and digest == pushed:
             return
-        place, number = place_at(self.address), last + 1
+        place = place_at(self.address)
+        number = (epoch, last[1] + 1 if last[0] == epoch else 0)
         place.put(_name(number), secrets.token_hex(4), lambda file: file.write(data))
         self._note(number, digest)
-        if number % _REMOVED_EVERY == 0:
+        if number[1] % _REMOVED_EVERY == 0:
             for older in _numbers(place)[:-1]:
                 place.remove(_name(older))
 
-    def pull(self, application: str) -> bool:
+    def pull(self) -> bool:
         """Replace the directory by the copy, and return True; without a copy leave it, and return False.
 
-        Raises `CheckpointError` if the copy is of another application or release of Felice, or damaged.
+        Raises `CheckpointError` if the copy is damaged, gone, or of another application or release of Felice.
         """
         place = place_at(self.address)
         numbers = _numbers(place)
         if not numbers:
+            if self._noted.exists():
+                raise CheckpointError(
+                    f"{self.address} has no copy of {self.directory} any more; to begin again, remove the directory"
+                )
             return False
-        data, where = place.read(_name(numbers[-1])), place.where(_name(numbers[-1]))
-        try:
-            found = json.loads(data)
-            written_as = found["format"]
-            files = {Path(name): str(text) for name, text in found["files"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{where} is damaged: {error!r}") from None
-        if written_as != FORMAT:
-            raise CheckpointError(
-                f"{where} was written by another release of Felice (format {written_as}, this release: {FORMAT})"
-            )
-        if outside := next((name for name in files if name.is_absolute() or ".." in name.parts), None):
-            raise CheckpointError(f"{where} is damaged: it names the file {outside}")
-        if (owner := _owner(files)) != application:
-            raise CheckpointError(f"{self.address} has the checkpoint of {owner}, not of {application}")
-        for log in (*_LOGS, "sources", "metadata"):
-            _remove(self.directory / log)
-        for name, text in files.items():
-            write_durably(self.directory / name, text)
+        where = place.where(_name(numbers[-1]))
+        data = place.read(_name(numbers[-1]))
+        files = _files_in(data, where, self.application)
+        for name in (*_LOGS, "sources", "metadata", *_DESCRIPTION):
+            _remove(self.directory / name)
+        for path, text in files.items():
+            write_durably(self.directory / path, text)
         self._note(numbers[-1], hashlib.sha256(data).hexdigest())
         return True
 
-    def remove(self) -> None:
-        """Remove the copy."""
+    def is_of_application(self) -> bool:
+        """Whether there is a copy at the address, of this application."""
         place = place_at(self.address)
-        for number in _numbers(place):
-            place.remove(_name(number))
-        self._noted.unlink(missing_ok=True)
+        numbers = _numbers(place)
+        if not numbers:
+            return False
+        try:
+            _files_in(place.read(_name(numbers[-1])), "", self.application)
+        except CheckpointError:
+            return False
+        return True
+
+    def latest_epoch(self) -> int:
+        """The greatest epoch of the copies at the address; 0 without one."""
+        return max(_numbers(place_at(self.address)), default=(0, 0))[0]
 
     @property
     def _noted(self) -> Path:
         """A file with the number and the digest of the copy that this machine wrote or read last."""
         return self.directory / NAME / "copied"
 
-    def _last_pushed(self) -> tuple[int, str]:
+    def _last(self) -> tuple[Number, str]:
         try:
-            number, digest = self._noted.read_text().split()
+            epoch, number, digest = self._noted.read_text().split()
         except FileNotFoundError:
-            return max(_numbers(place_at(self.address)), default=0), ""
-        return int(number), digest
+            return (0, 0), ""
+        return (int(epoch), int(number)), digest
 
-    def _note(self, number: int, digest: str) -> None:
-        write_aside(self._noted, f"{number} {digest}")
+    def _note(self, number: Number, digest: str) -> None:
+        write_aside(self._noted, f"{number[0]} {number[1]} {digest}")
 
     def _files(self) -> Iterator[Path]:
         names = [self.directory / name for name in ("metadata", *_DESCRIPTION)]
@@ -124,29 +136,61 @@ class CheckpointCopy:
 def describe(checkpoint: Checkpoint, description: Description) -> None:
     """Replace the description, in the copy, too."""
     checkpoint.describe(description)
-    if copy := copy_of(checkpoint):
-        copy.push()
+    if copy := copy_of(checkpoint, description.application):
+        copy.push(valid_epoch(checkpoint.path))
 
 
-def copy_of(checkpoint: Checkpoint) -> CheckpointCopy | None:
-    """The copy of a checkpoint, if it has one."""
+def copy_of(checkpoint: Checkpoint, application: str) -> CheckpointCopy | None:
+    """The copy of an application's checkpoint, if it has one."""
     address = checkpoint.copy_address
-    return CheckpointCopy(checkpoint.path, address) if address else None
+    return CheckpointCopy(checkpoint.path, address, application) if address else None
 
 
-def _owner(files: Mapping[Path, str]) -> str | None:
-    text = files.get(Path(_DESCRIPTION[0]))
-    return None if text is None else json.loads(text).get("application")
+def check_address(checkpoint: Checkpoint) -> None:
+    """Raise `CheckpointError` if the directory is a checkpoint without this copy, which the copy would replace."""
+    kept = checkpoint.kept_copy_address
+    if checkpoint.is_used and address_of(kept) != address_of(checkpoint.copy_address):
+        raise CheckpointError(
+            f"{checkpoint.path} is a checkpoint "
+            + (f"with its copy at {kept}" if kept else "without a copy")
+            + ": start it "
+            + ("with that address" if kept else "without an address")
+            + ", or begin in another directory, which reads the topics again"
+        )
 
 
-def _name(number: int) -> str:
-    return f"{number}{_SUFFIX}"
+def _files_in(data: bytes, where: str, application: str) -> dict[Path, str]:
+    try:
+        found = json.loads(data)
+        written_as, owner = found["format"], found["application"]
+        files = {Path(name): str(text) for name, text in found["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{where} is damaged ({error!r}); remove it to continue from the one before"
+        ) from None
+    if written_as != FORMAT:
+        raise CheckpointError(
+            f"{where} was written by another release of Felice (format {written_as}, this release: {FORMAT})"
+        )
+    if owner != application:
+        raise CheckpointError(
+            f"{where} is of the application {owner!r}, not of {application!r}; use another address"
+        )
+    if outside := next((name for name in files if name.is_absolute() or ".." in name.parts), None):
+        raise CheckpointError(f"{where} is damaged: it names the file {outside}")
+    return files
 
 
-def _numbers(place: Place) -> list[int]:
+def _name(number: Number) -> str:
+    return f"{number[0]}-{number[1]}{_SUFFIX}"
+
+
+def _numbers(place: Place) -> list[Number]:
     """The numbers of the files, smallest first. An attempt that was cut off has another name."""
-    names = [name.removesuffix(_SUFFIX) for name in place.names() if name.endswith(_SUFFIX)]
-    return sorted(int(name) for name in names if name.isdigit())
+    names = [name.removesuffix(_SUFFIX).split("-") for name in place.names() if name.endswith(_SUFFIX)]
+    return sorted(
+        (int(name[0]), int(name[1])) for name in names if len(name) == 2 and all(map(str.isdigit, name))
+    )
 
 
 def _remove(path: Path) -> None:

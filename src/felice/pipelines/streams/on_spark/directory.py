@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, field
@@ -24,6 +25,7 @@ FORMAT = 3
 WITHOUT_PARTS = 2
 """The format whose descriptions name no stores; it is read, too."""
 FIRST_STATE = "state-0"
+_HALF_AN_ADDRESS = re.compile(r"(?:s3|file|hdfs|webhdfs|swebhdfs):(?!//)", re.IGNORECASE)
 
 
 class CheckpointError(Exception):
@@ -75,8 +77,6 @@ class Description:
     """The topics and the DataFrames that the application reads."""
     starts: dict[str, dict[str, int]] = field(default_factory=dict)
     """The first offsets of topics that do not begin at their start, by topic and partition."""
-    copy_at: str = ""
-    """Where the copy of the checkpoint is; empty without one."""
     python: str = ""
     """The release of Python that made it, such as 3.12: others compile functions to other code."""
 
@@ -97,10 +97,15 @@ class Checkpoint:
     @property
     def copy_address(self) -> str:
         """The address of its copy, also if only an earlier start was given it; empty without a copy."""
-        if self.copy_at:
-            return self.copy_at
-        found = self._readable_description()
-        return "" if found is None else found.copy_at
+        return self.copy_at or self.kept_copy_address
+
+    @property
+    def kept_copy_address(self) -> str:
+        """The address of the copy that the directory has."""
+        try:
+            return (self.directory / "copy").read_text()
+        except FileNotFoundError:
+            return ""
 
     @property
     def directory(self) -> Path:
@@ -201,7 +206,13 @@ class Checkpoint:
 
     def describe(self, description: Description) -> None:
         """Replace the description."""
+        self.keep_copy_address()
         write_durably(self.directory / "application.json", json.dumps(asdict(description), indent=1))
+
+    def keep_copy_address(self) -> None:
+        """Let later starts in the directory know its copy."""
+        if self.copy_at not in ("", self.kept_copy_address):
+            write_durably(self.directory / "copy", self.copy_at)
 
     def start_from(self, options: dict[str, str]) -> None:
         """Make the next start, which finds an empty checkpoint, begin at these offsets instead of the topics'
@@ -242,6 +253,8 @@ def checkpoint_of(application: str, location: Path | str | None) -> Checkpoint:
     """The checkpoint of an application: the directory, or the default one, which has a copy if the location is an
     address.
     """
+    if location is not None and _HALF_AN_ADDRESS.match(str(location)):
+        raise CheckpointError(f"{location} is no directory, and no address such as s3://BUCKET/PATH")
     if location is None or is_address(str(location)):
         return Checkpoint(
             Path(f"{application}-checkpoint").absolute(), "" if location is None else str(location)
@@ -308,6 +321,11 @@ def sync_directory(path: Path) -> None:
 def is_address(location: str) -> bool:
     """Whether a location is an address and no path."""
     return "://" in location
+
+
+def address_of(location: str) -> str:
+    """A location without the parameters of an address, such as the endpoint of an object store."""
+    return location.partition("?")[0].rstrip("/")
 
 
 def below(location: str, *names: str) -> str:

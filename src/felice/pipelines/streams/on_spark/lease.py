@@ -1,18 +1,17 @@
 """One machine at a time continues from a copy of a checkpoint (`checkpoint_copy`): it holds a lease beside the copy.
 
-Keeps true: the holder writes a number that grows. Another process takes over after it has seen the same number for
-            `TAKEN_OVER_AFTER_S`; by then the holder, which could not write, starts no batch any more: it stops
-            `VALID_FOR_S` after its last write. On the machine of the holder, a process takes over from an ended one
-            at once.
-Leaves:     tasks that run when their driver is cut off from the copy for that long. They compute what the successor's
-            tasks compute, because the batch's offsets are in the copy (the brokers fence their transactions).
+Keeps true: the holder writes a number that grows. Another process takes over when it has seen no other number for
+            `TAKEN_OVER_AFTER_S`. By then the holder, which could not write, is no longer valid: its lease ends
+            `VALID_FOR_S` after the beginning of its last write, for good.
+            Each holder has a greater epoch than those before it, and copies of older epochs do not count.
+Leaves:     tasks that run on when their driver is cut off from the copy. The brokers fence their transactions. Their
+            state is that of the successor's tasks if the batch's offsets were in the copy before they began.
 How:        A thread of the holder writes. The processes of Spark that plan batches read from a file until when the
-            lease is valid, by the clock that all processes of a machine share.
+            lease is valid, by a clock that all processes of a machine share, and that does not stand still.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -23,36 +22,54 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from felice.pipelines.streams.on_spark.directory import NAME, CheckpointError
+from felice.pipelines.streams.on_spark.directory import NAME, CheckpointError, write_aside
 from felice.pipelines.streams.on_spark.places import Place, PlaceError, place_at
-from felice.pipelines.streams.on_spark.process_times import start_of_process
+from felice.pipelines.streams.on_spark.process_times import id_of_machine, start_of_process
 
 FILE = "holder.json"
 WRITTEN_EVERY_S = 3.0
 VALID_FOR_S = 12.0
 TAKEN_OVER_AFTER_S = 15.0
+ENDS_WITHIN_S = 5.0
 _POLL_S = 0.5
-_ABSENT = 4
-"""The lease was released if it is absent so often in a row: HDFS has no file for a moment while it is replaced."""
+
+
+def now() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Lease:
-    """The lease of the copy at `address`, for the application whose checkpoint is `directory`."""
+    """The lease of the copy at `address`, for the application whose checkpoint is `directory`.
 
-    def __init__(self, directory: Path, address: str, application: str) -> None:
+    `latest_epoch` tells the greatest epoch of the copies that are there.
+    """
+
+    def __init__(
+        self, directory: Path, address: str, application: str, latest_epoch: Callable[[], int]
+    ) -> None:
         self._directory, self._address, self._application = directory, address, application
+        self._latest_epoch = latest_epoch
         self._token = secrets.token_hex(8)
-        self._number = 0
+        self._number, self._epoch = 0, 0
+        self._until = 0.0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The number of this holder; that of each later one is greater."""
+        return self._epoch
 
     def take(self, say: Callable[[str], None] = lambda line: None) -> None:
         """Take the lease, if need be from a holder that no longer writes. Raises `CheckpointError` if one does."""
         place = place_at(self._address)
         before = _read(place)
-        if before is not None and not _has_ended(before):
-            say(f"waiting {TAKEN_OVER_AFTER_S:.0f} s: {_told(before)} may still run {self._application}")
-            self._wait_until_silent(place, before)
+        if not _is_free(place, before):
+            who = "another process" if before is None else _told(before)
+            say(f"waiting {TAKEN_OVER_AFTER_S:.0f} s: {who} may still run {self._application}")
+            before = self._silent_holder(place, before)
+        self._epoch = max(0 if before is None else int(before.get("epoch", 0)), self._latest_epoch()) + 1
         self._write(place)
         if (found := _read(place)) is None or found["token"] != self._token:
             raise self._is_used(found)
@@ -64,22 +81,29 @@ class Lease:
         if self._thread is None:
             return
         self._ended.set()
-        self._thread.join()
-        self._thread = None
-        _valid_until(self._directory).unlink(missing_ok=True)
-        place = place_at(self._address)
-        with contextlib.suppress(PlaceError):  # The next process waits then.
-            if (found := _read(place)) is not None and found["token"] == self._token:
-                place.remove(FILE)
+        self._thread.join(ENDS_WITHIN_S)
+        is_stuck, self._thread = self._thread.is_alive(), None
+        _file(self._directory).unlink(missing_ok=True)
+        if is_stuck or now() >= self._until:
+            return  # The place does not answer, or another process has taken over.
+        try:
+            if (found := _read(place_at(self._address))) is not None and found["token"] == self._token:
+                self._put(place_at(self._address), is_released=True)
+        except (PlaceError, OSError):
+            return  # The next process waits.
 
-    def _wait_until_silent(self, place: Place, before: dict[str, Any]) -> None:
-        until, absent = time.monotonic() + TAKEN_OVER_AFTER_S, 0
-        while time.monotonic() < until and absent < _ABSENT:
+    def _silent_holder(self, place: Place, before: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The last holder, after it has written nothing for `TAKEN_OVER_AFTER_S`, or has released the lease."""
+        until = now() + TAKEN_OVER_AFTER_S
+        while now() < until:
             time.sleep(_POLL_S)
-            found = _read(place)
-            absent = absent + 1 if found is None else 0
-            if found is not None and found != before:
+            # HDFS has no file for a moment while it is replaced.
+            if (found := _read(place)) is None or found == before:
+                continue
+            if not found.get("is_released"):
                 raise self._is_used(found)
+            return found
+        return before
 
     def _is_used(self, holder: dict[str, Any] | None) -> CheckpointError:
         by = "another process" if holder is None else _told(holder)
@@ -88,47 +112,60 @@ class Lease:
         )
 
     def _keep(self, place: Place) -> None:
+        why = ""
         while not self._ended.wait(WRITTEN_EVERY_S):
             try:
-                found = _read(place)
+                began, found = now(), _read(place)
                 if found is not None and found["token"] != self._token:
-                    # Another process has taken over. The next batch says so.
-                    _valid_until(self._directory).unlink(missing_ok=True)
-                    return
-                self._write(place)
-            except PlaceError:
-                continue  # The lease ends if the place stays out of reach.
+                    why = f"{_told(found)} has taken over"
+                    break
+                if now() >= self._until:
+                    break
+                self._write(place, began)
+            except (PlaceError, OSError) as error:
+                why = str(error)
+                if now() >= self._until:
+                    break
+        else:
+            return
+        # It stays lost: another process may have taken over, and even have ended.
+        write_aside(_file(self._directory), f"0 {why or 'its holder stood still'}")
 
-    def _write(self, place: Place) -> None:
-        began = time.monotonic()
+    def _write(self, place: Place, began: float | None = None) -> None:
+        began = now() if began is None else began
+        self._put(place)
+        self._until = began + VALID_FOR_S
+        write_aside(_file(self._directory), f"{self._until} {self._epoch}")
+
+    def _put(self, place: Place, *, is_released: bool = False) -> None:
         self._number += 1
         holder = {
             "token": self._token,
+            "epoch": self._epoch,
             "number": self._number,
             "process": [os.getpid(), start_of_process(os.getpid())],
+            "machine": id_of_machine(),
             "host": socket.gethostname(),
+            "is_released": is_released,
         }
         place.put(FILE, self._token, lambda file: file.write(json.dumps(holder).encode()))
-        path = _valid_until(self._directory)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{self._token}")
-        aside.write_text(str(began + VALID_FOR_S))
-        aside.replace(path)
 
 
-def check_lease(directory: Path) -> None:
-    """Raise `CheckpointError` if this machine no longer holds the lease of the checkpoint's copy."""
+def valid_epoch(directory: Path) -> int:
+    """The epoch in which this machine holds the lease of a checkpoint's copy. Raises `CheckpointError` without one."""
     try:
-        until = float(_valid_until(directory).read_text())
+        until, _, about = _file(directory).read_text().partition(" ")
     except FileNotFoundError:
-        until = 0.0
-    if time.monotonic() >= until:
-        raise CheckpointError(
-            f"the copy of {directory} could not be written for {VALID_FOR_S:.0f} s, or another process has taken over"
-        )
+        until, about = "0", "it was released"
+    if now() < float(until):
+        return int(about)
+    why = f": {about}" if until == "0" else ""
+    raise CheckpointError(
+        f"the lease on the copy of {directory} has ended{why}; start the application again, on one machine"
+    )
 
 
-def _valid_until(directory: Path) -> Path:
+def _file(directory: Path) -> Path:
     return directory / NAME / "lease"
 
 
@@ -142,10 +179,15 @@ def _read(place: Place) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and "token" in found else {"token": ""}
 
 
-def _has_ended(holder: dict[str, Any]) -> bool:
-    """Whether the holder was a process of this machine that has ended."""
+def _is_free(place: Place, holder: dict[str, Any] | None) -> bool:
+    """Whether no process can hold the lease."""
+    if holder is None:
+        # Where something is, the holder's file may be absent because it is being replaced.
+        return not place.names()
+    if holder.get("is_released"):
+        return True
     process, started = holder.get("process") or (None, None)
-    is_here = holder.get("host") == socket.gethostname()
+    is_here = holder.get("machine") == id_of_machine()
     return is_here and process is not None and start_of_process(process) != started
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
+from felice.pipelines.streams.on_spark.checkpoint_copy import check_address, copy_of
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
 from felice.pipelines.streams.on_spark.lease import Lease
 from felice.pipelines.streams.on_spark.process_times import start_of_process
@@ -33,13 +33,22 @@ _POLL_S = 0.1
 class RunLock:
     """Held while an application runs, or while a command changes its checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, application: str, cluster: str | None = None) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, application: str, cluster: str | None = None, *, pulls: bool = True
+    ) -> None:
         self._paths = [checkpoint.directory / "lock"]
         if cluster is not None:
             self._paths.append(_machine_path(application, cluster))
         self._checkpoint, self._application = checkpoint, application
         self._files: list[IO[str]] = []
         self._lease: Lease | None = None
+        self._pulls = pulls
+
+    @property
+    def epoch(self) -> int:
+        """That of the lease on the checkpoint's copy, which it has."""
+        assert self._lease is not None, "only a checkpoint with a copy has a lease"
+        return self._lease.epoch
 
     def __enter__(self) -> RunLock:
         """Take both locks."""
@@ -48,15 +57,19 @@ class RunLock:
     def take(self, say: Callable[[str], None] = lambda line: None) -> RunLock:
         """Take both locks, until `release`. Raises `CheckpointError` that names the holder.
 
-        A checkpoint with a copy is then what the copy is, and no other machine may use the copy.
+        A checkpoint with a copy is then what the copy is (unless the lock was made with `pulls=False`), and no other
+        machine may use the copy.
         """
         try:
             for path in self._paths:
                 self._take(path)
-            if copy := copy_of(self._checkpoint):
-                self._lease = Lease(copy.directory, copy.address, self._application)
+            if copy := copy_of(self._checkpoint, self._application):
+                check_address(self._checkpoint)
+                self._lease = Lease(copy.directory, copy.address, self._application, copy.latest_epoch)
                 self._lease.take(say)
-                copy.pull(self._application)
+                if self._pulls and copy.pull():
+                    # From now on, what earlier holders still write does not count.
+                    copy.push(self._lease.epoch)
         except BaseException:
             self.release()
             raise

@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from felice.pipelines.streams.on_spark.rows import SCHEMA
+from felice.pipelines.spark.producing import NUMBER
+from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
+from felice.pipelines.streams.task import PARTITION
 
 READ = -3
 """The value of `part` in a pack without records; its `count` is the number of records that the source has read."""
@@ -100,13 +103,36 @@ def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = []
         for topic, data in zip(batch.column("topic").to_pylist(), batch.column("packed"), strict=True):
             rows = _read(data)
-            made = {name: rows.column(name) for name in ("key", "value", "headers")}
+            made = {name: rows.column(name) for name in ("key", "value")}
+            made["headers"], made[NUMBER] = _partitions(rows.column("headers"))
             made["topic"] = pa.repeat(pa.scalar(topic), len(rows))
             made["timestamp"] = rows.column("timestamp").cast(pa.timestamp("ms", tz="UTC"))
             found.append(pa.RecordBatch.from_pydict(made))
         # One batch, because a writer holds batches, and each small one needs kilobytes.
         if found:
             yield from pa.Table.from_batches(found).combine_chunks().to_batches()
+
+
+def _partitions(headers: pa.ListArray) -> tuple[pa.ListArray, pa.Array]:
+    """The headers, and the numbers that choose partitions; null where a record has none."""
+    size = len(headers)
+    if not len(headers.flatten()):
+        return headers, pa.nulls(size, pa.int64())
+    first = pc.list_slice(headers, 0, 1)
+    # One place for each record, also for those without headers.
+    lengths = pc.list_value_length(first).to_numpy(zero_copy_only=False)
+    at = np.cumsum(lengths) - lengths
+    chosen = np.zeros(size, np.bool_)
+    has_one = lengths > 0
+    names, values = (first.flatten().field(name) for name in ("key", "value"))
+    chosen[has_one] = pc.equal(names, PARTITION).to_numpy(zero_copy_only=False)[at[has_one]]
+    if not chosen.any():
+        return headers, pa.nulls(size, pa.int64())
+    numbers = np.zeros(size, np.int64)
+    data = b"".join(values.take(pa.array(at[chosen])).to_pylist())
+    numbers[chosen] = np.frombuffer(data, "<i8")
+    rest = pc.if_else(pa.array(chosen), pc.list_slice(headers, 1, None), headers)
+    return rest.cast(HEADERS), pa.array(numbers, mask=~chosen)
 
 
 def _groups(columns: list[pa.Array]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -290,6 +290,8 @@ def place_at(location: str) -> Place:
             "directory"
         )
     parts = urlsplit(location)
+    if parts.scheme != "file" and not parts.hostname:
+        raise CheckpointError(f"{location} names no {'bucket' if parts.scheme == 's3' else 'host'}")
     is_hdfs = parts.scheme in HDFS  # It asks for the user's name alone.
     if parts.password is not None or (parts.username is not None and not is_hdfs):
         instead = (

@@ -13,8 +13,11 @@ from contextlib import suppress
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
+from felice.pipelines.streams.on_spark.lease import valid_epoch
 from felice.pipelines.streams.on_spark.lock import RunLock
+from felice.pipelines.streams.on_spark.places import PlaceError
 from felice.pipelines.streams.on_spark.progress import Totals, report_of, sizes_of
 from felice.pipelines.streams.on_spark.state import Size
 from felice.pipelines.streams.scope import Scoped
@@ -123,11 +126,18 @@ class Running:
         failure = None if self._query.exception() is None else failure_of(self._query)
         if failure is not None:
             self.report_failure(failure)
+        self._copy()
         self.checkpoint.stop_path.unlink(missing_ok=True)
         # Java continues with other applications, so the next start of this application must not wait for Java's end.
         self._claim.lock.note_java(None)
         self.release()
         return failure
+
+    def _copy(self) -> None:
+        """Spark has noted the last batch as done, so the next start need not run it again."""
+        if (copy := copy_of(self.checkpoint, self.app.name)) is not None:
+            with suppress(CheckpointError, PlaceError, OSError):  # Then the next start runs it again.
+                copy.push(valid_epoch(copy.directory))
 
     def abandon(self) -> None:
         """End the query at once, and release the lock. A batch that runs now runs again at the next start."""

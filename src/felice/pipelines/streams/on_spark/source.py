@@ -25,11 +25,12 @@ from felice.pipelines.spark.offsets import Checkpoint, Offsets, from_checkpoint,
 from felice.pipelines.spark.options import Earliest, SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import StreamReader
 from felice.pipelines.spark.source import FeliceDataSource
-from felice.pipelines.spark.writer import Messages, StreamWriter, Written
+from felice.pipelines.spark.writer import StreamWriter, Written
 from felice.pipelines.streams.on_spark import packs
 from felice.pipelines.streams.on_spark.checkpoint_copy import CheckpointCopy
 from felice.pipelines.streams.on_spark.cut_by_time import TimeCut
-from felice.pipelines.streams.on_spark.lease import check_lease
+from felice.pipelines.streams.on_spark.lease import valid_epoch
+from felice.pipelines.streams.on_spark.places import PlaceError
 from felice.pipelines.streams.on_spark.stage import Plan, packed_source
 
 PLAN = "plan.secret"
@@ -39,6 +40,7 @@ interface, but not the value of one with this word in its name (`spark.redaction
 COPY = "checkpoint.copy"
 MAX_IDLE_MS = "max.task.idle.ms"
 STARTS = "starts"
+_AGAIN_AFTER_S = 0.5
 NO_STARTS: Offsets = {}
 NAME = "felice-streams"
 
@@ -62,38 +64,44 @@ class StreamsDataSource(FeliceDataSource):
 
     def make_stream_reader(self, schema: StructType) -> PackReader:
         """The reader of the application's topics. Raises `QueryError` if the options are wrong."""
-        own = (PLAN, MAX_IDLE_MS, STARTS, COPY)
+        own = (PLAN, MAX_IDLE_MS, STARTS)
         options = {name: value for name, value in self.options.items() if name not in own}
         plan = pickle.loads(base64.b64decode(self.options[PLAN]))
         max_idle_ms = int(self.options.get(MAX_IDLE_MS, 0))
         starts = from_checkpoint(json.loads(self.options.get(STARTS, "{}")))
-        return PackReader(
-            SourceOptions.parse(options),
-            self.cores_of_session(),
-            plan,
-            max_idle_ms,
-            starts,
-            _copy_in(self.options),
-        )
+        return PackReader(SourceOptions.parse(options), self.cores_of_session(), plan, max_idle_ms, starts)
 
     @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> PackWriter:
         """The writer of the application's results."""
-        options = {name: value for name, value in self.options.items() if name != COPY}
-        return PackWriter(SinkOptions.parse(options), _copy_in(self.options))
+        # Spark asks for a writer in the driver, after it has logged the offsets of a batch and before its tasks run.
+        if (copy := _copy_in(self.options)) is not None:
+            _push(copy)
+        return PackWriter(
+            SinkOptions.parse({name: value for name, value in self.options.items() if name != COPY})
+        )
 
 
 def _copy_in(options: Mapping[str, str]) -> CheckpointCopy | None:
     if (given := options.get(COPY)) is None:
         return None
-    directory, address = json.loads(given)
-    return CheckpointCopy(Path(directory), address)
+    directory, address, application = json.loads(given)
+    return CheckpointCopy(Path(directory), address, application)
 
 
 @plain_errors
 def _push(copy: CheckpointCopy) -> None:
-    check_lease(copy.directory)
-    copy.push()
+    """Write the copy, again while it fails, as long as this machine holds the lease."""
+    while True:
+        epoch = valid_epoch(copy.directory)
+        try:
+            copy.push(epoch)
+        except (PlaceError, OSError):
+            time.sleep(_AGAIN_AFTER_S)
+            continue
+        # A write that took long may have ended after another machine has taken over.
+        valid_epoch(copy.directory)
+        return
 
 
 class PackReader(StreamReader):
@@ -106,10 +114,8 @@ class PackReader(StreamReader):
         plan: Plan,
         max_idle_ms: int = 0,
         starts: Offsets = NO_STARTS,
-        copy: CheckpointCopy | None = None,
     ) -> None:
         super().__init__(options, cores)
-        self._copy = copy
         self._plan, self._max_idle_ms = plan, max_idle_ms
         self._cut = TimeCut()
         self._starts = starts
@@ -123,9 +129,6 @@ class PackReader(StreamReader):
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Called by Spark in the driver: divides the records between both offsets into tasks."""
-        # Spark has logged the offsets of the batch, and none of its tasks runs.
-        if self._copy is not None:
-            _push(self._copy)
         until = self._without_left(end)
         # The batch may have been planned by a version of the program that did not read a topic.
         begun = {topic: at for topic, at in self._begun(start).items() if topic in until}
@@ -174,17 +177,6 @@ class PackReader(StreamReader):
 
 class PackWriter(StreamWriter):
     """Writes the results of an application."""
-
-    def __init__(self, options: SinkOptions, copy: CheckpointCopy | None = None) -> None:
-        super().__init__(options)
-        self._copy = copy
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        """Called by Spark in the driver when all tasks of the batch have succeeded."""
-        # An application without topics plans its batches without this source.
-        if self._copy is not None:
-            _push(self._copy)
-        super().commit(messages, batchId)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Called by Spark in a worker: writes the records of one task."""

@@ -7,7 +7,7 @@ that has no offset yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class SparkLogs(NamedTuple):
         offset = self._lines(done)[_LINES_BEFORE + source]
         return None if offset == NO_OFFSET else offset
 
-    def keep_topics(self, topics: Collection[str]) -> None:
+    def keep_topics(self, is_read: Callable[[str], bool]) -> None:
         """Remove the offsets of other topics from those of the first source. A later version of the program
         that reads such a topic again begins at the topic's `start`, and not at these offsets.
         """
@@ -39,7 +39,7 @@ class SparkLogs(NamedTuple):
             if lines[_LINES_BEFORE] == NO_OFFSET:
                 continue
             offsets = json.loads(lines[_LINES_BEFORE])
-            kept = {topic: at for topic, at in offsets.items() if topic in topics}
+            kept = {topic: at for topic, at in offsets.items() if is_read(topic)}
             if kept != offsets:
                 lines[_LINES_BEFORE] = json.dumps(kept)
                 self._write(number, lines)

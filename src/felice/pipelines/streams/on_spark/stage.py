@@ -96,6 +96,9 @@ class Application:
             self.reads.setdefault(one.topic, []).append(number)
         self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
         self._formats = {one.topic: one for one, _ in sources}
+        self._patterns = [one for one, _ in sources if one.pattern is not None]
+        self._named: dict[str, str] = {}
+        """The names by which the parts know topics that match a pattern."""
         self._inner = {one.topic: number for one, number in sources if one.is_repartition}
 
     @cached_property
@@ -132,6 +135,32 @@ class Application:
             and not self._formats[topic].is_global
         }
 
+    def learn(self, topics: Iterable[str]) -> None:
+        """Know these topics, which were read, by the patterns that they match."""
+        for topic in topics:
+            if topic not in self._formats and (found := self._pattern_of(topic)) is not None:
+                self._named[topic], self._formats[topic] = found.topic, found
+                self.reads[topic] = self.reads[found.topic]
+                if found.topic in self.plain_topics:
+                    self.plain_topics[topic] = self.plain_topics[found.topic]
+
+    def _pattern_of(self, topic: str) -> TopicFormats | None:
+        return next((one for one in self._patterns if one.reads(topic)), None)
+
+    def source_of(self, topic: str) -> str:
+        """The name by which the parts know a topic."""
+        return self._named.get(topic, topic)
+
+    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows for parts, with the names by which these know their topics. Results keep theirs."""
+        if not self._named:
+            return rows
+        topics = rows.column("topic").dictionary_encode()
+        names = pa.array(map(self.source_of, topics.dictionary.to_pylist()), pa.string())
+        is_result = pc.equal(rows.column("part"), pa.scalar(OUT, pa.int32()))
+        known = pc.if_else(is_result, rows.column("topic"), names.take(topics.indices))
+        return rows.set_column(rows.schema.get_field_index("topic"), rows.schema.field("topic"), known)
+
     def is_read_by(self, tasks: Mapping[int, Task], topic: str) -> bool:
         """Whether only these tasks read a topic, and its records keep their timestamps."""
         return (
@@ -161,7 +190,7 @@ class Application:
         if topic in self._inner:
             return None
         origin, offset = (rows[name][number].as_py() for name in ("origin", "seq"))
-        return RecordMetadata(topic, _partition_of(origin), offset)
+        return RecordMetadata(origin.rpartition("-")[0], _partition_of(origin), offset)
 
     def where(self, topic: str, origin: str, seq: int) -> str:
         """The origin of a record, for error messages."""
@@ -207,9 +236,10 @@ def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.
     read = 0
     for batch in batches:
         read += len(batch)
+        application.learn(batch.column("topic").unique().to_pylist())
         for start in range(0, len(batch), MOST_GROUP):
             for rows in address(batch.slice(start, MOST_GROUP), application, stateless, places):
-                yield from packed(rows)
+                yield from packed(application.named(rows))
     yield from counted(READ, read)
     yield from counted(SKIPPED, sum(task.skipped for task in stateless.values()))
     for task in stateless.values():
@@ -269,7 +299,7 @@ def _address_run(
     for part in application.reads[topic]:
         results = Results()
         try:
-            results.add(stateless[part].process_group(topic, group))
+            results.add(stateless[part].process_group(application.source_of(topic), group))
         except StreamsError as error:
             raise error.at(application.where(topic, origin, offsets[error.number])) from error
         made.append(results.batch(application.reader_of, places, origin, results.by_offset(offsets)))
@@ -301,6 +331,7 @@ def _run_stateless(
     origin, offset = at
     where = application.where(record.topic, origin, offset)
     metadata = RecordMetadata(record.topic, _partition_of(origin), offset)
+    record = record._replace(topic=application.source_of(record.topic))
     for sub, result in enumerate(_processed(task, record, metadata, where)):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
