@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -81,8 +82,10 @@ class Applications:
 
     def claim(self, apps: Sequence[Scoped]) -> list[Claim]:
         """Take the locks. With one App an error is raised; with several it is printed, and the other Apps continue."""
-        claims = [self._attempt(app.name, self._steps.claim, app) for app in apps]
-        return [claim for claim in claims if claim is not None]
+        # At once, because each may wait for the machine that held the lease of its checkpoint's copy.
+        with ThreadPoolExecutor(max(1, len(apps))) as threads:
+            claims = threads.map(lambda app: self._attempt(app.name, self._steps.claim, app), apps)
+            return [claim for claim in claims if claim is not None]
 
     def start(self, claim: Claim) -> bool:
         """Start an application. Returns whether it runs."""

@@ -400,6 +400,7 @@ def _listed(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _described(checkpoint: Checkpoint, description: Description) -> dict[str, Any]:
+    from felice.pipelines.streams.on_spark.lease import holder_of_copy
     from felice.pipelines.streams.on_spark.lock import holder_of, is_running
     from felice.pipelines.streams.on_spark.progress import in_time, size_of, sizes_of
     from felice.pipelines.streams.stores import NEVER
@@ -411,6 +412,8 @@ def _described(checkpoint: Checkpoint, description: Description) -> dict[str, An
         "application": description.application,
         "checkpoint": str(checkpoint.path),
         "state": _state(checkpoint),
+        "copy": (copy_at := checkpoint.copy_address) or None,
+        "copy_used_by": (holder_of_copy(copy_at) or None) if copy_at else None,
         "run_by": holder_of(checkpoint) if is_running(checkpoint) else None,
         "partitions": description.partitions,
         **{name: progress.get(name) for name in (*_SHOWN, "skipped", "dropped", "failure")},

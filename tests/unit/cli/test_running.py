@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from felice.cli.faults import Fault
 from felice.cli.running import Applications, Steps
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock, is_running
+from felice.pipelines.streams.on_spark.places import PlaceError
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.running import Claim
 from felice.streams import App
@@ -404,3 +406,32 @@ def test_an_application_that_the_file_no_longer_defines_is_not_started_again(tmp
 
     process.run(fail_and_reload, reload_and_stop)
     assert len(process.queries["a"]) == 1
+
+
+def test_locks_are_taken_at_the_same_time(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", "b")
+    both = threading.Barrier(2)
+    take = process.claim
+
+    def claim(app: App) -> Claim:
+        both.wait(60)  # As if each waited for a machine that may still run the application.
+        return take(app)
+
+    process.applications._steps = replace(process.applications._steps, claim=claim)
+    process.run(process.interrupt)
+    assert sorted(process.queries) == ["a", "b"]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_an_outage_of_the_place_is_a_failure_like_others(tmp_path: Path) -> None:
+    process = Process(tmp_path, "a", restarts=2, finish=False)
+    take, outages = process.claim, iter([PlaceError("s3://b cannot be read or written: refused")])
+
+    def claim(app: App) -> Claim:
+        if process.queries and (outage := next(outages, None)) is not None:
+            raise outage
+        return take(app)
+
+    process.applications._steps = replace(process.applications._steps, claim=claim)
+    process.run(lambda: process.queries["a"][0].fail("KeyError: 'x'"), lambda: process.queries["a"][1].stop())
+    assert len(process.queries["a"]) == 2

@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 from felice.cli import streams as command
 from felice.cli.faults import Fault
 from felice.cli.streams import starting_options, streams
+from felice.pipelines.streams.on_spark.checkpoint_copy import describe
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.lock import RunLock
 from waiting import wait_until
@@ -141,6 +142,35 @@ def test_reset_removes_state_and_group_and_notes_where_to_begin(place: Path, gro
     assert not (found.path / "offsets").exists() and found.description() is None
     assert found.starting() == {"startingOffsets": "latest"}
     assert [path.name for path in place.iterdir()] == ["shop-checkpoint"]
+
+
+def test_a_reset_holds_for_all_machines(place: Path, groups: list[str]) -> None:
+    address = f"file://{place}/far"
+    here, there = (Checkpoint(place / name / "shop-checkpoint", address) for name in ("here", "there"))
+    with RunLock(here, "shop"):
+        describe(here, Description("shop", "Sub-topology 0", 3, {}))
+    with RunLock(there, "shop"):
+        assert there.is_used
+        (there.path / "offsets").mkdir()
+        (there.path / "offsets" / "0").write_text("v1")
+    # By the directory alone, which knows its copy.
+    result = told("reset", "shop", "--checkpoint", str(here.path), "--to", "latest", "--yes")
+    assert result.output == "shop begins again from latest\n"
+    assert Checkpoint(here.path).copy_address == address and not here.is_used
+    with RunLock(there, "shop"):
+        assert not there.is_used and not (there.path / "offsets").exists()
+        assert there.starting() == {"startingOffsets": "latest"}
+
+
+def test_describe_names_the_copy_and_the_process_that_uses_it(place: Path) -> None:
+    address = f"file://{place}/far"
+    found = Checkpoint(place / "shop-checkpoint", address)
+    with RunLock(found, "shop"):
+        describe(found, Description("shop", "Sub-topology 0", 3, {}))
+        told_now = json.loads(told("describe", "shop", "--json").output)
+        assert told_now["copy"] == address and told_now["copy_used_by"] == told_now["run_by"] is not None
+    rows = json.loads(told("describe", "shop", "--json").output)
+    assert (rows["copy"], rows["copy_used_by"], rows["run_by"]) == (address, None, None)
 
 
 def test_reset_asks_and_leaves_what_runs_or_belongs_to_others(place: Path, groups: list[str]) -> None:

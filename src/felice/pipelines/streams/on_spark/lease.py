@@ -151,6 +151,12 @@ class Lease:
         place.put(FILE, self._token, lambda file: file.write(json.dumps(holder).encode()))
 
 
+def holder_of_copy(address: str) -> str:
+    """The process that holds the lease of the copy at an address, or held it last without releasing it, in words."""
+    found = _read(place_at(address))
+    return "" if found is None or found.get("is_released") else _told(found)
+
+
 def valid_epoch(directory: Path) -> int:
     """The epoch in which this machine holds the lease of a checkpoint's copy. Raises `CheckpointError` without one."""
     try:

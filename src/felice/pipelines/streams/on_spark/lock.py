@@ -67,6 +67,8 @@ class RunLock:
                 check_address(self._checkpoint)
                 self._lease = Lease(copy.directory, copy.address, self._application, copy.latest_epoch)
                 self._lease.take(say)
+                # Before the directory becomes a checkpoint: it is one with this copy.
+                self._checkpoint.keep_copy_address()
                 if self._pulls and copy.pull():
                     # From now on, what earlier holders still write does not count.
                     copy.push(self._lease.epoch)
