@@ -27,14 +27,13 @@ from felice.pipelines.streams.on_spark.directory import (
     write_aside,
     write_durably,
 )
-from felice.pipelines.streams.on_spark.lease import valid_epoch
+from felice.pipelines.streams.on_spark.lease import SUFFIX, valid_epoch
 from felice.pipelines.streams.on_spark.places import Place, place_at
 
 FORMAT = 1
 _LOGS = "offsets", "commits"
 _LAST = 2
 _DESCRIPTION = f"{NAME}/application.json", f"{NAME}/starting.json"
-_SUFFIX = ".checkpoint"
 _REMOVED_EVERY = 10
 
 Number = tuple[int, int]
@@ -182,12 +181,12 @@ def _files_in(data: bytes, where: str, application: str) -> dict[Path, str]:
 
 
 def _name(number: Number) -> str:
-    return f"{number[0]}-{number[1]}{_SUFFIX}"
+    return f"{number[0]}-{number[1]}{SUFFIX}"
 
 
 def _numbers(place: Place) -> list[Number]:
     """The numbers of the files, smallest first. An attempt that was cut off has another name."""
-    names = [name.removesuffix(_SUFFIX).split("-") for name in place.names() if name.endswith(_SUFFIX)]
+    names = [name.removesuffix(SUFFIX).split("-") for name in place.names() if name.endswith(SUFFIX)]
     return sorted(
         (int(name[0]), int(name[1])) for name in names if len(name) == 2 and all(map(str.isdigit, name))
     )

@@ -27,6 +27,8 @@ from felice.pipelines.streams.on_spark.places import Place, PlaceError, place_at
 from felice.pipelines.streams.on_spark.process_times import id_of_machine, start_of_process
 
 FILE = "holder.json"
+SUFFIX = ".checkpoint"
+"""The ends of the names of copies."""
 WRITTEN_EVERY_S = 3.0
 VALID_FOR_S = 12.0
 TAKEN_OVER_AFTER_S = 15.0
@@ -188,8 +190,9 @@ def _read(place: Place) -> dict[str, Any] | None:
 def _is_free(place: Place, holder: dict[str, Any] | None) -> bool:
     """Whether no process can hold the lease."""
     if holder is None:
-        # Where something is, the holder's file may be absent because it is being replaced.
-        return not place.names()
+        # The holder's file may have been absent because it was being replaced.
+        names = place.names()
+        return not (FILE in names or any(one.endswith(SUFFIX) or one.startswith(f".{FILE}.") for one in names))
     if holder.get("is_released"):
         return True
     process, started = holder.get("process") or (None, None)
