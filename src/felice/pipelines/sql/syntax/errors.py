@@ -1,0 +1,28 @@
+"""What is wrong with a statement, and where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """A place in a text; both numbers begin with 1."""
+
+    line: int
+    column: int
+
+
+BEGIN = Position(1, 1)
+
+
+class SqlError(Exception):
+    """A statement that cannot be run. The text says why, and what would be right."""
+
+    def __init__(self, reason: str, position: Position | None = None) -> None:
+        where = "" if position is None else f"line {position.line}:{position.column}: "
+        super().__init__(where + reason)
+        self.reason, self.position = reason, position
+
+
+class SqlSyntaxError(SqlError):
+    """A text that is no statement."""

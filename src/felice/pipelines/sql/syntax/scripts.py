@@ -1,0 +1,70 @@
+"""Divides a text into statements, and puts the values of variables into them.
+
+Keeps true: a variable has the value that the last DEFINE before the statement gave it. Positions are those of the text,
+            with the names of variables in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.syntax.errors import Position, SqlSyntaxError
+from felice.pipelines.sql.syntax.statements import statement_of
+from felice.pipelines.sql.syntax.tokens import Kind, tokens_of
+from felice.pipelines.sql.syntax.tree import Define, Statement
+
+_VARIABLE = re.compile(r"\$\{([\w.-]+)\}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A statement, and its text with the values of variables, without the semicolon."""
+
+    statement: Statement
+    text: str
+
+
+def statements_of(text: str, variables: MutableMapping[str, str] | None = None) -> Iterator[Written]:
+    """The statements of a text. Each ends with a semicolon; the last one need not.
+
+    DEFINE and UNDEFINE change `variables`. Raises `SqlSyntaxError` at the first piece that is no statement, when those
+    before it have been yielded.
+    """
+    known: MutableMapping[str, str] = {} if variables is None else variables
+    for piece, begin in pieces_of(text):
+        found = with_values(piece, known, begin)
+        statement = statement_of(found, begin)
+        if isinstance(statement, Define):
+            if statement.value is None:
+                known.pop(statement.name, None)
+            else:
+                known[statement.name] = statement.value
+        yield Written(statement, found)
+
+
+def pieces_of(text: str) -> Iterator[tuple[str, Position]]:
+    """The texts between semicolons, with the positions of their beginnings; those without a token are left out."""
+    first = None
+    for token in tokens_of(text):
+        is_end = token.kind is Kind.END or token.is_sign(";")
+        if first is not None and is_end:
+            yield text[first.start : token.start].rstrip(), first.position
+            first = None
+        elif not is_end:
+            first = first or token
+
+
+def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:
+    """The text with values in place of `${name}`, also within quotes. Raises `SqlSyntaxError` for an unknown name."""
+
+    def value_of(match: re.Match[str]) -> str:
+        try:
+            return variables[match[1]]
+        except KeyError:
+            raise SqlSyntaxError(
+                f"the variable {match[1]} is not defined; DEFINE {match[1]} = '...';", begin
+            ) from None
+
+    return _VARIABLE.sub(value_of, text)

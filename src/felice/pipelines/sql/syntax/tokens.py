@@ -1,0 +1,120 @@
+"""Divides the text of SQL into tokens, with the line and column of each.
+
+Keeps true: the time grows with the length of the text. Each character is in a token, in white space or in a comment;
+            anything else is refused with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from felice.pipelines.sql.syntax.errors import BEGIN, Position, SqlSyntaxError
+
+
+class Kind(Enum):
+    """What a token is. The values are the words of error messages."""
+
+    NAME = "a name"
+    QUOTED = "a quoted name"
+    TEXT = "a text"
+    INTEGER = "a whole number"
+    DECIMAL = "a decimal number"
+    DOUBLE = "a floating-point number"
+    SIGN = "a sign"
+    VARIABLE = "a variable"
+    END = "the end of the text"
+
+
+class Token(NamedTuple):
+    """A token. `text` is that of the statement; `value` is without quotes, and of a plain name in capitals."""
+
+    kind: Kind
+    text: str
+    value: str
+    start: int
+    """The place of its first character in the text."""
+    position: Position
+
+    def is_word(self, *words: str) -> bool:
+        """Whether it is one of these words, which are in capitals."""
+        return self.kind is Kind.NAME and self.value in words
+
+    def is_sign(self, *signs: str) -> bool:
+        """Whether it is one of these signs."""
+        return self.kind is Kind.SIGN and self.text in signs
+
+    def told(self) -> str:
+        """The token as error messages name it."""
+        return self.kind.value if self.kind is Kind.END else repr(self.text)
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<text> '(?:[^']|'')*' )
+    | (?P<quoted> `(?:[^`]|``)*` | "(?:[^"]|"")*" )
+    | (?P<double> (?:\d+(?:\.\d*)?|\.\d+)[eE][+-]?\d+ (?![\w@]) )
+    | (?P<decimal> (?:\d+\.\d*|\.\d+) (?![\w@]) )
+    | (?P<integer> \d+ (?![\w@]) )
+    | (?P<name> [A-Za-z0-9_@][\w@]* )
+    | (?P<variable> \$\{[\w.-]+\} )
+    | (?P<sign> <> | != | <= | >= | -> | => | := | \|\| | [-+*%=<>(),.;\[\]:] | /(?!\*) )
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_KINDS = {
+    "text": Kind.TEXT,
+    "quoted": Kind.QUOTED,
+    "double": Kind.DOUBLE,
+    "decimal": Kind.DECIMAL,
+    "integer": Kind.INTEGER,
+    "name": Kind.NAME,
+    "sign": Kind.SIGN,
+    "variable": Kind.VARIABLE,
+}
+_UNFINISHED = {
+    "'": "a text that does not end",
+    "`": "a name that does not end",
+    '"': "a name that does not end",
+}
+
+
+def tokens_of(text: str, begin: Position = BEGIN) -> list[Token]:
+    """The tokens of a text, the last of which is its end. The text begins at a position. Raises `SqlSyntaxError`."""
+    return list(_tokens(text, begin))
+
+
+def _tokens(text: str, begin: Position) -> Iterator[Token]:
+    at, line, line_start = 0, begin.line, 1 - begin.column
+    while at < len(text):
+        position = Position(line, at - line_start + 1)
+        found = _TOKEN.match(text, at)
+        if found is None or found.lastgroup is None:
+            raise SqlSyntaxError(_refusal(text, at), position)
+        piece = found.group()
+        if found.lastgroup != "space":
+            kind = _KINDS[found.lastgroup]
+            yield Token(kind, piece, _value(kind, piece), at, position)
+        if breaks := piece.count("\n"):
+            line += breaks
+            line_start = at + piece.rindex("\n") + 1
+        at = found.end()
+    yield Token(Kind.END, "", "", at, Position(line, at - line_start + 1))
+
+
+def _value(kind: Kind, text: str) -> str:
+    if kind is Kind.NAME:
+        return text.upper()
+    if kind in (Kind.TEXT, Kind.QUOTED):
+        quote = text[0]
+        return text[1:-1].replace(quote * 2, quote)
+    return text
+
+
+def _refusal(text: str, at: int) -> str:
+    if text.startswith("/*", at):
+        return "a comment that does not end"
+    return _UNFINISHED.get(text[at], f"the character {text[at]!r} has no meaning here")
