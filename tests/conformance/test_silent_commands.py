@@ -126,6 +126,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice run": SPARK,
     "felice streams describe": NO_BROKER,
     "felice streams list": NO_BROKER,
+    "felice streams prepare": "uses a broker of its own: tests/conformance/test_spark_class_archive.py",
     "felice streams reload": NO_BROKER,
     "felice streams rescale": NO_BROKER,
     "felice streams serve": NO_BROKER,
