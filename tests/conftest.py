@@ -1,6 +1,10 @@
 """Options of the test run."""
 
+import ast
+import gc
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,6 +12,25 @@ from hypothesis import HealthCheck, settings
 # On a loaded machine inputs and examples take long; that is not a failure.
 settings.register_profile("loaded_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded_machine")
+
+# Until Python 3.11.8 a syntax tree fails with a SystemError if another one is made meanwhile, because the depth of all
+# trees is counted in one place (gh-106905): by another thread, or by a finalizer whose warning is printed. pytest makes
+# a tree for each module of Felice that a test imports, and for each failure.
+_parse, _parses = ast.parse, threading.RLock()
+
+
+def _parse_alone(*arguments: Any, **options: Any) -> Any:
+    with _parses:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return _parse(*arguments, **options)
+        finally:
+            if collects:
+                gc.enable()
+
+
+setattr(ast, "parse", _parse_alone)  # noqa: B010  # For mypy, a module's function cannot be replaced.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

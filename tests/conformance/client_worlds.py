@@ -10,7 +10,6 @@ import importlib
 import inspect
 import itertools
 import re
-import threading
 import types
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -20,16 +19,6 @@ T = 30.0
 _MODULES = ("", ".admin", ".serialization", ".error", ".aio")
 _ADDRESS = re.compile(r"0x[0-9a-f]+|^<.*object at.*>$")
 _ERRORS = (TypeError, ValueError, AttributeError, RuntimeError, OverflowError, KeyError, IndexError)
-
-
-# Python 3.11 counts the depth of trees in one place for all threads, and fails if two threads make trees at once.
-_COMPILER = threading.Lock()
-
-
-def _compiled(part: ast.Module | ast.Expression, mode: str, flags: int = 0) -> types.CodeType:
-    with _COMPILER:
-        code: types.CodeType = compile(part, "call", mode, flags)
-        return code
 
 
 class World:
@@ -115,20 +104,19 @@ class _Call:
 
     def outcome(self, call: str) -> object:
         """See `World.outcome`."""
-        with _COMPILER:
-            tree = ast.parse(call)
+        tree = ast.parse(call)
         last = tree.body.pop()
         assert isinstance(last, ast.Expr | ast.Assign), call
         names = dict(self.names)
         try:
             if "await " in call:
                 return asyncio.run(self._awaited([*tree.body, last], names))
-            exec(_compiled(tree, "exec"), names)
+            exec(compile(tree, call, "exec"), names)
             if isinstance(last, ast.Assign):
-                exec(_compiled(ast.Module([last], []), "exec"), names)
+                exec(compile(ast.Module([last], []), call, "exec"), names)
                 value = None
             else:
-                value = eval(_compiled(ast.Expression(last.value), "eval"), names)
+                value = eval(compile(ast.Expression(last.value), call, "eval"), names)
             return self._plain(value)
         except Exception as error:
             return self._raised(error)
@@ -144,7 +132,7 @@ class _Call:
                 is_value = isinstance(node, ast.Expr)
                 part = ast.Expression(node.value) if isinstance(node, ast.Expr) else ast.Module([node], [])
                 mode = "eval" if is_value else "exec"
-                code = _compiled(part, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                code = compile(part, "call", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
                 value = eval(code, names)
                 if code.co_flags & inspect.CO_COROUTINE:
                     value = await value

@@ -192,7 +192,9 @@ def _is_free(place: Place, holder: dict[str, Any] | None) -> bool:
     if holder is None:
         # The holder's file may have been absent because it was being replaced.
         names = place.names()
-        return not (FILE in names or any(one.endswith(SUFFIX) or one.startswith(f".{FILE}.") for one in names))
+        return not (
+            FILE in names or any(one.endswith(SUFFIX) or one.startswith(f".{FILE}.") for one in names)
+        )
     if holder.get("is_released"):
         return True
     process, started = holder.get("process") or (None, None)
