@@ -50,7 +50,7 @@ def checkpoint_at(application: str, location: Path | str | None) -> Checkpoint:
 def locked(
     checkpoint: Checkpoint, application: str, cluster: str | None = None, *, pulls: bool = True
 ) -> Iterator[RunLock]:
-    """Hold the lock of an application. Without `pulls` the directory stays as it is, whatever its copy has."""
+    """Hold the lock of an application. With `pulls`, the directory is first replaced by its copy, if it has one."""
     from felice.pipelines.streams.on_spark.lock import RunLock
 
     with RunLock(checkpoint, application, cluster, pulls=pulls) as lock:

@@ -244,7 +244,7 @@ def _become(program: _Program, usual_path: list[str]) -> None:
     os.chdir(program.directory)
     time.tzset()
     if numpy_random := sys.modules.get("numpy.random"):
-        numpy_random.seed()  # Python's own generator is seeded anew in each fork.
+        numpy_random.seed()  # Python seeds its own generator in each fork. numpy does not.
     _, module, *arguments = program.arguments
     with suppress(OSError):
         _NAME.write_text(module)

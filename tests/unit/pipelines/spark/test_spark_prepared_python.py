@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,8 @@ pytest.importorskip("pyspark")
 
 from felice.pipelines.spark import prepared, worker_python
 from felice.pipelines.spark.worker_python import PreparedProcess, early_python
+from felice.pipelines.streams.on_spark.process_times import start_of_process
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
     not prepared.is_possible(Path("x")), reason="the system does not tell the threads of a process"
@@ -53,16 +55,9 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[PreparedProcess]:
     found = PreparedProcess()
     found.start(["json.tool", "numpy.random"], {"PYTHONHASHSEED": "0"})
     monkeypatch.delenv("OF_DRIVER")
-    until(lambda: worker_python._socket().exists())
+    wait_until(lambda: worker_python._socket().exists())
     yield found
     found.end()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -93,10 +88,7 @@ def run(directory: Path, statement: str = "", **environment: str) -> tuple[dict[
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except FileNotFoundError:
-        return False
+    return start_of_process(pid) is not None
 
 
 def test_a_program_finds_what_it_was_started_with(process: PreparedProcess, directory: Path) -> None:
@@ -148,7 +140,7 @@ def test_a_program_ends_with_the_process_that_asked(
             assert is_alive(found["pid"])
         asking.send_signal(number)
         asking.wait(WITHIN_S)
-        until(lambda: not is_alive(found["pid"]))
+        wait_until(lambda: not is_alive(found["pid"]))
     assert asking.returncode == (128 + 15 if number == signal.SIGTERM else -9)
 
 
@@ -198,7 +190,7 @@ def test_programs_run_at_the_same_time(process: PreparedProcess, directory: Path
 def test_a_program_goes_on_after_the_prepared_process(directory: Path) -> None:
     process = PreparedProcess()
     process.start(["json.tool"], {})
-    until(lambda: worker_python._socket().exists())
+    wait_until(lambda: worker_python._socket().exists())
     with started(directory, "time.sleep(600)") as running:
         assert running.stdin is not None and running.stdout is not None
         running.stdin.write("a line\n")
@@ -250,7 +242,7 @@ def test_the_prepared_process_ends_with_the_one_that_started_it(tmp_path: Path) 
         text=True,
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
-    until(lambda: not is_alive(int(run.stdout)))
+    wait_until(lambda: not is_alive(int(run.stdout)))
 
 
 def test_the_python_of_another_spark_is_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

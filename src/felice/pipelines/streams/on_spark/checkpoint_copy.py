@@ -1,9 +1,9 @@
 """A copy of a checkpoint in HDFS or an object store, from which another machine continues.
 
-Keeps true: before a task of a batch runs, the copy has the batch's offsets. So whoever continues from the copy runs the
-            same batch again, and the brokers know whether it was committed.
+Keeps true: before a task of a batch runs, the copy has the batch's offsets. So the machine that continues from the copy
+            runs the same batch again, and the brokers know whether it was committed.
             The copy is one file, and a new one is written before older ones are removed: it is always that of one
-            moment. A start takes over the copy, whatever the directory holds.
+            moment. A start replaces the files of the directory by those of the copy.
 How:        The copy has the description, and of Spark's logs the last two batches; they are all that a start needs. The
             state is not in it: it is at an address of its own. `lease` lets one machine at a time continue.
 """
@@ -24,6 +24,7 @@ from felice.pipelines.streams.on_spark.directory import (
     CheckpointError,
     Description,
     address_of,
+    numbers_in,
     write_aside,
     write_durably,
 )
@@ -73,32 +74,27 @@ class CheckpointCopy:
 
         Raises `CheckpointError` if the copy is damaged, gone, or of another application or release of Felice.
         """
-        place = place_at(self.address)
-        numbers = _numbers(place)
-        if not numbers:
+        if (newest := self._newest()) is None:
             if self._noted.exists():
                 raise CheckpointError(
                     f"{self.address} has no copy of {self.directory} any more; to begin again, remove the directory"
                 )
             return False
-        where = place.where(_name(numbers[-1]))
-        data = place.read(_name(numbers[-1]))
-        files = _files_in(data, where, self.application)
+        number, data = newest
+        files = self._files_in(number, data)
         for name in (*_LOGS, "sources", "metadata", *_DESCRIPTION):
             _remove(self.directory / name)
         for path, text in files.items():
             write_durably(self.directory / path, text)
-        self._note(numbers[-1], hashlib.sha256(data).hexdigest())
+        self._note(number, hashlib.sha256(data).hexdigest())
         return True
 
     def is_of_application(self) -> bool:
         """Whether there is a copy at the address, of this application."""
-        place = place_at(self.address)
-        numbers = _numbers(place)
-        if not numbers:
+        if (newest := self._newest()) is None:
             return False
         try:
-            _files_in(place.read(_name(numbers[-1])), "", self.application)
+            self._files_in(*newest)
         except CheckpointError:
             return False
         return True
@@ -106,6 +102,34 @@ class CheckpointCopy:
     def latest_epoch(self) -> int:
         """The greatest epoch of the copies at the address; 0 without one."""
         return max(_numbers(place_at(self.address)), default=(0, 0))[0]
+
+    def _newest(self) -> tuple[Number, bytes] | None:
+        """The copy that counts; None without one."""
+        place = place_at(self.address)
+        numbers = _numbers(place)
+        return (numbers[-1], place.read(_name(numbers[-1]))) if numbers else None
+
+    def _files_in(self, number: Number, data: bytes) -> dict[Path, str]:
+        where = place_at(self.address).where(_name(number))
+        try:
+            found = json.loads(data)
+            written_as, owner = found["format"], found["application"]
+            files = {Path(name): str(text) for name, text in found["files"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                f"{where} is damaged ({error!r}); remove it to continue from the one before"
+            ) from None
+        if written_as != FORMAT:
+            raise CheckpointError(
+                f"{where} was written by another release of Felice (format {written_as}, this release: {FORMAT})"
+            )
+        if owner != self.application:
+            raise CheckpointError(
+                f"{where} is of the application {owner!r}, not of {self.application!r}; use another address"
+            )
+        if outside := next((name for name in files if name.is_absolute() or ".." in name.parts), None):
+            raise CheckpointError(f"{where} is damaged: it names the file {outside}")
+        return files
 
     @property
     def _noted(self) -> Path:
@@ -125,8 +149,9 @@ class CheckpointCopy:
     def _files(self) -> Iterator[Path]:
         names = [self.directory / name for name in ("metadata", *_DESCRIPTION)]
         for log in _LOGS:
-            numbered = [path for path in (self.directory / log).glob("[0-9]*") if path.name.isdigit()]
-            names += sorted(numbered, key=lambda path: int(path.name))[-_LAST:]
+            names += [
+                self.directory / log / str(number) for number in numbers_in(self.directory / log)[-_LAST:]
+            ]
         # Where sources of Spark, such as those of DataFrames, began.
         names += [path for path in (self.directory / "sources").rglob("*") if not path.name.startswith(".")]
         return (path for path in names if path.is_file())
@@ -156,28 +181,6 @@ def check_address(checkpoint: Checkpoint) -> None:
             + ("with that address" if kept else "without an address")
             + ", or begin in another directory, which reads the topics again"
         )
-
-
-def _files_in(data: bytes, where: str, application: str) -> dict[Path, str]:
-    try:
-        found = json.loads(data)
-        written_as, owner = found["format"], found["application"]
-        files = {Path(name): str(text) for name, text in found["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{where} is damaged ({error!r}); remove it to continue from the one before"
-        ) from None
-    if written_as != FORMAT:
-        raise CheckpointError(
-            f"{where} was written by another release of Felice (format {written_as}, this release: {FORMAT})"
-        )
-    if owner != application:
-        raise CheckpointError(
-            f"{where} is of the application {owner!r}, not of {application!r}; use another address"
-        )
-    if outside := next((name for name in files if name.is_absolute() or ".." in name.parts), None):
-        raise CheckpointError(f"{where} is damaged: it names the file {outside}")
-    return files
 
 
 def _name(number: Number) -> str:

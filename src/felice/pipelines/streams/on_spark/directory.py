@@ -253,12 +253,13 @@ def checkpoint_of(application: str, location: Path | str | None) -> Checkpoint:
     """The checkpoint of an application: the directory, or the default one, which has a copy if the location is an
     address.
     """
-    if location is not None and _HALF_AN_ADDRESS.match(str(location)):
+    default = Path(f"{application}-checkpoint").absolute()
+    if location is None:
+        return Checkpoint(default)
+    if _HALF_AN_ADDRESS.match(str(location)):
         raise CheckpointError(f"{location} is no directory, and no address such as s3://BUCKET/PATH")
-    if location is None or is_address(str(location)):
-        return Checkpoint(
-            Path(f"{application}-checkpoint").absolute(), "" if location is None else str(location)
-        )
+    if is_address(str(location)):
+        return Checkpoint(default, str(location))
     return Checkpoint(Path(location).absolute())
 
 
@@ -283,10 +284,14 @@ def _described(found: dict[str, Any]) -> Description:
     return Description(**found)
 
 
+def numbers_in(directory: Path) -> list[int]:
+    """The numbers that are names of files in a log of Spark, smallest first."""
+    return sorted(int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit())
+
+
 def last_number(directory: Path) -> int:
     """The greatest number that is the name of a file in a log of Spark; -1 if there is none."""
-    numbers = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
-    return max(numbers, default=-1)
+    return max(numbers_in(directory), default=-1)
 
 
 def write_aside(path: Path, text: str) -> None:

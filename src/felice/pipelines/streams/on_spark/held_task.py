@@ -122,7 +122,7 @@ class HeldTask:
         return version
 
     def _taken_over(self, number: int) -> LargeState:
-        """The `LargeState` of the task: handed over by another worker, or whatever the directory has."""
+        """The `LargeState` of the task: handed over by another worker, or read from the directory."""
         wanted = Version(number, self._files.identity(number) or EMPTY.identity)
         directory = self._large_states.of_task(self._location)
         held = hold(directory, json.dumps(wanted).encode(), self._give_up)

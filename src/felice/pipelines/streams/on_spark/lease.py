@@ -88,9 +88,10 @@ class Lease:
         _file(self._directory).unlink(missing_ok=True)
         if is_stuck or now() >= self._until:
             return  # The place does not answer, or another process has taken over.
+        place = place_at(self._address)
         try:
-            if (found := _read(place_at(self._address))) is not None and found["token"] == self._token:
-                self._put(place_at(self._address), is_released=True)
+            if (found := _read(place)) is not None and found["token"] == self._token:
+                self._put(place, is_released=True)
         except (PlaceError, OSError):
             return  # The next process waits.
 

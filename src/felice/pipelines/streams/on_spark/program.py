@@ -114,8 +114,7 @@ def query_of(claim: Claim, spark: SparkSession, bootstrap: str, **options: Any) 
     from felice.pipelines.streams.on_spark.runner import start
 
     claim.lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
-    kept = claim.checkpoint
-    query = start(claim.app.scope, spark, bootstrap, kept.path, copy_at=kept.copy_address, **options)
+    query = start(claim.app.scope, spark, bootstrap, claim.checkpoint.path, **options)
     claim.checkpoint.forget_requests()
     return query
 

@@ -141,7 +141,6 @@ def start(
     client: Mapping[str, object] = MappingProxyType({}),
     partitions: int | None = None,
     state: str | None = None,
-    copy_at: str = "",
     until_caught_up: bool = False,
     trigger_ms: int = 0,
     max_records: int | None = None,
@@ -153,18 +152,18 @@ def start(
 ) -> StreamingQuery:
     """Start an App. With `until_caught_up` it ends when it has processed all records that exist now.
 
-    `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the number
-    of tasks of each part with state: the number of cores, unless the first start names another number. `state` is where
-    the stores are, if not in the checkpoint; the first start fixes it, too. `copy_at` is where the checkpoint has a
-    copy. `max_records` limits the records of a batch that are from topics: `MAX_RECORDS`, unless the application also
-    reads DataFrames, which have no limit. A batch waits up to `max_task_idle_ms` for records of empty partitions.
-    Stores that take more than `state_memory_mb` in memory are kept in `local_state`, on each worker's machine. The
-    `modules` are sent to the workers. `choices` are for a new version of the program (`changes`). The caller must
-    hold a `lock.RunLock` on the checkpoint.
+    `client` has properties of a client, such as its login, for both the source and the sink. `partitions` is the
+    number of tasks of each part with state: the number of cores, unless the first start names another number. `state`
+    is where the stores are, if not in the checkpoint; the first start fixes it, too. `max_records` limits the records
+    of a batch that are from topics: `MAX_RECORDS`, unless the application also reads DataFrames, which have no limit.
+    A batch waits up to `max_task_idle_ms` for records of empty partitions. Stores that take more than
+    `state_memory_mb` in memory are kept in `local_state`, on each worker's machine. The `modules` are sent to the
+    workers. `choices` are for a new version of the program (`changes`). The caller must hold a `lock.RunLock` on the
+    checkpoint.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
     connected = _connected(bootstrap, client)
-    kept = Checkpoint(checkpoint.absolute(), copy_at)
+    kept = Checkpoint(checkpoint.absolute())
     results = _results_of(
         scope,
         spark,
@@ -452,7 +451,6 @@ def described(
         return description
     found = needed.before
     check_partitions(found, checkpoint, partitions)
-    checkpoint.keep_copy_address()
     if state is not None and address_of(_absolute(state)) != address_of(found.state_at).rpartition("/")[0]:
         kept = found.state_at or checkpoint.path
         raise CheckpointError(

@@ -331,7 +331,8 @@ def _run_stateless(
     origin, offset = at
     where = application.where(record.topic, origin, offset)
     metadata = RecordMetadata(record.topic, _partition_of(origin), offset)
-    record = record._replace(topic=application.source_of(record.topic))
+    if (name := application.source_of(record.topic)) != record.topic:
+        record = record._replace(topic=name)
     for sub, result in enumerate(_processed(task, record, metadata, where)):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
