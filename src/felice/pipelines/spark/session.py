@@ -155,7 +155,6 @@ def _local_config(master: str) -> dict[str, str]:
     Through TCP, Java's first small writes to a worker wait 40 ms for each task: the system collects what follows
     (Nagle's algorithm), and the receiver delays its acknowledgement.
     """
-    return {}
     directory = str(directory_of_workers())
     if not _is_on_this_machine(master) or len(directory) > _LONGEST_DIRECTORY:
         return {}
