@@ -25,7 +25,8 @@
 #   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times;
 #                KILL_MINUTES=60 ends the kills earlier
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times;
-#                AT=s3, hdfs or cluster: with its checkpoint there, and a new machine for each driver
+#                AT=s3 or hdfs: with a copy of its checkpoint there, and an empty directory for each new
+#                driver, as if it ran on another machine; AT=cluster: the same with s3, on a cluster of Spark
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
@@ -187,7 +188,7 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml $(KERNELS)
 	$(PY) -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.demo
 
-# Tests start Spark some hundred times, and with an archive of its classes each start takes half the time. Not every Java can
+# Tests start Spark some hundred times, and an archive of its classes saves some five seconds of each start. Not every Java can
 # write it.
 $(VENV)/.classes: $(VENV)/.dev
 	$(VENV)/bin/felice streams prepare || true

@@ -22,7 +22,9 @@ _ENDS_WITHIN_S = 600
 
 
 def run_small_application() -> None:
-    """Count some words with `felice run`, in another process. Raises `Fault` with its last line if it fails."""
+    """Count some words with `felice run`, in another process. If that fails, raises `Fault` with the last line of the
+    process's standard error.
+    """
     with tempfile.TemporaryDirectory(prefix="felice-prepare-") as directory:
         place = Path(directory)
         (place / "prepare.py").write_text(_APPLICATION)

@@ -40,7 +40,7 @@ EXPLAINED = ("CheckpointError", "TopologyError", "StateError", "FormatError", "O
 
 
 def checkpoint_at(application: str, location: Path | str | None) -> Checkpoint:
-    """The checkpoint of an application: the directory, or the default one, with a copy at an address."""
+    """The checkpoint in the directory `location`, or in the default one. An address is that of its copy."""
     from felice.pipelines.streams.on_spark.directory import checkpoint_of
 
     return checkpoint_of(application, location)
@@ -77,8 +77,9 @@ def plain_faults() -> Iterator[None]:
 @click.option(
     "--checkpoint",
     metavar="LOCATION",
-    help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory. s3://BUCKET/PATH or "
-    "webhdfs://HOST/PATH: that directory, with a copy from which another machine continues, and the state there.",
+    help="Directory for offsets and state. Without it: NAME-checkpoint in the current directory. With an address "
+    "(s3://BUCKET/PATH, webhdfs://HOST/PATH or file:///PATH) the offsets are in NAME-checkpoint; a copy of them, from "
+    "which another machine can continue, and the state are at the address.",
 )
 @click.option(
     "--state",

@@ -1,4 +1,4 @@
-"""An archive of the classes that Spark's Java loads (class data sharing), with which it starts in half the time.
+"""An archive of the classes that Spark's Java loads (class data sharing), with which Spark starts in less time.
 
 Keeps true: without an archive, or with one that does not fit, Java starts as usual. An archive is visible when it is
             whole.

@@ -3,7 +3,8 @@
 Keeps true: a program finds the arguments, environment, directory, standard streams and signals that it was started
             with. What a process reads only when it starts, such as PYTHONHASHSEED, is the same, or the program is
             started in the usual way. The process ends with the one that started it, whose end closes its standard
-            input, and it forks only while it has one thread.
+            input, and it forks only if it has one thread after
+            its imports.
 How:        `ask_for_fork` asks for a fork. Without this process each program imports PySpark and Felice by itself: one
             to two seconds, in which Spark waits, and 40 MiB.
 """

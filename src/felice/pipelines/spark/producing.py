@@ -75,7 +75,7 @@ class PlainOutput:
 
 
 NUMBER = "number"
-"""A column of rows whose remainder by the number of partitions is a row's partition; null for the usual choice."""
+"""The name of a column of numbers. A row goes to partition (number modulo partitions of the topic); null: as usual."""
 
 
 class TopicWriter:

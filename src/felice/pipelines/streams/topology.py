@@ -82,7 +82,7 @@ class TopicFormats:
     pattern: str | None = None
     """Of an input: a regular expression. All topics that match it are read, and `topic` stands for them."""
     partition_of: Callable[[Any, Any], int | None] | None = None
-    """Of an output: chooses a number for each record, whose remainder is its partition; None for that of its key."""
+    """Of an output: returns a number n. The record goes to partition n modulo partitions; None: the key chooses."""
 
     def __post_init__(self) -> None:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):

@@ -179,7 +179,7 @@ def check_address(checkpoint: Checkpoint) -> None:
             + (f"with its copy at {kept}" if kept else "without a copy")
             + ": start it "
             + ("with that address" if kept else "without an address")
-            + ", or begin in another directory, which reads the topics again"
+            + ", or start in another directory"
         )
 
 

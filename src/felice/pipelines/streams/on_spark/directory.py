@@ -250,8 +250,8 @@ class Checkpoint:
 
 
 def checkpoint_of(application: str, location: Path | str | None) -> Checkpoint:
-    """The checkpoint of an application: the directory, or the default one, which has a copy if the location is an
-    address.
+    """The checkpoint in the directory `location`, or without one in the default directory. If `location` is an address,
+    the checkpoint is in the default directory, and the address is that of its copy.
     """
     default = Path(f"{application}-checkpoint").absolute()
     if location is None:

@@ -4,8 +4,8 @@ Keeps true: the holder writes a number that grows. Another process takes over wh
             `TAKEN_OVER_AFTER_S`. By then the holder, which could not write, is no longer valid: its lease ends
             `VALID_FOR_S` after the beginning of its last write, for good.
             Each holder has a greater epoch than those before it, and copies of older epochs do not count.
-Leaves:     tasks that run on when their driver is cut off from the copy. The brokers fence their transactions. Their
-            state is that of the successor's tasks if the batch's offsets were in the copy before they began.
+Leaves:     tasks of the old driver, which may go on after it has lost the lease. The brokers fence their transactions.
+            The copy had the offsets of their batch before they began, so the new driver's tasks write the same state.
 How:        A thread of the holder writes. The processes of Spark that plan batches read from a file until when the
             lease is valid, by a clock that all processes of a machine share, and that does not stand still.
 """
@@ -28,7 +28,7 @@ from felice.pipelines.streams.on_spark.process_times import id_of_machine, start
 
 FILE = "holder.json"
 SUFFIX = ".checkpoint"
-"""The ends of the names of copies."""
+"""The suffix of the file names of copies."""
 WRITTEN_EVERY_S = 3.0
 VALID_FOR_S = 12.0
 TAKEN_OVER_AFTER_S = 15.0
@@ -132,7 +132,7 @@ class Lease:
         else:
             return
         # It stays lost: another process may have taken over, and even have ended.
-        write_aside(_file(self._directory), f"0 {why or 'its holder stood still'}")
+        write_aside(_file(self._directory), f"0 {why or 'the process that held it did not run'}")
 
     def _write(self, place: Place, began: float | None = None) -> None:
         began = now() if began is None else began
@@ -170,7 +170,7 @@ def valid_epoch(directory: Path) -> int:
         return int(about)
     why = f": {about}" if until == "0" else ""
     raise CheckpointError(
-        f"the lease on the copy of {directory} has ended{why}; start the application again, on one machine"
+        f"the lease on the copy of {directory} has ended{why}; start the application again, on one machine only"
     )
 
 

@@ -3,7 +3,8 @@
 Keeps true: the operating system holds the locks (flock), so they end with the process, also by kill -9.
             Spark's Java may outlive a killed driver for a moment. Its process id is in the lock file, and the
             next process that takes the lock waits until that Java has ended.
-            On other machines a checkpoint with a copy is held by a `lease`.
+            The locks do not reach other machines. A process that runs a checkpoint with a copy also holds a
+            `lease`, which keeps other machines from running it.
 Not detected: two checkpoints of one application on two machines.
 """
 
@@ -46,7 +47,7 @@ class RunLock:
 
     @property
     def epoch(self) -> int:
-        """That of the lease on the checkpoint's copy, which it has."""
+        """The epoch of the lease. The checkpoint must have a copy."""
         assert self._lease is not None, "only a checkpoint with a copy has a lease"
         return self._lease.epoch
 
@@ -57,8 +58,8 @@ class RunLock:
     def take(self, say: Callable[[str], None] = lambda line: None) -> RunLock:
         """Take both locks, until `release`. Raises `CheckpointError` that names the holder.
 
-        A checkpoint with a copy is then what the copy is (unless the lock was made with `pulls=False`), and no other
-        machine may use the copy.
+        If the checkpoint has a copy, the directory then has the files of the copy (unless the lock was made with
+        `pulls=False`), and no other machine may use the copy.
         """
         try:
             for path in self._paths:
