@@ -2,4 +2,14 @@
 
 syntax      text to a tree, and a tree to text
 types       types, which of two holds the values of both, and what arithmetic makes of them
+functions   the library of functions
+
+Values in Python, by type. Null is None. No value is changed after it was made.
+
+    BOOLEAN bool; INTEGER, BIGINT int; DOUBLE float; DECIMAL decimal.Decimal with the scale of its type; STRING str;
+    BYTES bytes; DATE int (days since 1970); TIME int (milliseconds since midnight); TIMESTAMP int (milliseconds since
+    1970, UTC); ARRAY list; MAP dict; STRUCT tuple, with the fields in their order
+
+A row is a tuple of its columns' values. A key is the tuple of its columns' values, too, and None if the record has no
+key. In a windowed table it is a `Windowed` of such a key.
 """

@@ -102,11 +102,12 @@ def resolved(given: tree.Type, users: Mapping[str, SqlType]) -> SqlType:
 def _named(
     given: tree.TypeName, name: str, parameters: tuple[int, ...], users: Mapping[str, SqlType]
 ) -> SqlType:
-    if name.upper() in _DECIMALS:
+    own = None if parameters else users.get(name)
+    if own is None and name.upper() in _DECIMALS:
         return _decimal(given, parameters)
     if parameters and name.upper() != "VARCHAR":
         raise SqlError(f"{name} has no parameters, and got {type_text(given)}", given.position)
-    found = users.get(name) or _NAMED.get(name.upper())
+    found = own or _NAMED.get(name.upper())
     if found is None:
         near = get_close_matches(name, [*users, *_NAMED, "DECIMAL"], 1)
         told = f"; did you mean {near[0]}?" if near else ""
