@@ -140,7 +140,7 @@ def _bind(name: str, given: SqlType, bound: dict[str, SqlType]) -> int | None:
 def _place(given: SqlType) -> int:
     """The place of a type of numbers among those that become wider; -1 for others."""
     wide = ANY_DECIMAL if isinstance(given, Decimal) else given
-    return _WIDENING.index(wide) if wide in _WIDENING else -1  # type: ignore[arg-type]
+    return _WIDENING.index(wide) if wide in _WIDENING else -1
 
 
 def is_letter(pattern: SqlType) -> bool:

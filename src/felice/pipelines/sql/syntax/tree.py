@@ -243,6 +243,20 @@ Expression = (
     | Call
 )
 
+
+def left_chain(given: Binary) -> tuple[list[Binary], Expression]:
+    """The operators that are inside each other at their left sides, the innermost first, and its left side.
+
+    `a + b + c` is such a chain. A long one is deeper than Python's calls may be.
+    """
+    chain: list[Binary] = []
+    first: Expression = given
+    while isinstance(first, Binary):
+        chain.append(first)
+        first = first.left
+    return chain[::-1], first
+
+
 # Queries
 
 

@@ -1,0 +1,127 @@
+"""A piece of Python that computes an expression, and the names in it.
+
+Keeps true: nothing of a statement is in the text but numbers that were parsed, and names that were made here: texts,
+            functions and tables are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.types import BOOLEAN, SqlType
+
+DEEPEST = 24
+"""How many parentheses a piece has inside each other before it becomes a function: Python's parser has a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A Python expression. `type` is None for NULL."""
+
+    text: str
+    type: SqlType | None
+    can_be_null: bool = True
+    can_fail: bool = False
+    depth: int = 0
+    is_simple: bool = False
+    """A name or a number: it costs nothing to write it twice."""
+    constant: Any = None
+    """The value of a literal, for functions that need it."""
+    is_literal: bool = False
+
+    def typed(self, type_: SqlType) -> Code:
+        """The same value, taken as of another type."""
+        return replace(self, type=type_)
+
+
+NULL = Code("None", None, is_simple=True, is_literal=True)
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of one generated function: constants by name, and functions that are defined before it."""
+
+    constants: dict[str, Any] = field(default_factory=dict)
+    definitions: list[str] = field(default_factory=list)
+    _numbers: int = 0
+    _known: dict[tuple[type, Any], str] = field(default_factory=dict)
+
+    def constant(self, value: Any) -> str:
+        """The name of a value."""
+        try:
+            key = type(value), value
+            if (name := self._known.get(key)) is not None:
+                return name
+        except TypeError:  # It cannot be hashed.
+            key = None
+        name = self.new("k")
+        self.constants[name] = value
+        if key is not None:
+            self._known[key] = name
+        return name
+
+    def new(self, kind: str) -> str:
+        """A name that is not used yet."""
+        self._numbers += 1
+        return f"{kind}{self._numbers}"
+
+
+def called(
+    names: Names, function: Any, arguments: Sequence[Code], result: SqlType, *, can_fail: bool = True
+) -> Code:
+    """A call that is null if an argument is null."""
+    name = names.constant(function)
+    return over_values(
+        names, arguments, lambda texts: f"{name}({', '.join(texts)})", result, can_fail=can_fail
+    )
+
+
+def over_values(
+    names: Names,
+    operands: Sequence[Code],
+    text_of: Any,
+    result: SqlType,
+    *,
+    can_fail: bool = False,
+    if_null: str = "None",
+    can_be_null: bool | None = None,
+) -> Code:
+    """A piece over values that are not null. If one is null, it is `if_null`.
+
+    `text_of` takes the texts of the values. Operands are computed from left to right until one is null.
+    """
+    conditions, texts = list[str](), list[str]()
+    for one in operands:
+        if not one.can_be_null:
+            texts.append(f"{one.text}" if one.is_simple else f"({one.text})")
+        elif one.is_simple:
+            conditions.append(f"{one.text} is None")
+            texts.append(one.text)
+        else:
+            name = names.new("t")
+            conditions.append(f"({name} := {one.text}) is None")
+            texts.append(name)
+    text = text_of(texts)
+    if conditions:
+        text = f"({if_null} if {' or '.join(conditions)} else {text})"
+    return Code(
+        text,
+        result,
+        can_be_null=bool(conditions) and if_null == "None" if can_be_null is None else can_be_null,
+        can_fail=can_fail or any(one.can_fail for one in operands),
+        depth=max((one.depth for one in operands), default=0) + 3,
+    )
+
+
+def condition(text: str, operands: Sequence[Code], *, can_fail: bool = False) -> Code:
+    """A boolean piece that is never null."""
+    return Code(
+        f"({text})",
+        BOOLEAN,
+        can_be_null=False,
+        can_fail=can_fail or any(one.can_fail for one in operands),
+        depth=max((one.depth for one in operands), default=0) + 2,
+    )
