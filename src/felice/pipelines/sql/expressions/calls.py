@@ -155,11 +155,11 @@ def _argument(
     assert not isinstance(pattern, LambdaShape)
     if code.type is None:
         return code
-    wanted = _wanted(pattern, bound, code.type)
+    wanted = parameter_type(pattern, bound, code.type)
     return converted(names, code, wanted) or code
 
 
-def _wanted(pattern: SqlType, bound: Mapping[str, SqlType], given: SqlType) -> SqlType:
+def parameter_type(pattern: SqlType, bound: Mapping[str, SqlType], given: SqlType) -> SqlType:
     """The type in which an argument is given to the function."""
     match pattern, given:
         case Primitive("ANY"), _:
@@ -169,9 +169,9 @@ def _wanted(pattern: SqlType, bound: Mapping[str, SqlType], given: SqlType) -> S
         case Primitive(name), _ if is_letter(pattern):
             return bound.get(name, given)
         case Array(element), Array(own):
-            return Array(_wanted(element, bound, own))
+            return Array(parameter_type(element, bound, own))
         case Map(key, value), Map(own_key, own_value):
-            return Map(_wanted(key, bound, own_key), _wanted(value, bound, own_value))
+            return Map(parameter_type(key, bound, own_key), parameter_type(value, bound, own_value))
         case Struct(()), Struct():
             return given
     return pattern

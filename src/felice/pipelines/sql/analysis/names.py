@@ -1,0 +1,106 @@
+"""The columns of a query's sources: what names mean, and what `*` stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from felice.pipelines.sql.analysis.declarations import PSEUDO
+from felice.pipelines.sql.analysis.plan import Field, Side
+from felice.pipelines.sql.catalogue import HEADERS, KEY, VALUE, SourceInfo, near
+from felice.pipelines.sql.expressions.code import Code
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import Column
+from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.types import BIGINT, INTEGER, SqlType
+
+_PSEUDO_TYPES: Mapping[str, SqlType] = {
+    "ROWTIME": BIGINT,
+    "ROWPARTITION": INTEGER,
+    "ROWOFFSET": BIGINT,
+    "WINDOWSTART": BIGINT,
+    "WINDOWEND": BIGINT,
+}
+WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
+
+
+def fields_of(number: int, source: SourceInfo) -> Iterator[Field]:
+    """The columns of a side, with its pseudo columns."""
+    for kind in (KEY, VALUE, HEADERS):
+        for place, one in enumerate(source.of_role(kind)):
+            yield Field(number, one.name, one.type, kind, place)
+    for name in PSEUDO:
+        if source.window is not None or name not in WINDOW_BOUNDS:
+            yield Field(number, name, _PSEUDO_TYPES[name], name, 0)
+
+
+class Sides:
+    """The sources of a query. As a scope, `text_of` gives the Python of a column."""
+
+    def __init__(self, sides: Sequence[Side], text_of: Callable[[Field], str] = lambda field: "_") -> None:
+        self.sides = tuple(sides)
+        self._text_of = text_of
+        self._fields: dict[str, list[Field]] = {}
+        self.used: dict[Field, None] = {}
+        """The columns that were looked up, in order."""
+        for number, side in enumerate(sides):
+            for field in fields_of(number, side.source):
+                self._fields.setdefault(field.name, []).append(field)
+
+    def column(self, given: Column) -> Code:
+        """The code of a column. Raises `SqlError`."""
+        field = self.field(given)
+        self.used[field] = None
+        return Code(self._text_of(field), field.type, is_simple=True)
+
+    def field(self, given: Column) -> Field:
+        """The column that is meant. Raises `SqlError`."""
+        found = self._fields.get(given.name, [])
+        if given.source is not None:
+            number = self.side_named(given.source, given)
+            found = [one for one in found if one.side == number]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise SqlError(
+                f"column {expression_text(given)} cannot be resolved{self._hint(given)}", given.position
+            )
+        choices = " or ".join(self.qualified(one) for one in found)
+        raise SqlError(
+            f"column {expression_text(given)} is ambiguous: it could be {choices}", given.position
+        )
+
+    def side_named(self, name: str, given: Column) -> int:
+        """The number of the side that the query calls so. Raises `SqlError`."""
+        for number, side in enumerate(self.sides):
+            if side.alias == name:
+                return number
+        known = [side.alias for side in self.sides]
+        raise SqlError(
+            f"column {expression_text(given)} cannot be resolved: {name_text(name)} is no source of the query"
+            f"{near(name, known)}",
+            given.position,
+        )
+
+    def qualified(self, field: Field) -> str:
+        """A column with its side, for messages."""
+        return f"{name_text(self.sides[field.side].alias)}.{name_text(field.name)}"
+
+    def is_clashing(self, name: str) -> bool:
+        """Whether several sides have a column of this name."""
+        return len(self._fields.get(name, ())) > 1
+
+    def has(self, name: str) -> bool:
+        """Whether a side has a column of this name."""
+        return name in self._fields
+
+    def all_of(self, number: int, *, with_bounds: bool) -> list[Field]:
+        """What `*` stands for in a side: its key's columns, its values and headers, and the bounds of windows if the
+        query shows them.
+        """
+        fields = list(fields_of(number, self.sides[number].source))
+        keys = [one for one in fields if one.kind == KEY]
+        bounds = [one for one in fields if one.kind in WINDOW_BOUNDS] if with_bounds else []
+        return keys + bounds + [one for one in fields if one.kind in (VALUE, HEADERS)]
+
+    def _hint(self, given: Column) -> str:
+        return near(given.name, [name for name in self._fields if name not in PSEUDO])

@@ -1,0 +1,162 @@
+"""The WITH clause of CREATE STREAM and CREATE TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.catalogue import HOPPING, SESSION, TUMBLING, EventTime, WindowInfo, near
+from felice.pipelines.sql.rows import FormatDescription
+from felice.pipelines.sql.syntax.cursor import Cursor
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tokens import Kind
+from felice.pipelines.sql.syntax.tree import Literal, Properties
+
+_TEXTS = (
+    "KAFKA_TOPIC",
+    "FORMAT",
+    "KEY_FORMAT",
+    "VALUE_FORMAT",
+    "KEY_DELIMITER",
+    "VALUE_DELIMITER",
+    "TIMESTAMP",
+    "TIMESTAMP_FORMAT",
+    "WINDOW_TYPE",
+    "WINDOW_SIZE",
+    "KEY_SCHEMA_FULL_NAME",
+    "VALUE_SCHEMA_FULL_NAME",
+    "VALUE_AVRO_SCHEMA_FULL_NAME",
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
+    "CLEANUP_POLICY",
+    "SOURCED_BY_CONNECTOR",
+)
+_NUMBERS = ("PARTITIONS", "REPLICAS", "RETENTION_MS", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID")
+_FLAGS = ("WRAP_SINGLE_VALUE",)
+_KNOWN = (*_TEXTS, *_NUMBERS, *_FLAGS)
+_OF_SOURCES_ONLY = ("WINDOW_TYPE", "WINDOW_SIZE")
+FORMAT_OF = {"KEY": "ksql.persistence.default.format.key", "VALUE": "ksql.persistence.default.format.value"}
+"""The settings that name the formats where a statement does not."""
+DEFAULT_SETTINGS = {FORMAT_OF["KEY"]: "KAFKA"}
+
+
+@dataclass(frozen=True, slots=True)
+class WithClause:
+    """The properties of a statement, checked one by one."""
+
+    given: Mapping[str, Any]
+    literals: Mapping[str, Literal]
+
+    @classmethod
+    def of(cls, properties: Properties, *, of_query: bool = False) -> WithClause:
+        """The clause. Raises `SqlError` for a property that is not known or has a wrong value."""
+        given: dict[str, Any] = {}
+        for written, literal in properties:
+            name = written.upper()
+            if name not in _KNOWN or (of_query and name in _OF_SOURCES_ONLY):
+                raise SqlError(f"WITH has no property {name}{near(name, _KNOWN)}", literal.position)
+            if name in given:
+                raise SqlError(f"WITH has the property {name} twice", literal.position)
+            given[name] = _checked(name, literal)
+        literals = {name.upper(): literal for name, literal in properties}
+        found = cls(given, literals)
+        if "FORMAT" in given and ("KEY_FORMAT" in given or "VALUE_FORMAT" in given):
+            raise found.error("FORMAT", "FORMAT excludes KEY_FORMAT and VALUE_FORMAT")
+        return found
+
+    def error(self, name: str, reason: str) -> SqlError:
+        """An error at a property."""
+        return SqlError(reason, self.literals[name].position)
+
+    def format_name(self, part: str) -> str | None:
+        """The format of the "KEY" or the "VALUE"; None if the clause does not name it."""
+        found = self.given.get(f"{part}_FORMAT", self.given.get("FORMAT"))
+        return None if found is None else str(found).upper()
+
+    def format(self, part: str, name: str, like: FormatDescription | None = None) -> FormatDescription:
+        """The description of the "KEY" or the "VALUE" in a format. What the clause leaves out is as in `like`."""
+        same = like if like is not None and like.name == name else None
+        delimiter = self.given.get(f"{part}_DELIMITER", same.delimiter if same else None)
+        wrapped = self.given.get("WRAP_SINGLE_VALUE") if part == "VALUE" else None
+        if wrapped is None and same is not None:
+            wrapped = same.is_wrapped
+        legacy = self.given.get("VALUE_AVRO_SCHEMA_FULL_NAME") if part == "VALUE" else None
+        full_name = self.given.get(f"{part}_SCHEMA_FULL_NAME", legacy)
+        nullable = self.given.get(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
+        return FormatDescription(
+            name,
+            delimiter=delimiter,
+            is_wrapped=wrapped,
+            full_name=full_name,
+            schema_id=self.given.get(f"{part}_SCHEMA_ID"),
+            nullable=str(nullable).upper() if nullable else (same.nullable if same else None),
+        )
+
+    def window(self) -> WindowInfo | None:
+        """The windows of a windowed topic; None for others."""
+        kind, size = self.given.get("WINDOW_TYPE"), self.given.get("WINDOW_SIZE")
+        if kind is None:
+            if size is not None:
+                raise self.error("WINDOW_SIZE", "WINDOW_SIZE needs WINDOW_TYPE")
+            return None
+        kind = kind.upper()
+        if kind not in (TUMBLING, HOPPING, SESSION):
+            raise self.error("WINDOW_TYPE", f"WINDOW_TYPE must be TUMBLING, HOPPING or SESSION, and is {kind}")
+        if kind == SESSION:
+            if size is not None:
+                raise self.error("WINDOW_SIZE", "windows of type SESSION have no WINDOW_SIZE")
+            return WindowInfo(kind)
+        if size is None:
+            raise self.error("WINDOW_TYPE", f"windows of type {kind} need WINDOW_SIZE, such as '10 SECONDS'")
+        return WindowInfo(kind, self._duration_ms("WINDOW_SIZE", size))
+
+    def _duration_ms(self, name: str, text: str) -> int:
+        try:
+            cursor = Cursor(text)
+            found = cursor.duration()
+            if cursor.next.kind is Kind.END:
+                return found.ms
+        except SqlError:
+            pass
+        raise self.error(name, f"{name} must be a duration such as '10 SECONDS', and is {text!r}")
+
+    def event_time(self) -> EventTime | None:
+        """The column that has the time; None if it is that of the record."""
+        column, pattern = self.given.get("TIMESTAMP"), self.given.get("TIMESTAMP_FORMAT")
+        if column is None:
+            if pattern is not None:
+                raise self.error("TIMESTAMP_FORMAT", "TIMESTAMP_FORMAT needs TIMESTAMP")
+            return None
+        cursor = Cursor(column)
+        name = cursor.name("a column")
+        if cursor.next.kind is not Kind.END:
+            raise self.error("TIMESTAMP", f"TIMESTAMP must be the name of a column, and is {column!r}")
+        return EventTime(name, pattern)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.given
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A property's value."""
+        return self.given.get(name, default)
+
+
+def _checked(name: str, literal: Literal) -> Any:
+    value = literal.value
+    if name in _NUMBERS:
+        number = int(value) if isinstance(value, str) and value.strip().lstrip("-").isdigit() else value
+        if type(number) is not int:
+            raise SqlError(f"{name} must be a whole number, and is {value!r}", literal.position)
+        if name in ("PARTITIONS", "REPLICAS") and number < 1:
+            raise SqlError(f"{name} must be at least 1, and is {number}", literal.position)
+        return number
+    if name in _FLAGS:
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if type(value) is not bool:
+            raise SqlError(f"{name} must be true or false, and is {value!r}", literal.position)
+        return value
+    if not isinstance(value, str):
+        raise SqlError(f"{name} must be a text in single quotes, and is {value!r}", literal.position)
+    return value

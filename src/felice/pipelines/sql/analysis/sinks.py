@@ -1,0 +1,117 @@
+"""CREATE … AS SELECT and INSERT INTO … SELECT: the stream or table that a query writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from felice.pipelines.sql.analysis.declarations import (
+    Surroundings,
+    check_event_time,
+    check_formats,
+    check_known,
+)
+from felice.pipelines.sql.analysis.plan import QueryPlan
+from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
+from felice.pipelines.sql.catalogue import KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.rows import FormatDescription
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect
+from felice.pipelines.sql.syntax.writer import name_text
+from felice.pipelines.sql.types import text_of
+
+
+def sink_of(
+    given: CreateAsSelect, plan: QueryPlan, settings: Mapping[str, str], around: Surroundings
+) -> SourceInfo:
+    """The stream or table of CREATE … AS SELECT. What WITH leaves out is as in the query's first source. Raises
+    `SqlError`.
+    """
+    kind = TABLE if plan.is_table else STREAM
+    if kind != given.kind:
+        raise SqlError(
+            f"invalid result type: the query gives a {kind}; use CREATE {kind} AS SELECT", given.position
+        )
+    clause = WithClause.of(given.properties, of_query=True)
+    first = plan.sides[0].source
+    columns = columns_of(plan)
+    topic = clause.get("KAFKA_TOPIC", given.name)
+    partitions = clause.get("PARTITIONS") or around.partitions(topic) or first.partitions
+    found = SourceInfo(
+        kind,
+        given.name,
+        columns,
+        topic,
+        _key_format(given, clause, plan, settings),
+        _value_format(given, clause, first, sum(one.role == VALUE for one in columns)),
+        partitions,
+        clause.get("REPLICAS", first.replicas),
+        plan.window,
+        clause.event_time(),
+    )
+    check_formats(found, given)
+    check_event_time(found, clause)
+    return found
+
+
+def columns_of(plan: QueryPlan) -> tuple[ColumnInfo, ...]:
+    """The columns of a query's result: those of the key, then those of the values."""
+    return tuple(
+        ColumnInfo(one.name, one.type, one.role) for one in (*plan.key_outputs, *plan.value_outputs)
+    )
+
+
+def _key_format(
+    given: CreateAsSelect, clause: WithClause, plan: QueryPlan, settings: Mapping[str, str]
+) -> FormatDescription:
+    like = plan.sides[0].source.key_format
+    name = clause.format_name("KEY")
+    if name is not None:
+        check_known(name, given.position)
+        if not plan.key_outputs and name != "NONE":
+            raise SqlError(f"the result has no key columns, so its key format is NONE, not {name}", given.position)
+    elif not plan.key_outputs:
+        name = "NONE"
+    elif like.name == "NONE":
+        name = (DEFAULT_SETTINGS | dict(settings))[FORMAT_OF["KEY"]].upper()
+    else:
+        name = like.name
+    made = clause.format("KEY", name, like)
+    return made if made.name != like.name else replace(made, schema_id=clause.get("KEY_SCHEMA_ID"))
+
+
+def _value_format(
+    given: CreateAsSelect, clause: WithClause, first: SourceInfo, count: int
+) -> FormatDescription:
+    name = clause.format_name("VALUE") or first.value_format.name
+    check_known(name, given.position)
+    made = clause.format("VALUE", name, first.value_format)
+    return made if count == 1 or "WRAP_SINGLE_VALUE" in clause else replace(made, is_wrapped=None)
+
+
+def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> None:
+    """Raise `SqlError` for a target that does not take the result of a query."""
+    if target.is_table:
+        raise SqlError(
+            f"INSERT INTO writes streams only, and {name_text(target.name)} is a table", given.position
+        )
+    if target.is_read_only:
+        raise SqlError(f"cannot insert into {name_text(target.name)}: it is read-only", given.position)
+    if plan.is_table:
+        raise SqlError("INSERT INTO needs a query that gives a STREAM, and this one gives a TABLE", given.position)
+    own, wanted = _listed(columns_of(plan)), _listed(target.columns)
+    if own != wanted:
+        raise SqlError(
+            f"incompatible schema between the results of the query and {name_text(target.name)}: the query gives "
+            f"{own}, expected {wanted}",
+            given.position,
+        )
+    if (plan.window is None) != (target.window is None):
+        raise SqlError(f"the keys of the query and of {name_text(target.name)} are not both windowed", given.position)
+
+
+def _listed(columns: tuple[ColumnInfo, ...]) -> str:
+    listed = (
+        f"{name_text(one.name)} {text_of(one.type)}{' KEY' if one.role == KEY else ''}" for one in columns
+    )
+    return ", ".join(listed)

@@ -1,0 +1,71 @@
+"""The functions of an aggregation. Its state is a tuple with the state of each aggregate function.
+
+Values of an aggregation are tuples: the number of the row, if an aggregate depends on the order of rows, and then the
+arguments of all aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from felice.pipelines.sql.analysis.plan import Grouping
+from felice.pipelines.sql.functions.table import Settings
+from felice.pipelines.sql.types import BIGINT, SqlType
+
+Columns = tuple[tuple[str, SqlType], ...]
+
+
+class Aggregates:
+    """The aggregates of a query."""
+
+    def __init__(self, grouping: Grouping, settings: Settings) -> None:
+        self._calls = grouping.aggregates
+        self._made = [one.aggregate(settings) for one in self._calls]
+        self.is_ordered = any(one.function.is_ordered for one in self._calls)
+        self.state: Columns = tuple(
+            (f"S{number}", one.state_type) for number, one in enumerate(self._made)
+        )
+        """The columns of the state."""
+        self.results: list[Callable[[Any], Any]] = [one.result for one in self._made]
+        """The functions from a state of an aggregate to its value."""
+
+    @property
+    def arguments(self) -> Columns:
+        """The columns of the aggregation's values."""
+        number: Columns = (("NUMBER", BIGINT),) if self.is_ordered else ()
+        types = [type_ for one in self._calls for type_ in one.argument_types]
+        return number + tuple((f"A{place}", type_) for place, type_ in enumerate(types))
+
+    def initial(self) -> tuple[Any, ...]:
+        """The state before the first row."""
+        return tuple(one.initial() for one in self._made)
+
+    def adder(self) -> Callable[[Any, Any, Any], Any]:
+        """The function of key, values and state that adds a row."""
+        return self._stepping("add")
+
+    def subtractor(self) -> Callable[[Any, Any, Any], Any]:
+        """The function that takes a row away."""
+        return self._stepping("undo")
+
+    def merge(self, key: Any, one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, ...]:
+        """The state of two sessions that became one."""
+        return tuple(
+            made.merge(own, next_) for made, own, next_ in zip(self._made, one, other, strict=True)
+        )
+
+    def _stepping(self, method: str) -> Callable[[Any, Any, Any], Any]:
+        place = 1 if self.is_ordered else 0
+        names: dict[str, Any] = {}
+        calls = ""
+        for number, (call, made) in enumerate(zip(self._calls, self._made, strict=True)):
+            names[f"f{number}"] = getattr(made, method)
+            arguments = [f"values[{place + offset}]" for offset in range(len(call.argument_types))]
+            place += len(arguments)
+            given = [f"state[{number}]", *(["values[0]"] if call.function.is_ordered else []), *arguments]
+            calls += f"f{number}({', '.join(given)}), "
+        made_here: dict[str, Any] = {}
+        exec(f"def make({', '.join(names)}):\n    return lambda key, values, state: ({calls})\n", made_here)
+        function: Callable[[Any, Any, Any], Any] = made_here["make"](*names.values())
+        return function

@@ -1,0 +1,43 @@
+"""The time of a record, from a column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from felice.pipelines.java.dates import parser
+from felice.pipelines.sql.catalogue import KEY, EventTime, SourceInfo
+from felice.pipelines.sql.types import SqlType
+
+TimeOf = Callable[[Any], int | None]
+
+
+def time_function(event_time: EventTime, type_: SqlType) -> TimeOf:
+    """The function from a column's value to milliseconds since 1970; None drops the record. It raises ValueError for a
+    text that does not fit the pattern.
+    """
+    read = None if event_time.pattern is None else parser(event_time.pattern)
+
+    def time(value: Any) -> int | None:
+        if value is None:
+            return None
+        found: int = value if read is None else read(value)
+        return found if found >= 0 else None
+
+    return time
+
+
+def record_time(source: SourceInfo, event_time: EventTime) -> Callable[[Any, Any], int]:
+    """The function from a record's key and value to its time. It raises ValueError for a record without one."""
+    column = next(one for one in source.columns if one.name == event_time.column)
+    place = source.of_role(column.role).index(column)
+    function, is_key = time_function(event_time, column.type), column.role == KEY
+
+    def time(key: Any, value: Any) -> int:
+        row = (key.key if source.window is not None else key) if is_key else value
+        found = None if row is None else function(row[place])
+        if found is None:
+            raise ValueError(f"column {column.name} has no time")
+        return found
+
+    return time

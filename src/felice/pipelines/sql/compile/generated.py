@@ -1,0 +1,182 @@
+"""Functions over rows, written from expressions.
+
+Keeps true: an expression that fails is null; a condition that fails is false. Each failure is reported, with the name
+            of the column or clause.
+How:        A function's text has a line for each column that it reads, and lines for each expression. Its names are
+            constants, or were made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import zip_longest
+from textwrap import indent
+from types import CodeType
+from typing import Any
+
+from felice.pipelines.sql.analysis.names import Sides
+from felice.pipelines.sql.analysis.plan import EXPLODED, Field, Side
+from felice.pipelines.sql.analysis.typing import TypedColumns
+from felice.pipelines.sql.catalogue import HEADERS
+from felice.pipelines.sql.expressions.code import Code, Names
+from felice.pipelines.sql.expressions.coercion import converted
+from felice.pipelines.sql.expressions.compiler import Compiler, Scope
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.types import SqlType
+
+Report = Callable[[str, BaseException], None]
+"""Takes the name of what failed, and the error."""
+Layout = Sequence[Field]
+"""The columns of joined rows, in their order."""
+
+
+class RowText:
+    """The text of one function, while it is written.
+
+    Without a layout, the function gets records as the first side's topic has them; with one, rows of these columns.
+    """
+
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        layout: Layout | None,
+        functions: FunctionTable,
+        users: Mapping[str, SqlType],
+        report: Report,
+    ) -> None:
+        self.names = Names()
+        self.head, self.lines = list[str](), list[str]()
+        """Lines before columns are read, and behind that."""
+        self._layout = None if layout is None else {field: place for place, field in enumerate(layout)}
+        self._sides = Sides(sides, self._local)
+        self._headers = [one.header for one in sides[0].source.of_role(HEADERS)]
+        self._is_windowed = sides[0].source.window is not None
+        self._functions, self._users = functions, users
+        self.report = self.names.constant(report)
+        self._columns: dict[tuple[str, str], Code] = {}
+
+    def define(self, source: str, name: str, text: str, type_: SqlType) -> None:
+        """Let a column stand for a piece of text."""
+        self._columns[source, name] = Code(text, type_, is_simple=True)
+
+    def code(self, given: Any) -> Code:
+        """The code of an expression."""
+        scope: Scope = TypedColumns(self._sides, self._columns)
+        return Compiler(scope, self._functions, self._users, self.names).code(given)
+
+    def converted(self, given: Any, wanted: SqlType) -> Code:
+        """The code of an expression in a wider type."""
+        code = self.code(given)
+        return converted(self.names, code, wanted) or code
+
+    def assign(self, target: str, code: Code, label: str) -> None:
+        """A line that sets a name; to null if the expression fails."""
+        if not code.can_fail:
+            self.lines.append(f"{target} = {code.text}")
+            return
+        told = self.names.constant(label)
+        self.lines += [
+            "try:",
+            f"    {target} = {code.text}",
+            "except Exception as error:",
+            f"    {target} = None",
+            f"    {self.report}({told}, error)",
+        ]
+
+    def require(self, given: Any, label: str, otherwise: str) -> None:
+        """Lines that return unless a condition is true."""
+        self.assign("passes", self.code(given), label)
+        self.lines += ["if not passes:", f"    return {otherwise}"]
+
+    def made(self, parameters: str, *, value_is_null: bool = False) -> Any:
+        """The function. Columns of a record without value are null with `value_is_null`."""
+        used = list(self._sides.used)
+        prelude = [f"{self._local(one)} = {self._text(one, value_is_null)}" for one in used]
+        definitions = "".join(self.names.definitions)
+        lines = [*self.head, *prelude, *definitions.splitlines(), *self.lines]
+        text = f"def run({parameters}):\n" + indent("\n".join(lines) or "pass", "    ") + "\n"
+        return _function(text, self.names.constants)
+
+    def _local(self, field: Field) -> str:
+        return f"c_{field.side}_{field.kind}_{field.number}"
+
+    def _text(self, field: Field, value_is_null: bool) -> str:
+        """Where a column is."""
+        if self._layout is not None:
+            return f"value[{self._layout[field]}]"
+        inner = "key.key" if self._is_windowed else "key"
+        match field.kind:
+            case "KEY":
+                return f"None if key is None else {inner}[{field.number}]"
+            case "VALUE":
+                return f"None if value is None else value[{field.number}]" if value_is_null else f"value[{field.number}]"
+            case "HEADERS":
+                name = self._headers[field.number]
+                function = self.names.constant(all_headers if name is None else last_header(name))
+                return f"{function}(headers)"
+            case "ROWTIME":
+                return "timestamp"
+            case "WINDOWSTART":
+                return "None if key is None else key.window.start"
+            case "WINDOWEND":
+                return "None if key is None else key.window.end"
+        part = "partition" if field.kind == "ROWPARTITION" else "offset"
+        return f"getattr(metadata(), '{part}', None)"
+
+
+def all_headers(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """The value of a column HEADERS."""
+    return list(headers)
+
+
+@lru_cache(maxsize=256)
+def last_header(name: str) -> Callable[[Sequence[tuple[str, bytes | None]]], bytes | None]:
+    """The function for the value of a column HEADER('name')."""
+
+    def find(headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
+        return next((value for key, value in reversed(headers) if key == name), None)
+
+    return find
+
+
+def exploded_rows(lists: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:
+    """The results of table functions side by side: the shorter ones are filled with null."""
+    return zip_longest(*((one or ()) for one in lists))
+
+
+def write_explosion(text: RowText, exploded: Sequence[tuple[Any, Sequence[Any], SqlType]]) -> str:
+    """Lines that compute the lists of table functions, and the expression of their rows.
+
+    In each row, `e0`, `e1`, … are the values of the functions.
+    """
+    for number, (function, arguments, type_) in enumerate(exploded):
+        codes = [text.code(one) for one in arguments]
+        implementation = function.implementation
+        if function.by_type:
+            implementation = implementation(*(one.type for one in codes))
+        name = text.names.constant(implementation)
+        call = f"{name}({', '.join(one.text for one in codes)})"
+        if not function.takes_nulls:
+            nulls = " or ".join(f"({one.text}) is None" for one in codes if one.can_be_null)
+            call = f"(None if {nulls} else {call})" if nulls else call
+        text.assign(f"l{number}", Code(call, type_, can_fail=True), function.name)
+        text.define(EXPLODED, str(number), f"e{number}", type_)
+    rows = text.names.constant(exploded_rows)
+    return f"{rows}(({''.join(f'l{number}, ' for number in range(len(exploded)))}))"
+
+
+def _function(text: str, constants: Mapping[str, Any]) -> Any:
+    made: dict[str, Any] = {}
+    exec(_code(f"def make(metadata, {', '.join(constants)}):\n{indent(text, '    ')}    return run\n"), made)
+
+    def with_metadata(metadata: Callable[[], Any] = lambda: None) -> Any:
+        return made["make"](metadata, *constants.values())
+
+    return with_metadata
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    return compile(text, "<rows of a query>", "exec")
+
