@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from felice.pipelines.connect.java.patterns import DatePattern, replaced
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.record import ConnectRecord, Header, SourceRecord
 from felice.pipelines.connect.transforms.casting import TARGETS, Cast, cast
@@ -21,6 +19,8 @@ from felice.pipelines.connect.transforms.headers import DropHeaders, HeaderFrom
 from felice.pipelines.connect.transforms.predicates import HasHeaderKey, RecordIsTombstone, TopicNameMatches
 from felice.pipelines.connect.transforms.routing import RegexRouter, SetSchemaMetadata, TimestampRouter
 from felice.pipelines.connect.transforms.transformation import Transformation
+from felice.pipelines.java.patterns import DatePattern, replaced
+from felice.pipelines.java.regex import compiled
 
 RECORD = ConnectRecord(
     "orders-7", 0, None, None, None, {"a": 1}, 5, (Header("h", None, "x"), Header("i", None, 1))
@@ -63,7 +63,7 @@ def test_headers_are_dropped_by_name() -> None:
 )
 def test_date_patterns(pattern: str, text: str) -> None:
     moment = datetime.datetime(2020, 3, 1, 0, 0, 1, 234_567, tzinfo=datetime.UTC)
-    assert DatePattern("f", pattern).format(moment) == text
+    assert DatePattern(pattern).format(moment) == text
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,10 @@ def test_regular_expressions_of_java(pattern: str, text: str, replacement: str, 
 def test_a_group_that_does_not_exist_is_an_error() -> None:
     found = re.fullmatch("a", "a")
     assert found is not None
-    with pytest.raises(DataError, match="No group 3 in the regular expression a"):
+    with pytest.raises(ValueError, match="No group 3 in the regular expression a"):
         replaced(found, "$3")
+    with pytest.raises(DataError, match="No group 3 in the regular expression orders-7"):
+        made(RegexRouter, regex="orders-7", replacement="$3").apply(RECORD)
     with pytest.raises(ConfigError, match="configuration regex: Invalid regex"):
         made(RegexRouter, regex=r"\p{L}", replacement="x")
 

@@ -15,8 +15,9 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from felice.dataclass import dataclass
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError
+from felice.pipelines.java.patterns import DatePattern
+from felice.pipelines.java.regex import compiled
 
 
 class Type(Enum):
@@ -317,6 +318,14 @@ def java_regex(name: str, value: Any) -> None:
         compiled(value)
     except re.error as error:
         raise invalid(name, value, f"Invalid regex: {error}") from None
+
+
+def date_pattern(name: str, value: str) -> DatePattern:
+    """The pattern of dates that an option holds. Raises `ConfigError`."""
+    try:
+        return DatePattern(value)
+    except ValueError as error:
+        raise invalid(name, value, str(error)) from None
 
 
 def time_zone(name: str, value: Any) -> None:

@@ -14,8 +14,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from felice.pipelines.connect.java.patterns import DatePattern
-from felice.pipelines.connect.java.texts import milliseconds_of, moment_text, number_text, single
 from felice.pipelines.connect.model.errors import DataError
 from felice.pipelines.connect.model.schema import (
     ARRAY,
@@ -36,6 +34,8 @@ from felice.pipelines.connect.model.schema import (
     decimal_of,
     logical,
 )
+from felice.pipelines.java.patterns import DatePattern
+from felice.pipelines.java.texts import milliseconds_of, moment_text, number_text, single
 
 Value = tuple[Schema | None, Any]
 
@@ -52,9 +52,9 @@ _RANK = {kind: number for number, kind in enumerate((*_INTEGERS, FLOAT32, FLOAT6
 _LONG_DIGITS = 19
 _MAX_DEPTH = 100
 _TIMES: tuple[tuple[int, DatePattern, str, Callable[[datetime.datetime], Any]], ...] = (
-    (13, DatePattern("", "HH:mm:ss.SSS'Z'"), TIME, datetime.datetime.time),
-    (24, DatePattern("", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"), TIMESTAMP, lambda moment: moment),
-    (10, DatePattern("", "yyyy-MM-dd"), DATE, datetime.datetime.date),
+    (13, DatePattern("HH:mm:ss.SSS'Z'"), TIME, datetime.datetime.time),
+    (24, DatePattern("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"), TIMESTAMP, lambda moment: moment),
+    (10, DatePattern("yyyy-MM-dd"), DATE, datetime.datetime.date),
 )
 """The forms of times by the lengths of their texts."""
 
@@ -192,7 +192,7 @@ def _time(text: str) -> Value | None:
         if len(text) == length:
             try:
                 moment = date.parse(text)
-            except (DataError, OverflowError):
+            except (ValueError, OverflowError):
                 return None
             return logical(kind), of(moment)
     return None

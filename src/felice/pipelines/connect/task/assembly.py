@@ -24,7 +24,6 @@ from felice.pipelines.connect.configuration.validation import CONDITION, Configu
 from felice.pipelines.connect.configuration.worker import with_prefix
 from felice.pipelines.connect.converters.converter import Converter
 from felice.pipelines.connect.converters.headers import ByConverter, HeaderConverter
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError
 from felice.pipelines.connect.plugins import Kind, Plugins
 from felice.pipelines.connect.task.control import Control
@@ -33,6 +32,7 @@ from felice.pipelines.connect.task.loop import log
 from felice.pipelines.connect.task.new_topics import TopicGroup
 from felice.pipelines.connect.task.tolerance import ErrorPolicy, LogReporter, Reporter, Tolerance
 from felice.pipelines.connect.transforms.predicates import Predicate
+from felice.pipelines.java.regex import compiled
 
 
 class Parts:

@@ -21,13 +21,6 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     non_empty_list,
 )
-from felice.pipelines.connect.java.texts import (
-    milliseconds_of,
-    moment_text,
-    number_text,
-    shortest_single,
-    single,
-)
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.schema import (
     ARRAY,
@@ -55,6 +48,13 @@ from felice.pipelines.connect.transforms.transformation import (
     basics,
     require_map,
     require_struct,
+)
+from felice.pipelines.java.texts import (
+    milliseconds_of,
+    moment_text,
+    number_text,
+    shortest_single,
+    single,
 )
 
 TARGETS = {

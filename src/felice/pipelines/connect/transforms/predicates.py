@@ -13,8 +13,8 @@ from felice.pipelines.connect.configuration.definitions import (
     java_regex,
     non_empty,
 )
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.record import ConnectRecord
+from felice.pipelines.java.regex import compiled
 
 
 class Predicate:

@@ -12,13 +12,14 @@ from felice.pipelines.connect.configuration.definitions import (
     Definition,
     Importance,
     Type,
+    date_pattern,
     java_regex,
 )
-from felice.pipelines.connect.java.patterns import DatePattern, replaced
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConfigError, DataError
 from felice.pipelines.connect.model.schema import STRUCT, Schema, Struct
 from felice.pipelines.connect.transforms.transformation import R, SchemaCache, Transformation
+from felice.pipelines.java.patterns import replaced
+from felice.pipelines.java.regex import compiled
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -41,7 +42,12 @@ class RegexRouter(Transformation):
     def apply(self, record: R) -> R | None:
         """The record, perhaps for another topic."""
         found = self._regex.fullmatch(record.topic)
-        return record if found is None else replace(record, topic=replaced(found, self.config["replacement"]))
+        if found is None:
+            return record
+        try:
+            return replace(record, topic=replaced(found, self.config["replacement"]))
+        except ValueError as error:
+            raise DataError(str(error)) from None
 
 
 class TimestampRouter(Transformation):
@@ -57,7 +63,7 @@ class TimestampRouter(Transformation):
 
     def __init__(self, config: Mapping[str, Any], part: str = "value") -> None:
         super().__init__(config, part)
-        self._pattern = DatePattern("timestamp.format", config["timestamp.format"])
+        self._pattern = date_pattern("timestamp.format", config["timestamp.format"])
 
     def apply(self, record: R) -> R | None:
         """The record for its topic. Raises `DataError` for a record without a timestamp."""

@@ -16,9 +16,9 @@ from felice.pipelines.connect.configuration.definitions import (
     Definition,
     Importance,
     Type,
+    date_pattern,
     one_of,
 )
-from felice.pipelines.connect.java.patterns import DatePattern
 from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
 from felice.pipelines.connect.model.schema import (
     DATE,
@@ -87,7 +87,7 @@ class TimestampConverter(Transformation):
             raise ConfigError(
                 "TimestampConverter requires format option to be specified when using string timestamps"
             )
-        self._pattern = DatePattern("format", pattern) if pattern.strip() else None
+        self._pattern = date_pattern("format", pattern) if pattern.strip() else None
         self._units, self._ms = _PER_MS[config["unix.precision"]]
         self._changed = SchemaCache(self._made)
 
@@ -152,7 +152,10 @@ class TimestampConverter(Transformation):
     def _of_text(self, value: str) -> datetime.datetime:
         if self._pattern is None:
             raise DataError("TimestampConverter needs the option format for times that are texts")
-        return self._pattern.parse(value)
+        try:
+            return self._pattern.parse(value)
+        except ValueError as error:
+            raise DataError(str(error)) from None
 
     def _of_unix(self, value: int) -> datetime.datetime:
         # As Java divides: towards zero.

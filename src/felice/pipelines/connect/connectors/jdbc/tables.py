@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection
 
 from felice.dataclass import dataclass
 from felice.pipelines.connect.connectors.jdbc.columns import is_mysql
-from felice.pipelines.connect.java.regex import compiled
 from felice.pipelines.connect.model.errors import ConnectError
+from felice.pipelines.java.regex import compiled
 
 _OWN_SCHEMAS = frozenset(("information_schema", "pg_catalog", "mysql", "performance_schema", "sys"))
 

@@ -21,7 +21,7 @@ from felice.pipelines.connect.configuration.definitions import (
 )
 from felice.pipelines.connect.configuration.worker import with_prefix
 from felice.pipelines.connect.connectors.mirror.names import Names
-from felice.pipelines.connect.java.regex import compiled
+from felice.pipelines.java.regex import compiled
 
 SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"
 TOPICS, TOPICS_EXCLUDE = "topics", "topics.exclude"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from felice.pipelines.connect.configuration.definitions import date_pattern
 from felice.pipelines.connect.connectors.objects.options import DAILY, DEFAULT, FIELD, HOURLY
-from felice.pipelines.connect.java.patterns import DatePattern
 from felice.pipelines.connect.model.errors import DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import Struct
@@ -38,7 +38,7 @@ class Partitioner:
         if self.is_by_time:
             given = options["path.format"], options["partition.duration.ms"]
             pattern, duration_ms = _PATTERNS.get(self._kind, given)
-            self._pattern = DatePattern("path.format", _years(pattern))
+            self._pattern = date_pattern("path.format", _years(pattern))
             self._duration_ms = max(1, duration_ms)
 
     def folder(self, record: SinkRecord) -> str:

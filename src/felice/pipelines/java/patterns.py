@@ -10,13 +10,14 @@ import datetime
 import re
 from collections.abc import Callable
 
-from felice.pipelines.connect.model.errors import ConfigError, DataError
-
 _GROUP = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d)")
 
 
 def replaced(match: re.Match[str], replacement: str) -> str:
-    """Java's replacement of a match: `$1` and `${name}` stand for groups, a backslash for the character behind it."""
+    """Java's replacement of a match: `$1` and `${name}` stand for groups, a backslash for the character behind it.
+
+    Raises ValueError for a group that does not exist.
+    """
 
     def part(found: re.Match[str]) -> str:
         escaped, name, number = found.groups()
@@ -25,7 +26,7 @@ def replaced(match: re.Match[str], replacement: str) -> str:
         try:
             return match.group(name or int(number)) or ""
         except IndexError:
-            raise DataError(
+            raise ValueError(
                 f"No group {name or number} in the regular expression {match.re.pattern}"
             ) from None
 
@@ -95,16 +96,16 @@ _PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
 class DatePattern:
-    """A pattern of Java's `SimpleDateFormat`, in UTC. Raises `ConfigError` for one that cannot be used."""
+    """A pattern of Java's `SimpleDateFormat`, in UTC. Raises ValueError for one that cannot be used."""
 
-    def __init__(self, option: str, pattern: str) -> None:
+    def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self._parts: list[tuple[str, int]] = []
         position = 0
         while position < len(pattern):
             found = _PART.match(pattern, position)
             if found is None:
-                raise ConfigError(f"Invalid value {pattern} for configuration {option}: Unterminated quote")
+                raise ValueError("Unterminated quote")
             position = found.end()
             letter = found.group(2)
             if letter is None:
@@ -113,10 +114,7 @@ class DatePattern:
             elif letter in _LETTERS:
                 self._parts.append((letter, len(found.group())))
             else:
-                raise ConfigError(
-                    f"Invalid value {pattern} for configuration {option}: the letter {letter} is not supported; "
-                    f"supported are {', '.join(_LETTERS)}"
-                )
+                raise ValueError(f"the letter {letter} is not supported; supported are {', '.join(_LETTERS)}")
 
     def format(self, moment: datetime.datetime) -> str:
         """The text of a moment in UTC."""
@@ -125,7 +123,7 @@ class DatePattern:
     def parse(self, text: str) -> datetime.datetime:
         """The moment of a text, in UTC. Text behind the pattern does not matter; values above their ranges count on.
 
-        Raises `DataError` for another text, `OverflowError` for a moment that Python cannot hold.
+        Raises ValueError for another text, `OverflowError` for a moment that Python cannot hold.
         """
         fields: dict[str, int] = {}
         position = 0
@@ -156,8 +154,8 @@ class DatePattern:
             position = end
         return _moment(fields)
 
-    def _unparsed(self, text: str) -> DataError:
-        return DataError(
+    def _unparsed(self, text: str) -> ValueError:
+        return ValueError(
             f"Could not parse timestamp: value ({text:.60}) does not match pattern ({self.pattern})"
         )
 
