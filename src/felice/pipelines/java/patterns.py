@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Callable
 
-_GROUP = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d)")
+_GROUP = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d+)", re.ASCII)
 
 
 def replaced(match: re.Match[str], replacement: str) -> str:
@@ -23,8 +23,11 @@ def replaced(match: re.Match[str], replacement: str) -> str:
         escaped, name, number = found.groups()
         if escaped is not None:
             return str(escaped)
+        digits = number or ""
+        while len(digits) > 1 and int(digits) > match.re.groups:
+            digits = digits[:-1]  # Java takes the longest number of a group that exists
         try:
-            return match.group(name or int(number)) or ""
+            return (match.group(name or int(digits)) or "") + (number or "")[len(digits) :]
         except IndexError:
             raise ValueError(
                 f"No group {name or number} in the regular expression {match.re.pattern}"
@@ -34,8 +37,8 @@ def replaced(match: re.Match[str], replacement: str) -> str:
 
 
 _Write = Callable[[datetime.datetime], str]
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
     "January",
     "February",
     "March",
@@ -62,12 +65,12 @@ def _year(moment: datetime.datetime, width: int) -> str:
 def _month(moment: datetime.datetime, width: int) -> str:
     if width < 3:
         return _digits(moment.month, width)
-    name = _MONTHS[moment.month - 1]
+    name = MONTHS[moment.month - 1]
     return name if width > 3 else name[:3]
 
 
 def _weekday(moment: datetime.datetime, width: int) -> str:
-    name = _DAYS[moment.weekday()]
+    name = DAYS[moment.weekday()]
     return name if width > 3 else name[:3]
 
 
@@ -161,8 +164,8 @@ class DatePattern:
 
 
 _NAMES: dict[str, tuple[tuple[str, ...], int]] = {
-    "M": (_MONTHS, 1),
-    "E": (_DAYS, 1),
+    "M": (MONTHS, 1),
+    "E": (DAYS, 1),
     "a": (("AM", "PM"), 0),
 }
 """The names of a letter's values, and the value of the first."""
