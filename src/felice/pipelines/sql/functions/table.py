@@ -11,7 +11,7 @@ How:        A module of functions registers them with the decorators `scalar`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from felice.dataclass import dataclass
@@ -21,10 +21,19 @@ from felice.pipelines.sql.types import SqlType
 Examples = Sequence[tuple[str, str]]
 """Expressions, and what each is equal to: `("UCASE('a')", "'A'")`. Each is a test."""
 SCALAR, AGGREGATE, TABLE = "SCALAR", "AGGREGATE", "TABLE"
+Settings = Mapping[str, str]
+"""The settings of a query, such as `ksql.functions.collect_list.limit`."""
+
+
+class AggregateError(Exception):
+    """A state that cannot be computed. It stops the query: without the row each later result would be wrong."""
 
 
 class Aggregate(Protocol):
-    """An aggregate function with its types and constants. States are values that are never changed."""
+    """An aggregate function with its types, constants and settings. States are values that are never changed.
+
+    The methods that make a state raise `AggregateError`.
+    """
 
     state_type: SqlType
     """The type of states: they are kept in its values."""
@@ -34,7 +43,7 @@ class Aggregate(Protocol):
 
     def add(self, state: Any, *values: Any) -> Any:
         """The state after a row. `values` are the arguments that are no constants; before them the row's number, if
-        the function `is_ordered`.
+        the function `is_ordered`. Later rows have greater numbers.
         """
 
     def merge(self, one: Any, other: Any) -> Any:
@@ -45,7 +54,7 @@ class Aggregate(Protocol):
 
 
 class Undoing(Aggregate, Protocol):
-    """An aggregate function that also takes rows away, as aggregations of tables must."""
+    """An aggregate function that also takes rows away, as aggregations of tables must: others have no `undo`."""
 
     def undo(self, state: Any, *values: Any) -> Any:
         """The state without a row that was added."""
@@ -61,7 +70,8 @@ class Function:
     examples: Examples
     implementation: Callable[..., Any]
     """Of a scalar or table function: takes the arguments, or their types if it is `by_type`. Of an aggregate: takes
-    the types of all arguments and the tuple of the constants, and returns an `Aggregate`.
+    the types of all arguments (as they are given to it, so of the parameters), the values of the constants and the
+    `Settings`, and returns an `Aggregate`; it raises `SqlError` for constants and settings that it does not take.
     """
     takes_nulls: bool = False
     """Without it, a call with a null argument is null, and the Python is not called."""
@@ -135,7 +145,7 @@ def table_function(signature: str, description: str, *examples: tuple[str, str],
 
 
 def aggregate(signature: str, description: str, **given: Any) -> Decorator:
-    """Register an aggregate function: a class or function that makes an `Aggregate` of types and constants."""
+    """Register an aggregate function: a class or function that makes an `Aggregate`, as `Function` says."""
     return _registering(AGGREGATE, signature, description, (), given)
 
 
