@@ -108,8 +108,8 @@ class FunctionTable:
         known = self._functions.setdefault(function.name, [])
         if any(one.kind != function.kind for one in known):
             raise ValueError(f"{function.name} is a function of another kind already")
-        if any(one.signature.parameters == function.signature.parameters for one in known):
-            raise ValueError(f"there is a function {function.signature.text} already")
+        if same := [one for one in known if _taken(one.signature) == _taken(function.signature)]:
+            raise ValueError(f"{function.signature.text}: there is {same[0].signature.text} already")
         known.append(function)
 
     def named(self, name: str) -> list[Function]:
@@ -119,6 +119,10 @@ class FunctionTable:
     def names(self) -> list[str]:
         """All names, in order."""
         return sorted(self._functions)
+
+
+def _taken(signature: Signature) -> list[tuple[object, bool]]:
+    return [(one.type, one.is_many) for one in signature.parameters]
 
 
 BUILT_IN = FunctionTable()
