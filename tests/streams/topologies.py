@@ -231,6 +231,7 @@ def two_streams(app: App) -> None:
 
 
 WITHIN = JoinWindows(before_ms=5, after_ms=10, grace_ms=15)
+AT_ONCE = JoinWindows(before_ms=5, after_ms=10, grace_ms=15, waits=False)
 
 
 def rekeyed_join_streams(app: App) -> None:
@@ -376,6 +377,13 @@ TOPOLOGIES: dict[str, Build] = {
     ),
     "outer_join_streams_back": lambda app: (
         app.stream("a").outer_join(app.stream("b"), pair, within=JoinWindows(10, 2, grace_ms=3)).to("out")
+    ),
+    "join_streams_at_once": lambda app: app.stream("a").join(app.stream("b"), pair, within=AT_ONCE).to("out"),
+    "left_join_streams_at_once": lambda app: (
+        app.stream("a").left_join(app.stream("b"), pair, within=AT_ONCE).to("out")
+    ),
+    "outer_join_streams_at_once": lambda app: (
+        app.stream("a").outer_join(app.stream("b"), pair, within=AT_ONCE).to("out")
     ),
     "rekeyed_join_streams": rekeyed_join_streams,
     "sliding": lambda app: windows(

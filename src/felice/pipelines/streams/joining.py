@@ -46,7 +46,7 @@ def stream_join(
         for store, stream in zip((f"{name}-left", f"{name}-right"), streams, strict=True)
     ]
     alone = None
-    if not (kind.needs_left and kind.needs_right):
+    if windows.waits and not (kind.needs_left and kind.needs_right):
         formats = [stream.value for stream in streams]
         make = partial(UnjoinedRecords, f"{name}-alone", key, *formats)
         alone = topology.store(f"{name}-alone", make, windows.about)

@@ -178,11 +178,16 @@ class SlidingWindows:
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """How far the other side's record may be before and after this side's; both bounds belong to the window."""
+    """How far the other side's record may be before and after this side's; both bounds belong to the window.
+
+    In left and outer joins a record without partner waits until no partner can come any more. With `waits=False` it is
+    joined with None at once, and with partners that come later, too.
+    """
 
     before_ms: int
     after_ms: int
     grace_ms: int = 0
+    waits: bool = True
 
     def __post_init__(self) -> None:
         _at_least(0, grace=self.grace_ms)
@@ -201,4 +206,4 @@ class JoinWindows:
 
     def of_other_side(self) -> JoinWindows:
         """The same windows, seen from the other stream."""
-        return JoinWindows(self.after_ms, self.before_ms, self.grace_ms)
+        return JoinWindows(self.after_ms, self.before_ms, self.grace_ms, self.waits)

@@ -139,6 +139,12 @@ public class StreamsOracle {
         return JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(15)).before(Duration.ofMillis(5));
     }
 
+    /** A record without partner is joined with null at once. */
+    @SuppressWarnings("deprecation")
+    static JoinWindows joinWindowsAtOnce() {
+        return JoinWindows.of(Duration.ofMillis(10)).before(Duration.ofMillis(5)).grace(Duration.ofMillis(15));
+    }
+
     static String merge(String key, String one, String other) {
         return one + "+" + other;
     }
@@ -316,6 +322,9 @@ public class StreamsOracle {
                 JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(4))).to("out"));
         TOPOLOGIES.put("outer_join_streams_back", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair,
                 JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(3)).after(Duration.ofMillis(2))).to("out"));
+        TOPOLOGIES.put("join_streams_at_once", b -> stream(b, "a").join(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
+        TOPOLOGIES.put("left_join_streams_at_once", b -> stream(b, "a").leftJoin(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
+        TOPOLOGIES.put("outer_join_streams_at_once", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
         TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
                 .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("sliding", b -> stream(b, "a").groupByKey()

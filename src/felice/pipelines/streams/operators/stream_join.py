@@ -25,7 +25,7 @@ class StreamStreamJoin:
     The timestamp of a result is the later one of its two records. If `sends_alone` is true, a record of this side
     without a partner is joined with None once no partner can come any more: when stream time, which both sides share,
     has passed the end of the record's window and the grace period. `unjoined` holds the records that have no partner
-    yet; it is None in an inner join.
+    yet. It is None in an inner join, and if the windows do not wait: then such a record is joined with None at once.
     """
 
     drops: ClassVar[tuple[str, ...]] = (NULL,)
@@ -76,8 +76,7 @@ class StreamStreamJoin:
                 unjoined.joined(not self.is_left, key_bytes, other_timestamp)
             yield key, self._joined(own, other), max(timestamp, other_timestamp)
         if not found and self.sends_alone:
-            assert unjoined is not None, "an outer join keeps records without partner"
-            if end < time:
+            if unjoined is None or end < time:
                 yield key, self._joined(value, None), timestamp
             else:
                 clocks.set(self._oldest, min(timestamp, self._oldest_unjoined()))
