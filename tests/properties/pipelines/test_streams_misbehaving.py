@@ -147,6 +147,15 @@ OPERATORS: dict[str, Callable[[App, Misbehaviour], Any]] = {
     "one value, then changed": lambda app, f: (
         stream(app).flat_map(lambda k, v: [("x", v), ("y", v)]).map_values(f)
     ),
+    "map_records": lambda app, f: stream(app).map_records(
+        lambda one: one._replace(
+            timestamp=one.timestamp - 9, value=f(one.key, one.value), headers=[("h", b"x")]
+        )
+    ),
+    "flat_map_records": lambda app, f: stream(app).flat_map_records(
+        lambda one: (one._replace(timestamp=time, value=f(one.key, one.value)) for time in (5, None, 7)),
+        keeps_key=True,
+    ),
     "key_by": lambda app, f: stream(app).key_by(lambda k, v: f(k, v), key="json"),
     "peek": lambda app, f: stream(app).peek(f).map_values(lambda k, v: v),
     "branch": lambda app, f: (
@@ -181,6 +190,9 @@ OPERATORS: dict[str, Callable[[App, Misbehaviour], Any]] = {
     "stream and table": lambda app, f: stream(app).left_join(table(app), f),
     "global table": lambda app, f: stream(app).join(app.global_table("b"), f, on=lambda k, v: k),
     "join": lambda app, f: stream(app).outer_join(stream(app, "b"), f, within=WITHIN),
+    "join at once": lambda app, f: stream(app).outer_join(
+        stream(app, "b"), f, within=JoinWindows(10, 10, 5, waits=False)
+    ),
     "dedupe_changes": lambda app, f: stream(app).dedupe_changes(lambda k, v: f(k, v)["n"] % 2),
     "dedupe": lambda app, f: stream(app).dedupe(lambda k, v: f"{f(k, v)['n'] % 4}", within_ms=9),
     "processor": lambda app, f: stream(app).process(lambda: Calls(f), stores=[KeyValues("kept")]),

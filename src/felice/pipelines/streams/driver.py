@@ -114,8 +114,8 @@ class TestDriver:
 
     @property
     def dropped(self) -> dict[tuple[str, str], int]:
-        """How many records each operator has left out, by the operator's store or name and by the reason: "late", or
-        "null" for a null key or value.
+        """How many records each operator has left out, by the operator's store or name and by the reason: "late",
+        "null" for a null key or value, or "time" for a result without a valid timestamp.
         """
         return dict(sum((task.dropped for tasks in self._tasks for task in tasks), Counter()))
 

@@ -142,6 +142,12 @@ class Fused(NamedTuple):
                 names |= _lists(step.sent)
                 body = add.format(topic=repr(step.topic))
             kept, again = self._kept(number)
+            dropped = ""
+            if step.drops is not None:
+                names |= {f"failed_{number}": failed, f"dropped_{number}": step.drops}
+                dropped = f"else:\n    failed_{number}(dropped_{number}, key, value)\n"
+            if step.results_if:
+                body = f"if {step.results_if}:\n{_block(body)}{dropped}"
             if step.then:
                 body = f"{kept}{step.then}:\n{_block(again + body)}"
             if step.statement or step.loop:
@@ -152,10 +158,7 @@ class Fused(NamedTuple):
                     f"except BaseException as error:\n    failed_{number}(error, key, value)\n"
                 ) + ("" if step.loop else f"else:\n{_block(body)}")
             if step.only_if:
-                body = f"if {step.only_if}:\n{_block(body)}"
-            if step.drops is not None:
-                names |= {f"failed_{number}": failed, f"dropped_{number}": step.drops}
-                body += f"else:\n    failed_{number}(dropped_{number}, key, value)\n"
+                body = f"if {step.only_if}:\n{_block(body)}{dropped}"
         return body, names
 
     def _kept(self, number: int) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.operators.records import checked_record
 from felice.pipelines.streams.record import (
     LATEST_MS,
     STREAM_TIME,
@@ -218,21 +219,13 @@ class RunProcessor:
 
 def _checked(result: object) -> Record:
     """The result of a processor, with headers that do not change; an error if it is no record."""
-    if not isinstance(result, Record):
-        raise ValueError(f"a processor returned {shown(result)}; it must return records")
-    if type(result.timestamp) is not int or not 0 <= result.timestamp <= LATEST_MS:
+    record = checked_record(result, "a processor")
+    if type(record.timestamp) is not int or not 0 <= record.timestamp <= LATEST_MS:
         raise ValueError(
-            f"a processor returned a record with the timestamp {shown(result.timestamp)}; "
+            f"a processor returned a record with the timestamp {shown(record.timestamp)}; "
             f"it must be an integer from 0 to {LATEST_MS}"
         )
-    if not result.headers:
-        return result if type(result.headers) is tuple else result._replace(headers=())
-    headers = tuple(
-        (name, None if value is None else bytes(memoryview(value))) for name, value in result.headers
-    )
-    if not all(isinstance(name, str) for name, _ in headers):
-        raise ValueError(f"a processor returned a record with the headers {shown(result.headers)}")
-    return result._replace(headers=headers)
+    return record
 
 
 def processed(

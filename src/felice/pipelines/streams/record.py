@@ -102,12 +102,12 @@ class Timestamped(NamedTuple):
 LATEST_MS = ((1 << 63) - 1) // 1000
 """The greatest timestamp: Spark counts microseconds in 64 bits."""
 
-LATE, NULL = "late", "null"
+LATE, NULL, TIME = "late", "null", "time"
 
 
 class Dropped(Exception):
-    """Raised by an operator for a record that it leaves out: one that came too `LATE`, or one with a `NULL` key or
-    value that it cannot use. Neither is an error of the record; both are counted.
+    """Raised by an operator for a record that it leaves out: one that came too `LATE`, one with a `NULL` key or value
+    that it cannot use, or a result without a valid `TIME`. None of them is an error of the record; all are counted.
     """
 
     def __init__(self, reason: str, timestamp: int = 0) -> None:
@@ -141,9 +141,11 @@ class Step(NamedTuple):
     only_if: str = ""
     """A condition: other records are dropped."""
     drops: Dropped | None = None
-    """Counts the records that `only_if` drops. Those that belong to others, such as another branch, do not count."""
+    """Counts the records that a condition drops. Those that belong to others, such as another branch, do not count."""
     then: str = ""
     """The statement around what follows: `if passes`, or `for value in found`."""
+    results_if: str = ""
+    """A condition for each result, with `drops`: others are dropped."""
     loop: str = ""
     """Instead of `statement`: `for value in {function}(key, value)`. The function may be a generator, which goes on
     when what follows has ended. The step answers its errors.

@@ -28,6 +28,12 @@ from felice.pipelines.streams.operators.changes import Edges
 from felice.pipelines.streams.operators.joins import (
     Joiner,
 )
+from felice.pipelines.streams.operators.records import (
+    FlatMapRecords,
+    MapRecords,
+    RecordFunction,
+    RecordsFunction,
+)
 from felice.pipelines.streams.operators.stateless import (
     Branch,
     DropNullKeys,
@@ -118,6 +124,34 @@ class Stream:
         """A record for each pair of key and value that the function returns."""
         new_key, new_value = self.scope.key(key), self.scope.value(value)
         return self._then("flat-map", FlatMap(function), key=new_key, value=new_value, is_rekeyed=True)
+
+    def map_records(
+        self,
+        function: RecordFunction,
+        *,
+        keeps_key: bool = False,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """Each record as another one: the function takes a `Record` and returns a `Record`, or None to drop it.
+
+        So it sees and sets timestamps and headers. A result whose timestamp is not from 0 to the year 294,000, or None,
+        is dropped and counted. With `keeps_key` the function must not change the key, so that no repartition follows.
+        """
+        kept, formats = self._formats_behind(key, value, keeps_key=keeps_key)
+        return self._then("map-records", MapRecords(function, kept), **formats)
+
+    def flat_map_records(
+        self,
+        function: RecordsFunction,
+        *,
+        keeps_key: bool = False,
+        key: str | Format | None = None,
+        value: str | Format | None = None,
+    ) -> Stream:
+        """Like `map_records`, for a function that returns an iterable of records, or None."""
+        kept, formats = self._formats_behind(key, value, keeps_key=keeps_key)
+        return self._then("flat-map-records", FlatMapRecords(function, kept), **formats)
 
     def key_by(self, key_of: KeyValueFunction | str, *, key: str | Format | None = None) -> Stream:
         """Each record with another key."""
@@ -371,6 +405,19 @@ class Stream:
 
     def _table(self, plan: TablePlan, key: Format, value: Format) -> Table:
         return _emitting(self.scope, plan, key, value)
+
+    def _formats_behind(
+        self, key: str | Format | None, value: str | Format | None, *, keeps_key: bool
+    ) -> tuple[Format | None, dict[str, Any]]:
+        """The format of keys that a function must keep, and what `_then` needs to know of its results."""
+        if keeps_key and key is not None:
+            raise TopologyError("a function that keeps keys keeps their format, too; leave key out")
+        kept = self.key_format if keeps_key else None
+        return kept, {
+            "key": kept or self.scope.key(key),
+            "value": self.scope.value(value),
+            "is_rekeyed": not keeps_key,
+        }
 
     def _placed(self) -> Node:
         if not self.is_rekeyed:

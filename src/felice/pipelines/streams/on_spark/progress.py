@@ -14,14 +14,14 @@ from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.places import PlaceError
 from felice.pipelines.streams.on_spark.state import Size, StateError, StateFiles, files_of_task
-from felice.pipelines.streams.record import NULL
+from felice.pipelines.streams.record import NULL, TIME
 from felice.pipelines.streams.stores import NEVER
 
 METRICS = "felice"
 """What Spark's progress calls the counters of an application, in `observedMetrics`."""
 
 _DROPPED = "dropped "
-_TOLD = {NULL: "with a null key or value"}
+_TOLD = {NULL: "with a null key or value", TIME: "without a valid timestamp"}
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
