@@ -21,6 +21,7 @@ from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.processing import Context, KeyValues, Processor, WindowValues
 from felice.pipelines.streams.record import Record, RecordMetadata, Timestamped, Window, Windowed
 from felice.pipelines.streams.registry_formats import avro, json_schema, protobuf
+from felice.pipelines.streams.side_output import SideOutput
 from felice.pipelines.streams.stores import Rows
 from felice.pipelines.streams.stream import Stream, Table
 from felice.pipelines.streams.task import StreamsError
@@ -58,6 +59,7 @@ __all__ = [
     "RunningApp",
     "SessionWindows",
     "SessionedStream",
+    "SideOutput",
     "SlidingWindows",
     "StoreView",
     "StoredState",

@@ -14,6 +14,7 @@ from felice.pipelines.streams.formats import Format, format_of
 from felice.pipelines.streams.global_table import GlobalTable, global_table_of
 from felice.pipelines.streams.operators.stateless import KeyValueFunction, by
 from felice.pipelines.streams.scope import MakeFrame, PreviewSource, Scope
+from felice.pipelines.streams.side_output import SideOutput
 from felice.pipelines.streams.stream import UPDATE, Stream, Table, is_batch, table_of
 from felice.pipelines.streams.telling import shown
 from felice.pipelines.streams.topology import (
@@ -184,6 +185,18 @@ class App:
         formats = self._formats(topic, key, value, on_bad_record, on_error)
         formats = replace(formats, is_table=True, is_global=True)
         return global_table_of(self.scope, formats, name)
+
+    def side_output(
+        self, topic: str, *, key: str | Format | None = None, value: str | Format | None = None
+    ) -> SideOutput:
+        """A topic to which functions of the App's operators send records beside their results, such as a log of errors.
+
+        A function calls the `SideOutput` with key and value, and perhaps a timestamp and headers. The record goes out
+        with the results of the same batch, exactly once. `driver.read(topic)` returns it in a test.
+        """
+        formats = self._formats(topic, key, value, FAIL, FAIL)
+        self.topology.side_outputs.append(formats)
+        return SideOutput(formats)
 
     def preview(self, bootstrap_servers: str = "127.0.0.1:9092", *, records: int = 1000) -> None:
         """Let this App's Streams and Tables show their records in a notebook.

@@ -43,7 +43,7 @@ class TestDriver:
             ]
             for _ in range(partitions)
         ]
-        self._formats: dict[str, TopicFormats] = {}
+        self._formats = {formats.topic: formats for formats in app.topology.side_outputs}
         self._sources: dict[str, TopicFormats] = {}
         for part in app.topology.parts():
             self._formats |= {formats.topic: formats for formats in part.sinks}

@@ -41,6 +41,8 @@ while len(sent_numbers) < len(sent_keys):
     sent_numbers.append(number)
 """
 
+Aside = tuple[int, int, Sequence[Any]]
+"""A record that no step sends: how many were sent before it, the position of its cause in the group, and the record."""
 PushAll = Callable[[list[Any], list[Any], Iterator[int], list[int], list[Headers]], None]
 """Takes keys, values, an iterator of the timestamps, the timestamps, and headers."""
 
@@ -73,6 +75,16 @@ class Sent:
         for column, more in zip(self.columns(), sent.columns(), strict=True):
             column += more
         self.numbers += sent.numbers
+
+    def insert(self, aside: Sequence[Aside], *, is_numbered: bool) -> None:
+        """Put records that were sent aside between the others."""
+        positions, numbers, records = zip(*aside, strict=True)
+        if is_numbered and not self.numbers:
+            self.numbers.extend(range(len(self.keys)))
+        if self.numbers:
+            _insert(self.numbers, positions, numbers)
+        for column, parts in zip(self.columns(), zip(*records, strict=True), strict=True):
+            _insert(column, positions, parts)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -177,6 +189,16 @@ class Fused(NamedTuple):
             "".join(f"{name}_{number}_kept = {name}\n" for name in names),
             "".join(f"{name} = {name}_{number}_kept\n" for name in names),
         )
+
+
+def _insert(column: list[Any], positions: Sequence[int], parts: Sequence[Any]) -> None:
+    """Put each part before what is at its position. Functions hold the list, so it stays the same one."""
+    made, start = [], 0
+    for position, part in zip(positions, parts, strict=True):
+        made += column[start:position]
+        made.append(part)
+        start = position
+    column[:] = made + column[start:]
 
 
 def fused(children: Sequence[Fused]) -> Fused:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import LimitsOf, TopicLimits
 from felice.pipelines.streams.formats import BYTES, STRING, Format
-from felice.pipelines.streams.fusing import Fused, PushAll, Sent, fused
+from felice.pipelines.streams.fusing import Aside, Fused, PushAll, Sent, fused
 from felice.pipelines.streams.record import (
     LATE,
     LATEST_MS,
@@ -43,6 +44,7 @@ from felice.pipelines.streams.record import (
     TimedOperator,
     made,
 )
+from felice.pipelines.streams.side_output import sending
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, OrderedRows, Store
 from felice.pipelines.streams.telling import shown, told
 from felice.pipelines.streams.topology import (
@@ -173,6 +175,8 @@ class Task:
         """The timestamps of those after the current one."""
         self._set_aside_last: int | None = None
         """The position of the last record of the group that became a dead letter."""
+        self._aside: list[Aside] = []
+        """What functions and policies send: a row of steps fills its columns only when all records have passed."""
         self._ahead = [store for store in self.stores.values() if isinstance(store.rows, OrderedRows)]
         """Stores on disk. Most of them have the keys of the records."""
         self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
@@ -221,10 +225,11 @@ class Task:
             store.look_ahead(group.keys, group.timestamps)
         try:
             columns = None if self._timed or formats.timestamp_of else _decoded(formats, group)
-            if columns is None:
-                self._push_each(formats, push, group)
-            else:
-                push_all(*columns, self._left, group.timestamps, group.headers)
+            with self._sending_aside():
+                if columns is None:
+                    self._push_each(formats, push, group)
+                else:
+                    push_all(*columns, self._left, group.timestamps, group.headers)
         except _Stopped as stopped:
             raise self._error(formats, group, stopped) from stopped.__cause__
         except StreamsError as error:
@@ -234,6 +239,31 @@ class Task:
             number = self._number(group)
             raise StreamsError(_outside(formats, error), number=number) from error
         return self._sent
+
+    @contextmanager
+    def _sending_aside(self) -> Iterator[None]:
+        """What is sent aside in this block goes between the other records at its end."""
+        self._aside.clear()
+        with sending(self._send_from_side):
+            yield
+        if self._aside:
+            self._sent.insert(self._aside, is_numbered=self._is_numbered)
+
+    def _send_from_side(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers
+    ) -> None:
+        if timestamp is None:
+            if self._given is None:
+                raise ValueError(
+                    f"the side output {topic!r} got no timestamp, and timers and the end of a batch have no record "
+                    "whose timestamp it could take"
+                )
+            timestamp = self._given[1].timestamps[self._number(self._given[1])]
+        self._send_aside(TopicRecord(topic, key, value, timestamp, headers))
+
+    def _send_aside(self, record: TopicRecord) -> None:
+        number = 0 if self._given is None else self._number(self._given[1])
+        self._aside.append((len(self._sent.keys), number, record))
 
     def _push_each(self, formats: TopicFormats, push: Push, group: Group) -> None:
         for record in map(Record, group.keys, group.values, self._left, group.headers):
@@ -300,17 +330,21 @@ class Task:
     def end_batch(self) -> Sent:
         """Returns what operators send to topics at the end of a batch. It changes with the next call."""
         self._begin(None)
-        for operator, push, node in reversed(self._ending):
-            self._ends = node
-            for record in operator.end_batch():
-                try:
-                    push(*record)
-                except _Stopped as stopped:
-                    change = f"a change of key {shown(record.key)} to {shown(record.value)}"
-                    text = f"{change} cannot be processed at the end of a batch: {told(stopped.__cause__)}"
-                    raise StreamsError(text, stopped.node) from stopped.__cause__
+        with self._sending_aside():
+            for operator, push, node in reversed(self._ending):
+                self._ends = node
+                for record in operator.end_batch():
+                    self._push_change(record, push)
         self._ends = None
         return self._sent
+
+    def _push_change(self, record: Record, push: Push) -> None:
+        try:
+            push(*record)
+        except _Stopped as stopped:
+            change = f"a change of key {shown(record.key)} to {shown(record.value)}"
+            text = f"{change} cannot be processed at the end of a batch: {told(stopped.__cause__)}"
+            raise StreamsError(text, stopped.node) from stopped.__cause__
 
     def take_dropped(self) -> Counter[tuple[str, str]]:
         """How many records each operator has left out since the last call, and why."""
@@ -325,7 +359,8 @@ class Task:
     def advance_wall_clock(self, time: int) -> list[TopicRecord]:
         """Returns what the timers of the wall clock send to topics. The first call starts them."""
         self._begin(None)
-        self._on_time(WALL_CLOCK, time)
+        with self._sending_aside():
+            self._on_time(WALL_CLOCK, time)
         return records_of(self._sent)
 
     def _on_time(self, clock: str, time: int) -> None:
@@ -432,7 +467,7 @@ class Task:
         formats, group = self._given
         key, value, timestamp, headers = group.record(self._number(group))
         about = _about(formats.topic, why)
-        self._sent.add(TopicRecord(letters.topic, key, value, timestamp, (*headers, *about)))
+        self._send_aside(TopicRecord(letters.topic, key, value, timestamp, (*headers, *about)))
 
     def _sending(self, formats: TopicFormats) -> Step:
         """Adds records to what is sent, with the bytes that they have now."""

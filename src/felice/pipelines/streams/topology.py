@@ -235,6 +235,8 @@ class Topology:
         self._sources: dict[str, Node] = {}
         self._hidden = 0
         self._windows: dict[str, str] = {}
+        self.side_outputs: list[TopicFormats] = []
+        """Topics to which functions send records; no node leads to them."""
         self.automatic: dict[str, str] = {}
         """The names that `automatic_name` gave, and what earlier releases called the same."""
 

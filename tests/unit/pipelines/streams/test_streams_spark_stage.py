@@ -724,6 +724,42 @@ def test_a_processor_sees_where_its_record_was_read(
     assert {value for topic, _, value, _ in found if topic == "moved"} == {None}
 
 
+def with_side_outputs() -> App:
+    app = App("logs", value="string")
+    log = app.side_output("log")
+
+    def logged(key: str, value: str) -> str:
+        if value > "x":
+            log(key, value)
+        return value
+
+    app.stream("lines").map_values(logged).to("out")
+    users = app.stream("users").group_by_key().tumbling(40, on_late=DeadLetters("late"))
+    users.aggregate(
+        str, lambda key, value, so_far: logged(key, so_far + value), name="all"
+    ).to_stream().key_by(lambda key, value: key.key).to("all")
+    return app
+
+
+@pytest.mark.parametrize("most", [1, 10_000])
+def test_side_outputs_and_late_letters_go_out_with_their_batch(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "MOST_GROUP", most)
+    spark, driver = Spark(tmp_path, monkeypatch, with_side_outputs(), 1), TestDriver(with_side_outputs())
+    dice = Random(3)
+    rows = some_rows(dice, 100) + some_rows(dice, 0) + some_rows(dice, 200)
+    for row in rows:
+        driver.send(*row)
+    found = spark.batch(0, spark.source(rows))
+    for topic, read in (("out", str), ("all", str), ("log", str), ("late", bytes.decode)):
+        expected = sorted((read(one.key), read(one.value), one.timestamp) for one in driver.read(topic))
+        assert expected
+        assert expected == sorted(
+            (key.decode(), value.decode(), time) for name, key, value, time in found if name == topic
+        )
+
+
 class Origins(Processor):
     """Appends the topic that a record was read from."""
 

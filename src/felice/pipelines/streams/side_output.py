@@ -1,0 +1,66 @@
+"""Side outputs: functions of an App send records to a topic beside their results.
+
+Keeps true: a record that a function sends goes out with the results of the record that is processed, in the same batch:
+            exactly once. Nothing in the graph leads to the topic.
+How:        A task names itself as the one that runs in its thread. So a function needs no more than the `SideOutput`,
+            also a function that a worker has imported, and not got from the topology.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from felice.pipelines.streams.record import LATEST_MS, Headers
+from felice.pipelines.streams.stores import plain_headers
+from felice.pipelines.streams.telling import shown
+from felice.pipelines.streams.topology import TopicFormats, TopologyError
+
+Send = Callable[[str, bytes | None, bytes | None, int | None, Headers], None]
+"""Takes topic, key, value, timestamp and headers; without a timestamp, the record has that of the current record."""
+
+
+class _Running(threading.local):
+    send: Send | None = None
+
+
+_running = _Running()
+
+
+@contextmanager
+def sending(send: Send) -> Iterator[None]:
+    """Side outputs send in this way, in this block and thread."""
+    before, _running.send = _running.send, send
+    try:
+        yield
+    finally:
+        _running.send = before
+
+
+class SideOutput:
+    """A topic to which the functions of an App may send records. `App.side_output` makes it."""
+
+    def __init__(self, formats: TopicFormats) -> None:
+        self._formats = formats
+
+    def __call__(self, key: Any, value: Any, timestamp: int | None = None, headers: Headers = ()) -> None:
+        """Send a record. Without a timestamp it has that of the record that is processed, as the sub-topology read it.
+
+        Raises `FormatError` for what the formats cannot hold, ValueError for a wrong timestamp, and `TopologyError` if
+        no record is processed in this thread.
+        """
+        topic, send = self._formats.topic, _running.send
+        if send is None:
+            raise TopologyError(
+                f"the side output {topic!r} was called, but no record is processed in this thread; call it in "
+                "functions of operators"
+            )
+        if timestamp is not None and not (type(timestamp) is int and 0 <= timestamp <= LATEST_MS):
+            raise ValueError(
+                f"the side output {topic!r} got the timestamp {shown(timestamp)}; it must be an integer from 0 to "
+                f"{LATEST_MS}"
+            )
+        key_bytes, value_bytes = self._formats.key.encode(key), self._formats.value.encode(value)
+        send(topic, key_bytes, value_bytes, timestamp, plain_headers(headers))
