@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from random import Random
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from felice.pipelines.streams.record import Group, Record
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.topology import SubTopology
-from felice.streams import App
+from felice.streams import App, DeadLetters, Stream
 from peers.streams_oracle import Row
 from streams.comparison import random_rows, topics_of
 from streams.topologies import TOPOLOGIES
@@ -75,13 +75,42 @@ def check_all(app: App, rows: list[Row], seed: int) -> None:
         waiting += check(app, part, [one for one in waiting if one.topic in mine], Random(seed))
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+def logged(app: App) -> Stream:
+    """A stream whose function logs some of its records."""
+    log = app.side_output("log")
+    return app.stream("a").peek(lambda key, value: log(key, value) if value and value > "4" else None)
+
+
+def letters(app: App) -> None:
+    windows = logged(app).group_by_key().tumbling(10, on_late=DeadLetters("late"))
+    windows.count(name="n").to_stream().key_by(lambda key, value: key.key).to("out")
+
+
+OWN: dict[str, Callable[[App], None]] = {
+    "map_records": lambda app: (
+        app.stream("a").map_records(lambda one: one._replace(timestamp=one.timestamp - 30)).to("out")
+    ),
+    "flat_map_records": lambda app: (
+        app.stream("a").flat_map_records(lambda one: [one] * (one.timestamp % 3), keeps_key=True).to("out")
+    ),
+    "numbered": lambda app: app.stream("a").numbered(lambda *one: repr(one), name="numbers").to("out"),
+    "numbered_again": lambda app: (
+        app.stream("a").key_by(lambda key, value: value).numbered(lambda *one: repr(one)).to("out")
+    ),
+    "logged": lambda app: logged(app).to("out"),
+    "logged_filter": lambda app: logged(app).filter(lambda key, value: value != "5").to("out"),
+    "logged_letters": letters,
+}
+"""Topologies that Kafka Streams does not have."""
+
+
+@pytest.mark.parametrize("name", [*TOPOLOGIES, *OWN])
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=8, deadline=None)
 def test_groups_give_what_single_records_give(name: str, seed: int) -> None:
     app = App("groups", key="string", value="string")
-    TOPOLOGIES[name](app)
+    (TOPOLOGIES | OWN)[name](app)
     dice = Random(seed)
-    rows = random_rows(dice, topics_of(name), 60)
+    rows = random_rows(dice, ["a"] if name in OWN else topics_of(name), 60)
     # Also long runs of one topic, as in a batch of one partition.
     check_all(app, rows if dice.random() < 0.5 else sorted(rows, key=lambda row: row[0]), seed)

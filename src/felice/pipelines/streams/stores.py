@@ -24,6 +24,7 @@ from felice.pipelines.streams.telling import shown
 
 Row = tuple[Any, Any]
 NEVER = -1
+LAST_NUMBER = "last"
 TASK_TIME = "task"
 """The clock of a task: the greatest timestamp of all records that it was given."""
 
@@ -190,6 +191,25 @@ class Clocks(Store):
             self.rows[name] = timestamp
             return timestamp
         return time
+
+    def of_several_tasks(self, one: int, other: int) -> int:
+        """The time that continues those of two tasks: no window closes earlier than before."""
+        return min(one, other)
+
+
+class Numbers(Clocks):
+    """The last number that an operator gave to a record of its task."""
+
+    def next(self) -> int:
+        """A number that is greater than all earlier ones of the task, also of those before a restart."""
+        number: int = self.rows.get(LAST_NUMBER, NEVER) + 1
+        self._changed.add(LAST_NUMBER)
+        self.rows[LAST_NUMBER] = number
+        return number
+
+    def of_several_tasks(self, one: int, other: int) -> int:
+        """The number behind which those of both tasks continue."""
+        return max(one, other)
 
 
 class KeyedStore(Store):

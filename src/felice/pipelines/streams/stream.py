@@ -7,6 +7,7 @@ chooses a key may be replaced by the name of a field of the value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from felice.pipelines.streams.operators.changes import Edges
 from felice.pipelines.streams.operators.joins import (
     Joiner,
 )
+from felice.pipelines.streams.operators.numbered import Numbered, NumberedFunction
 from felice.pipelines.streams.operators.records import (
     FlatMapRecords,
     MapRecords,
@@ -59,6 +61,7 @@ from felice.pipelines.streams.preview import live, shown
 from felice.pipelines.streams.processing import Processor, StoreOf, processed
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
+from felice.pipelines.streams.stores import Numbers
 from felice.pipelines.streams.tables import computed, each_batch, keep_in_store, suppressed, table_from
 from felice.pipelines.streams.topology import (
     CHOSEN_TOPIC,
@@ -335,6 +338,22 @@ class Stream:
         store = name or self.scope.topology.automatic_name("dedupe-changes")
         node = changes_of_each_key(self.scope, self._placed(), self.key_format, compared, store)
         return Stream(self.scope, node, self.key_format, self.value_format)
+
+    def numbered(
+        self, function: NumberedFunction, *, value: str | Format | None = None, name: str | None = None
+    ) -> Stream:
+        """Each record with the value that `function(key, value, number)` returns.
+
+        A number is greater than those of all earlier records of the key, also after a restart. So an aggregate can keep
+        it to see which of two values came last. `name` is the name of the store, which has the last number.
+        """
+        topology = self.scope.topology
+        store = name or topology.automatic_name("numbered")
+        topology.store(store, partial(Numbers, store))
+        node = topology.operator(
+            "numbered", lambda stores: Numbered(function, stores[store]), self._placed(), stores=[store]
+        )
+        return Stream(self.scope, node, self.key_format, self.scope.value(value))
 
     def to(
         self,

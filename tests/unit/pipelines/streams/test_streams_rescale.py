@@ -109,6 +109,18 @@ def test_the_new_stream_times_are_the_least_of_the_old(tmp_path: Path) -> None:
     assert [max(rows.values()) for rows in times] == [101, 101]
 
 
+def test_numbers_continue_behind_the_greatest_of_the_old(tmp_path: Path) -> None:
+    app = App("scaled", value="string")
+    app.stream("in").numbered(lambda key, value, number: f"{number}", name="numbers").to("out")
+    tasks = TasksInMemory(app, 4)
+    keys = {murmur2(key.encode()) % 4: key for key in map(str, range(40))}
+    tasks.run([("in", keys[place], "x", 5) for place in (1, 2, 2, 2, 3)])
+    made = rescaled(tasks, tmp_path, 3)
+    [record] = made.run([("in", "a", "x", 5)])
+    assert record.value == b"3"
+    assert sorted(task.stores["numbers"].rows["last"] for (task,) in made.tasks) == [2, 2, 3]
+
+
 def test_a_batch_that_is_not_done_is_refused(tmp_path: Path) -> None:
     app = app_of(BY_KEY[0])
     checkpoint = checkpoint_at(tmp_path, planned=VERSION + 1)

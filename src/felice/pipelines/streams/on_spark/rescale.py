@@ -5,7 +5,8 @@ Keeps true: a row is in the partition that its record key chooses. The new state
 Refused:    stores whose rows are not placed by their record keys; keys whose original bytes are not known (JSON);
             an unfinished last batch, because its results depend on the partitions.
 Changed:    every partition continues with the smallest stream time of all old partitions. So no window closes earlier
-            than before, and a record that was late in one partition may now count.
+            than before, and a record that was late in one partition may now count. Numbers of records continue behind
+            the greatest one.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _deal_out(
         files_of_task(checkpoint, before, part.number, place).load(version, stores)
         for name, store in stores.items():
             if isinstance(store, Clocks):
-                _set_back([made[name] for made in new], store)
+                _continue([made[name] for made in new], store)
             else:
                 _move(store, place, before.partitions, [made[name] for made in new])
     for place, stores in enumerate(new):
@@ -82,7 +83,7 @@ def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:
         targets[murmur2(owner) % len(targets)].load([(key, row)])
 
 
-def _set_back(targets: list[Store], clocks: Clocks) -> None:
+def _continue(targets: list[Store], clocks: Clocks) -> None:
     for name, time in clocks.rows.items():
         for target in targets:
-            target.load([(name, min(time, target.rows.get(name, time)))])
+            target.load([(name, clocks.of_several_tasks(time, target.rows.get(name, time)))])

@@ -33,7 +33,7 @@ from felice.pipelines.streams.formats import UNWRITABLE
 from felice.pipelines.streams.on_spark.directory import Checkpoint, Description
 from felice.pipelines.streams.on_spark.places import LocalPlace, Place, place_at
 from felice.pipelines.streams.record import LATEST_MS
-from felice.pipelines.streams.stores import NEVER, Clocks, Row, Store
+from felice.pipelines.streams.stores import NEVER, Clocks, Numbers, Row, Store
 from felice.pipelines.streams.telling import shown
 
 MAGIC = b"FLST"
@@ -364,6 +364,9 @@ def _all_rows(stores: Mapping[str, Store]) -> Changes:
 
 
 def _stream_time(stores: Mapping[str, Store]) -> int:
-    """The greatest time of a clock. A join that waits for no record has a time past `LATEST_MS`: not counted."""
-    times = [time for store in stores.values() if isinstance(store, Clocks) for time in store.rows.values()]
+    """The greatest time of a clock. Not counted: numbers of records, and the time past `LATEST_MS` of a join that waits
+    for no record.
+    """
+    clocks = [one for one in stores.values() if isinstance(one, Clocks) and not isinstance(one, Numbers)]
+    times = [time for one in clocks for time in one.rows.values()]
     return max((time for time in times if time <= LATEST_MS), default=NEVER)
