@@ -1,10 +1,9 @@
-"""What statements have declared: streams and tables, types, queries. An immutable value; a statement gives the next one.
-"""
+"""What statements have declared: streams and tables, types, queries. An immutable value; a statement gives the next one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -86,7 +85,9 @@ class SourceInfo:
 
     def schema_text(self) -> str:
         """The columns as DESCRIBE shows them: `` `K` INTEGER KEY, `V` STRING ``."""
-        return ", ".join(f"{_quoted(one.name)} {text_of(one.type)}{self._role_text(one)}" for one in self.columns)
+        return ", ".join(
+            f"{_quoted(one.name)} {text_of(one.type)}{self._role_text(one)}" for one in self.columns
+        )
 
     def _role_text(self, one: ColumnInfo) -> str:
         if one.role == HEADERS:
@@ -114,9 +115,9 @@ class QueryInfo:
 class Catalogue:
     """Sources by name, types by name, and persistent queries by id, in the order in which they were made."""
 
-    sources: Mapping[str, SourceInfo] = MappingProxyType({})
-    types: Mapping[str, SqlType] = MappingProxyType({})
-    queries: Mapping[str, QueryInfo] = MappingProxyType({})
+    sources: Mapping[str, SourceInfo] = field(default_factory=lambda: MappingProxyType({}))
+    types: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
+    queries: Mapping[str, QueryInfo] = field(default_factory=lambda: MappingProxyType({}))
     next_query: int = 0
     """The number of the next query's id."""
 

@@ -107,6 +107,12 @@ class TestDriver:
             for record in self._written.pop(topic, [])
         ]
 
+    def read_bytes(self, topic: str) -> list[TopicRecord]:
+        """The records written to a topic since it was last read, as bytes."""
+        return [
+            one._replace(headers=without_partition(one.headers)) for one in self._written.pop(topic, [])
+        ]
+
     @property
     def skipped(self) -> int:
         """How many records were dropped because of `on_bad_record="skip"` or `on_error="skip"`."""

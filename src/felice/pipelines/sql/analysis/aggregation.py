@@ -27,8 +27,8 @@ def is_of_kind(given: Any, kind: str, functions: FunctionTable) -> bool:
 
 def first_of_kind(given: Any, kind: str, functions: FunctionTable) -> Call | None:
     """The first call of such a function in an expression."""
-    found = (one for one in parts_of(given) if is_of_kind(one, kind, functions))
-    return next(found, None)  # type: ignore[arg-type]
+    calls = (one for one in parts_of(given) if isinstance(one, Call))
+    return next((one for one in calls if is_of_kind(one, kind, functions)), None)
 
 
 class Aggregation:
@@ -77,7 +77,8 @@ class Aggregation:
         if self._is_parameter(one, given):
             return one
         raise SqlError(
-            f"{where}: {expression_text(one)} is neither in an aggregate function nor part of GROUP BY", one.position
+            f"{where}: {expression_text(one)} is neither in an aggregate function nor part of GROUP BY",
+            one.position,
         )
 
     def _is_parameter(self, one: Column, given: Expression) -> bool:
@@ -96,7 +97,9 @@ class Aggregation:
         for one in call.arguments:
             if isinstance(one, Star):
                 continue
-            inner = first_of_kind(one, AGGREGATE, typing.functions) or first_of_kind(one, TABLE, typing.functions)
+            inner = first_of_kind(one, AGGREGATE, typing.functions) or first_of_kind(
+                one, TABLE, typing.functions
+            )
             if inner is not None:
                 raise SqlError(f"{inner.function} cannot be inside {call.function}", inner.position)
             given.append(one)  # type: ignore[arg-type]
@@ -143,7 +146,10 @@ def window_plan(window: Window, *, is_final: bool) -> WindowPlan:
     """The windows of a clause. Raises `SqlError`."""
     size_ms = window.size.ms
     advance_ms = window.advance.ms if window.advance is not None else size_ms
-    for name, given in (("SIZE" if window.kind != "SESSION" else "the gap", size_ms), ("ADVANCE BY", advance_ms)):
+    for name, given in (
+        ("SIZE" if window.kind != "SESSION" else "the gap", size_ms),
+        ("ADVANCE BY", advance_ms),
+    ):
         if given < 1:
             raise SqlError(f"{name} of a window must be longer than 0", window.position)
     if advance_ms > size_ms:

@@ -10,7 +10,17 @@ from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, C
 from felice.pipelines.sql.rows import FormatDescription, check, features_of
 from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.tree import ColumnDefinition, CreateSource
-from felice.pipelines.sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, SqlType, Struct, resolved, text_of
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BYTES,
+    STRING,
+    TIMESTAMP,
+    Array,
+    SqlType,
+    Struct,
+    resolved,
+    text_of,
+)
 
 ALL_HEADERS = Array(Struct((("KEY", STRING), ("VALUE", BYTES))))
 """The type of a column HEADERS."""
@@ -23,8 +33,10 @@ Columns = tuple[tuple[str, SqlType], ...]
 class Surroundings(Protocol):
     """What an analysis asks brokers and registries for."""
 
-    def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if there is no such topic."""
+    def partitions(self, topic: str, wanted: int | None) -> int | None:
+        """How many partitions a topic has, or will have if it is made with the wanted number; None if there is no such
+        topic, and no number is wanted.
+        """
 
     def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
         """The columns of the registered schema of a topic's keys or values: the schema with the id of the format, or
@@ -40,12 +52,15 @@ def source_of(
     topic = clause.get("KAFKA_TOPIC")
     if topic is None:
         raise SqlError("WITH lacks the property KAFKA_TOPIC", given.position)
-    formats = {part: clause.format(part, _format_name(given, part, clause, settings)) for part in ("KEY", "VALUE")}
+    formats = {
+        part: clause.format(part, _format_name(given, part, clause, settings)) for part in ("KEY", "VALUE")
+    }
     columns = _columns(given, users, topic, formats, around)
-    partitions = around.partitions(topic)
-    if partitions is None and "PARTITIONS" not in clause:
+    partitions = around.partitions(topic, clause.get("PARTITIONS"))
+    if partitions is None:
         raise SqlError(
-            f"there is no topic {topic}: name the number of PARTITIONS in WITH, and it is made", given.position
+            f"there is no topic {topic}: name the number of PARTITIONS in WITH, and it is made",
+            given.position,
         )
     found = SourceInfo(
         given.kind,
@@ -54,7 +69,7 @@ def source_of(
         topic,
         formats["KEY"],
         formats["VALUE"],
-        clause.get("PARTITIONS", 1) if partitions is None else partitions,
+        partitions,
         clause.get("REPLICAS", 1),
         clause.window(),
         clause.event_time(),
@@ -64,13 +79,12 @@ def source_of(
     return found
 
 
-def _format_name(
-    given: CreateSource, part: str, clause: WithClause, settings: Mapping[str, str]
-) -> str:
+def _format_name(given: CreateSource, part: str, clause: WithClause, settings: Mapping[str, str]) -> str:
     name = clause.format_name(part) or (DEFAULT_SETTINGS | dict(settings)).get(FORMAT_OF[part], "").upper()
     if not name:
         raise SqlError(
-            f"the property {part}_FORMAT is missing: name it in WITH, or set {FORMAT_OF[part]}", given.position
+            f"the property {part}_FORMAT is missing: name it in WITH, or set {FORMAT_OF[part]}",
+            given.position,
         )
     check_known(name, given.position)
     return name
@@ -170,7 +184,9 @@ def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
         raise SqlError(f"{given.kind} {given.name} has no columns of values", given.position)
     headers = found.of_role(HEADERS)
     if len(headers) > 1 and (any(one.header is None for one in headers)):
-        raise SqlError(f"{given.kind} {given.name} has a column HEADERS beside other columns of headers", given.position)
+        raise SqlError(
+            f"{given.kind} {given.name} has a column HEADERS beside other columns of headers", given.position
+        )
     keyed = [one.header for one in headers]
     if twice := next((one for one in keyed if keyed.count(one) > 1), None):
         raise SqlError(f"{given.kind} {given.name} has two columns HEADER('{twice}')", given.position)
@@ -202,11 +218,11 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
     event_time = found.event_time
     if event_time is None:
         return
-    column = next((one for one in found.columns if one.name == event_time.column and one.role != HEADERS), None)
+    column = next(
+        (one for one in found.columns if one.name == event_time.column and one.role != HEADERS), None
+    )
     if column is None:
-        raise clause.error(
-            "TIMESTAMP", f"TIMESTAMP: {found.name} has no column {event_time.column}"
-        )
+        raise clause.error("TIMESTAMP", f"TIMESTAMP: {found.name} has no column {event_time.column}")
     if event_time.pattern is not None:
         if column.type != STRING:
             raise clause.error(

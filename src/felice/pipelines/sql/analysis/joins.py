@@ -76,7 +76,8 @@ def _joined(
     left_type, right_type = typing.type_of(left), typing.type_of(right)
     if left_type != right_type:
         one, other = (
-            f"{expression_text(tree)} {text_of(type_)}" for tree, type_ in ((left, left_type), (right, right_type))
+            f"{expression_text(tree)} {text_of(type_)}"
+            for tree, type_ in ((left, left_type), (right, right_type))
         )
         raise SqlError(f"the join's types do not match: {one} = {other}", join.condition.position)
     side = sides.sides[number]
@@ -127,7 +128,8 @@ def _expressions(join: Join, number: int, sides: Sides, typing: Typing) -> tuple
     condition = join.condition
     if not (isinstance(condition, Binary) and condition.operator == "="):
         raise SqlError(
-            f"a join's condition must be `left = right`, and is {expression_text(condition)}", condition.position
+            f"a join's condition must be `left = right`, and is {expression_text(condition)}",
+            condition.position,
         )
     one, other = (typing.canonical(side) for side in (condition.left, condition.right))
     places = [_sides_in(tree, sides) for tree in (one, other)]
@@ -169,7 +171,9 @@ def _how(join: Join, side: Side, *, is_table: bool) -> str:
     else:
         how = STREAM_STREAM
     if how == STREAM_STREAM and join.within is None:
-        raise SqlError("a join of two streams needs WITHIN: how far apart their records may be", join.position)
+        raise SqlError(
+            "a join of two streams needs WITHIN: how far apart their records may be", join.position
+        )
     if how != STREAM_STREAM and join.within is not None:
         raise SqlError(f"a {how} join has no WITHIN: only joins of two streams have one", join.position)
     if how == STREAM_TABLE and join.kind in (FULL, RIGHT):
@@ -181,11 +185,15 @@ def _check_windows(join: Join, sides: Sides, number: int) -> None:
     first, other = (sides.sides[place].source for place in (0, number))
     if (first.window is None) != (other.window is None):
         named = [f"{name_text(one.name)} is {'' if one.window else 'not '}windowed" for one in (first, other)]
-        raise SqlError(f"the keys of joined sources must both be windowed or not: {' and '.join(named)}", join.position)
+        raise SqlError(
+            f"the keys of joined sources must both be windowed or not: {' and '.join(named)}", join.position
+        )
     if first.window is not None and other.window is not None:
         sessions = [one.kind == "SESSION" for one in (first.window, other.window)]
         if sessions[0] != sessions[1]:
-            raise SqlError("a source with sessions cannot be joined with one with windows of a size", join.position)
+            raise SqlError(
+                "a source with sessions cannot be joined with one with windows of a size", join.position
+            )
 
 
 def is_stream(sides: Sequence[Side]) -> bool:

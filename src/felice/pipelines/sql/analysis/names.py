@@ -65,9 +65,7 @@ class Sides:
                 f"column {expression_text(given)} cannot be resolved{self._hint(given)}", given.position
             )
         choices = " or ".join(self.qualified(one) for one in found)
-        raise SqlError(
-            f"column {expression_text(given)} is ambiguous: it could be {choices}", given.position
-        )
+        raise SqlError(f"column {expression_text(given)} is ambiguous: it could be {choices}", given.position)
 
     def side_named(self, name: str, given: Column) -> int:
         """The number of the side that the query calls so. Raises `SqlError`."""

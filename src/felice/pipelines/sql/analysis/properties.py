@@ -79,8 +79,6 @@ class WithClause:
         same = like if like is not None and like.name == name else None
         delimiter = self.given.get(f"{part}_DELIMITER", same.delimiter if same else None)
         wrapped = self.given.get("WRAP_SINGLE_VALUE") if part == "VALUE" else None
-        if wrapped is None and same is not None:
-            wrapped = same.is_wrapped
         legacy = self.given.get("VALUE_AVRO_SCHEMA_FULL_NAME") if part == "VALUE" else None
         full_name = self.given.get(f"{part}_SCHEMA_FULL_NAME", legacy)
         nullable = self.given.get(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
@@ -102,7 +100,9 @@ class WithClause:
             return None
         kind = kind.upper()
         if kind not in (TUMBLING, HOPPING, SESSION):
-            raise self.error("WINDOW_TYPE", f"WINDOW_TYPE must be TUMBLING, HOPPING or SESSION, and is {kind}")
+            raise self.error(
+                "WINDOW_TYPE", f"WINDOW_TYPE must be TUMBLING, HOPPING or SESSION, and is {kind}"
+            )
         if kind == SESSION:
             if size is not None:
                 raise self.error("WINDOW_SIZE", "windows of type SESSION have no WINDOW_SIZE")

@@ -22,7 +22,6 @@ from felice.pipelines.sql.expressions.calls import chosen, result_type
 from felice.pipelines.sql.functions.table import AGGREGATE, TABLE, Function, FunctionTable, Settings
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
-    Call,
     Column,
     Expression,
     Field,
@@ -80,9 +79,7 @@ class _Analysis:
         key: tuple[Any, ...] | None = None
         if query.partition_by:
             key = tuple(one for one in partition if not isinstance(one, Literal))
-            expected = JoinKey(
-                tuple((one,) for one in key), tuple(self._typing.type_of(one) for one in key)
-            )
+            expected = JoinKey(tuple((one,) for one in key), tuple(self._typing.type_of(one) for one in key))
         else:
             expected = self._join_key
         what = "partitioning expression" if query.partition_by else "key column"
@@ -113,7 +110,10 @@ class _Analysis:
         if query.window is not None and self._is_table:
             raise SqlError("a WINDOW needs a stream: tables have no windows", query.window.position)
         if query.emit == "FINAL" and query.window is None:
-            raise SqlError("EMIT FINAL needs a WINDOW: it sends the result of each window that has closed", query.position)
+            raise SqlError(
+                "EMIT FINAL needs a WINDOW: it sends the result of each window that has closed",
+                query.position,
+            )
         if query.partition_by and query.group_by:
             raise SqlError("PARTITION BY and GROUP BY exclude each other", query.partition_by[0].position)
         if query.partition_by and self._is_table:
@@ -125,7 +125,9 @@ class _Analysis:
             for kind, told in ((AGGREGATE, "aggregate"), (TABLE, "table")):
                 found = None if one is None else first_of_kind(one, kind, self._functions)
                 if found is not None:
-                    raise SqlError(f"the {told} function {found.function} cannot be used here", found.position)
+                    raise SqlError(
+                        f"the {told} function {found.function} cannot be used here", found.position
+                    )
         if query.limit is not None and self._is_persistent:
             raise SqlError("LIMIT cannot be used in a query that runs on", query.position)
 
@@ -170,7 +172,9 @@ class _Analysis:
                     found.append(_Item(name, canonical))
         names = [one.name for one in found]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise SqlError(f"the projection has two columns {name_text(twice)}", self._query.columns[0].position)
+            raise SqlError(
+                f"the projection has two columns {name_text(twice)}", self._query.columns[0].position
+            )
         return found
 
     def _typing_of_aggregates(self, given: Expression) -> Any:
@@ -186,7 +190,9 @@ class _Analysis:
                 return placed(Column(ROWKEY, GROUPS), one.position)
             return None
 
-        return self._typing.canonical(rewritten(given, change) if window or self._join_key.is_synthetic else given)
+        return self._typing.canonical(
+            rewritten(given, change) if window or self._join_key.is_synthetic else given
+        )
 
     def _check_name(self, name: str, alias: str | None, given: Selected) -> None:
         if name in PSEUDO and (alias is not None or self._is_persistent):
@@ -227,9 +233,7 @@ class _Analysis:
             for number in numbers
             for field in sides.all_of(number, with_bounds=not self._is_persistent)
         ]
-        items = [
-            _Item(name, self._column(field.name, number), is_star=True) for name, field, number in found
-        ]
+        items = [_Item(name, self._column(field.name, number), is_star=True) for name, field, number in found]
         if partition is None or several:
             yield from items
             return
@@ -277,7 +281,9 @@ class _Analysis:
             if self._is_table:
                 raise SqlError(f"the table function {one.function} needs a stream", one.position)
             codes = [self._typing.compiler().code(argument) for argument in one.arguments]
-            function, bound = chosen(self._functions, one.function, [code.type for code in codes], one.position)
+            function, bound = chosen(
+                self._functions, one.function, [code.type for code in codes], one.position
+            )
             type_ = result_type(function, bound, [code.type for code in codes], codes)
             found.append((function, tuple(one.arguments), type_))
             return placed(Column(str(len(found) - 1), EXPLODED), one.position)
@@ -355,15 +361,15 @@ class _Analysis:
                 raise SqlError(
                     f"the table function {inner.function} cannot be used with aggregations", inner.position
                 )
-        items = [
-            item._replace(expression=aggregation.rewritten(item.expression, "SELECT")) for item in given
-        ]
+        items = [item._replace(expression=aggregation.rewritten(item.expression, "SELECT")) for item in given]
         having = None
         if query.having is not None:
             having = aggregation.rewritten(self._typing_of_aggregates(query.having), "HAVING")
             typing.compiler(aggregation.columns).boolean(having, "HAVING")
         if not aggregation.aggregates:
-            raise SqlError("GROUP BY needs an aggregate function in SELECT or HAVING", query.group_by[0].position)
+            raise SqlError(
+                "GROUP BY needs an aggregate function in SELECT or HAVING", query.group_by[0].position
+            )
         types = tuple(aggregation.group_types)
         key = JoinKey(tuple((Column(str(part), GROUPS),) for part in range(len(groups))), types)
         outputs = self._grouped_outputs(items, key, groups, aggregation)
@@ -403,5 +409,3 @@ def _unique(name: str, taken: Sequence[str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
-
-

@@ -13,7 +13,7 @@ from felice.pipelines.sql.analysis.declarations import (
 )
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
-from felice.pipelines.sql.catalogue import KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.catalogue import KEY, STREAM, TABLE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect
@@ -36,14 +36,14 @@ def sink_of(
     first = plan.sides[0].source
     columns = columns_of(plan)
     topic = clause.get("KAFKA_TOPIC", given.name)
-    partitions = clause.get("PARTITIONS") or around.partitions(topic) or first.partitions
+    partitions = around.partitions(topic, clause.get("PARTITIONS", first.partitions)) or first.partitions
     found = SourceInfo(
         kind,
         given.name,
         columns,
         topic,
         _key_format(given, clause, plan, settings),
-        _value_format(given, clause, first, sum(one.role == VALUE for one in columns)),
+        _value_format(given, clause, first),
         partitions,
         clause.get("REPLICAS", first.replicas),
         plan.window,
@@ -56,9 +56,7 @@ def sink_of(
 
 def columns_of(plan: QueryPlan) -> tuple[ColumnInfo, ...]:
     """The columns of a query's result: those of the key, then those of the values."""
-    return tuple(
-        ColumnInfo(one.name, one.type, one.role) for one in (*plan.key_outputs, *plan.value_outputs)
-    )
+    return tuple(ColumnInfo(one.name, one.type, one.role) for one in (*plan.key_outputs, *plan.value_outputs))
 
 
 def _key_format(
@@ -69,7 +67,9 @@ def _key_format(
     if name is not None:
         check_known(name, given.position)
         if not plan.key_outputs and name != "NONE":
-            raise SqlError(f"the result has no key columns, so its key format is NONE, not {name}", given.position)
+            raise SqlError(
+                f"the result has no key columns, so its key format is NONE, not {name}", given.position
+            )
     elif not plan.key_outputs:
         name = "NONE"
     elif like.name == "NONE":
@@ -80,13 +80,10 @@ def _key_format(
     return made if made.name != like.name else replace(made, schema_id=clause.get("KEY_SCHEMA_ID"))
 
 
-def _value_format(
-    given: CreateAsSelect, clause: WithClause, first: SourceInfo, count: int
-) -> FormatDescription:
+def _value_format(given: CreateAsSelect, clause: WithClause, first: SourceInfo) -> FormatDescription:
     name = clause.format_name("VALUE") or first.value_format.name
     check_known(name, given.position)
-    made = clause.format("VALUE", name, first.value_format)
-    return made if count == 1 or "WRAP_SINGLE_VALUE" in clause else replace(made, is_wrapped=None)
+    return clause.format("VALUE", name, first.value_format)
 
 
 def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> None:
@@ -98,7 +95,9 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
     if target.is_read_only:
         raise SqlError(f"cannot insert into {name_text(target.name)}: it is read-only", given.position)
     if plan.is_table:
-        raise SqlError("INSERT INTO needs a query that gives a STREAM, and this one gives a TABLE", given.position)
+        raise SqlError(
+            "INSERT INTO needs a query that gives a STREAM, and this one gives a TABLE", given.position
+        )
     own, wanted = _listed(columns_of(plan)), _listed(target.columns)
     if own != wanted:
         raise SqlError(
@@ -107,7 +106,9 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
             given.position,
         )
     if (plan.window is None) != (target.window is None):
-        raise SqlError(f"the keys of the query and of {name_text(target.name)} are not both windowed", given.position)
+        raise SqlError(
+            f"the keys of the query and of {name_text(target.name)} are not both windowed", given.position
+        )
 
 
 def _listed(columns: tuple[ColumnInfo, ...]) -> str:

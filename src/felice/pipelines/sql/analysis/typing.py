@@ -53,7 +53,9 @@ class Typing:
                 return one
             field = self.sides.field(one)
             several = len(self.sides.sides) > 1
-            return placed(Column(field.name, self.sides.sides[field.side].alias if several else None), one.position)
+            return placed(
+                Column(field.name, self.sides.sides[field.side].alias if several else None), one.position
+            )
 
         return rewritten(given, change)
 
@@ -72,9 +74,7 @@ class Typing:
         scope: Scope = TypedColumns(self.sides, codes) if codes else self.sides
         return Compiler(scope, self.functions, self.users)
 
-    def type_of(
-        self, given: Expression, columns: Mapping[tuple[str, str], SqlType] | None = None
-    ) -> SqlType:
+    def type_of(self, given: Expression, columns: Mapping[tuple[str, str], SqlType] | None = None) -> SqlType:
         """The type of an expression. Raises `SqlError`, also for an expression that is always NULL."""
         found = self.compiler(columns).code(given).type
         if found is None:

@@ -23,9 +23,7 @@ class Aggregates:
         self._calls = grouping.aggregates
         self._made = [one.aggregate(settings) for one in self._calls]
         self.is_ordered = any(one.function.is_ordered for one in self._calls)
-        self.state: Columns = tuple(
-            (f"S{number}", one.state_type) for number, one in enumerate(self._made)
-        )
+        self.state: Columns = tuple((f"S{number}", one.state_type) for number, one in enumerate(self._made))
         """The columns of the state."""
         self.results: list[Callable[[Any], Any]] = [one.result for one in self._made]
         """The functions from a state of an aggregate to its value."""
@@ -51,9 +49,7 @@ class Aggregates:
 
     def merge(self, key: Any, one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, ...]:
         """The state of two sessions that became one."""
-        return tuple(
-            made.merge(own, next_) for made, own, next_ in zip(self._made, one, other, strict=True)
-        )
+        return tuple(made.merge(own, next_) for made, own, next_ in zip(self._made, one, other, strict=True))
 
     def _stepping(self, method: str) -> Callable[[Any, Any, Any], Any]:
         place = 1 if self.is_ordered else 0

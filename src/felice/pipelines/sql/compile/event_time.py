@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from felice.pipelines.java.dates import parser
+from felice.pipelines.java.date_formats import date_format
+from felice.pipelines.java.zones import fixed
 from felice.pipelines.sql.catalogue import KEY, EventTime, SourceInfo
 from felice.pipelines.sql.types import SqlType
 
@@ -16,7 +17,7 @@ def time_function(event_time: EventTime, type_: SqlType) -> TimeOf:
     """The function from a column's value to milliseconds since 1970; None drops the record. It raises ValueError for a
     text that does not fit the pattern.
     """
-    read = None if event_time.pattern is None else parser(event_time.pattern)
+    read = None if event_time.pattern is None else _reader(event_time.pattern)
 
     def time(value: Any) -> int | None:
         if value is None:
@@ -25,6 +26,16 @@ def time_function(event_time: EventTime, type_: SqlType) -> TimeOf:
         return found if found >= 0 else None
 
     return time
+
+
+def _reader(pattern: str) -> Callable[[str], int]:
+    made, utc = date_format(pattern), fixed(0)
+
+    def read(text: str) -> int:
+        found = made.read(text)
+        return (found.zone or utc).ms(found.days(), found.ns())
+
+    return read
 
 
 def record_time(source: SourceInfo, event_time: EventTime) -> Callable[[Any, Any], int]:

@@ -110,7 +110,8 @@ class RowText:
             case "KEY":
                 return f"None if key is None else {inner}[{field.number}]"
             case "VALUE":
-                return f"None if value is None else value[{field.number}]" if value_is_null else f"value[{field.number}]"
+                text = f"value[{field.number}]"
+                return f"None if value is None else {text}" if value_is_null else text
             case "HEADERS":
                 name = self._headers[field.number]
                 function = self.names.constant(all_headers if name is None else last_header(name))
@@ -179,4 +180,3 @@ def _function(text: str, constants: Mapping[str, Any]) -> Any:
 @lru_cache(maxsize=4096)
 def _code(text: str) -> CodeType:
     return compile(text, "<rows of a query>", "exec")
-

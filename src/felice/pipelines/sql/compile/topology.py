@@ -30,7 +30,7 @@ from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceIn
 from felice.pipelines.sql.compile.aggregates import Aggregates
 from felice.pipelines.sql.compile.event_time import record_time, time_function
 from felice.pipelines.sql.compile.generated import Report, RowText, write_explosion
-from felice.pipelines.sql.compile.operators import Rows
+from felice.pipelines.sql.compile.operators import RowFunction, Rows
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
 from felice.pipelines.sql.rows import Registry, row_format, tuples
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -107,6 +107,12 @@ class Compilation:
         stream.to(topic, key=key, value=shown_format(self._plan))
         return self.app
 
+    def row_function(self) -> RowFunction:
+        """The function from a record of the only source to the rows to show, for plans without join and GROUP BY."""
+        text = self._selection(None, None)
+        made: RowFunction = text.made("key, value, timestamp, headers")()
+        return made
+
     def _result(self, event_time: EventTime | None) -> Rowed:
         plan = self._plan
         rows, layout = self._joined()
@@ -165,9 +171,7 @@ class Compilation:
     def _laid_out(self, stream: Stream, number: int, layout: Sequence[Field]) -> Stream:
         """Records with the columns of a layout as value."""
         sides = self._plan.sides
-        text = RowText(
-            [sides[number]], None, self._tools.functions, self._tools.users, self._tools.report
-        )
+        text = RowText([sides[number]], None, self._tools.functions, self._tools.users, self._tools.report)
         text.head += ["if value is None:", "    return ((key, None, timestamp),)"]
         codes = [text.code(Column(field.name)) for field in layout]
         text.lines.append(f"return ((key, ({''.join(f'{one.text}, ' for one in codes)}), timestamp),)")
@@ -272,6 +276,14 @@ class Compilation:
     def _selected(
         self, stream: Stream, layout: Sequence[Field] | None, event_time: EventTime | None
     ) -> Stream:
+        plan, is_rekeyed = self._plan, self._plan.key is not None
+        text = self._selection(layout, event_time)
+        key = tuples(_typed(plan.key_types)) if is_rekeyed else stream.key_format
+        value = shown_format(plan)
+        return self._rows(stream, text, "select", key, value, is_rekeyed=is_rekeyed, value_is_null=is_rekeyed)
+
+    def _selection(self, layout: Sequence[Field] | None, event_time: EventTime | None) -> RowText:
+        """The text of WHERE, PARTITION BY and the projection."""
         plan = self._plan
         text = self._text(layout)
         is_rekeyed = plan.key is not None
@@ -287,11 +299,7 @@ class Compilation:
         rows = write_explosion(text, plan.exploded) if plan.exploded else None
         values, time = self._write_outputs(text, event_time, in_loop=rows is not None)
         self._write_results(text, rows, values, time, is_rekeyed=is_rekeyed)
-        key = tuples(_typed(plan.key_types)) if is_rekeyed else stream.key_format
-        value = shown_format(plan)
-        return self._rows(
-            stream, text, "select", key, value, is_rekeyed=is_rekeyed, value_is_null=is_rekeyed
-        )
+        return text
 
     def _write_key(self, text: RowText, key: Sequence[Any]) -> None:
         """Lines that set `key` to that of PARTITION BY."""
@@ -316,7 +324,9 @@ class Compilation:
         time = None
         if event_time is not None:
             time = "at"
-            place = _column_text(plan, outputs, event_time.column, "new_key" if plan.key is not None else "key")
+            place = _column_text(
+                plan, outputs, event_time.column, "new_key" if plan.key is not None else "key"
+            )
             function = text.names.constant(time_function(event_time, _type_of(plan, event_time.column)))
             told = text.names.constant("TIMESTAMP")
             text.lines += [
@@ -366,6 +376,7 @@ class Compilation:
     def _filtered(self, table: Table, layout: Sequence[Field] | None) -> Table:
         if self._plan.where is None:
             return table
+        table.plan.send_old()  # So a row that never matched is not deleted.
         text = self._text(layout)
         text.require(self._plan.where, "WHERE", "False")
         text.lines.append("return True")
@@ -389,7 +400,7 @@ class Compilation:
     # Aggregations
 
     def _grouped(self, rows: Rowed, layout: Sequence[Field] | None) -> Table:
-        plan, grouping = self._plan, self._plan.grouping
+        grouping = self._plan.grouping
         assert grouping is not None
         aggregates = Aggregates(grouping, self._tools.settings)
         key, value = tuples(_typed(grouping.types)), tuples(aggregates.arguments)
@@ -458,7 +469,9 @@ class Compilation:
         own = tuple(Column(name) for name, _ in source.key)
         return not plan.joins and source.window is None and grouping.expressions == own
 
-    def _group_function(self, layout: Sequence[Field] | None, aggregates: Aggregates) -> Callable[[Any, Any], Any]:
+    def _group_function(
+        self, layout: Sequence[Field] | None, aggregates: Aggregates
+    ) -> Callable[[Any, Any], Any]:
         text = self._text(layout)
         self._write_group(text, "return None, None")
         number = "0, " if aggregates.is_ordered else ""

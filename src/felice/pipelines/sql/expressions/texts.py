@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from felice.pipelines.connect.java.texts import number_text
+from felice.pipelines.java.texts import number_text
 from felice.pipelines.sql.expressions.moments import date_text, time_text, timestamp_text
 from felice.pipelines.sql.types import (
     BOOLEAN,

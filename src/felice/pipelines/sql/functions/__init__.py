@@ -26,6 +26,7 @@ _MODULES = (
     "by_offset",
     "collecting",
     "collections",
+    "copies",
     "counting",
     "extremes",
     "json",

@@ -1,0 +1,135 @@
+"""INSERT INTO … VALUES: one record."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from felice.pipelines.sql import types
+from felice.pipelines.sql.analysis.declarations import PSEUDO
+from felice.pipelines.sql.catalogue import HEADERS, SourceInfo, near
+from felice.pipelines.sql.expressions.arithmetic import fitting
+from felice.pipelines.sql.expressions.casts import cast
+from felice.pipelines.sql.expressions.code import Code
+from felice.pipelines.sql.expressions.coercion import MOMENTS, told
+from felice.pipelines.sql.expressions.compiler import Compiler
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import AssertValues, Column, Expression, InsertValues
+from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.types import BIGINT, DOUBLE, STRING, SqlType, text_of
+
+
+class Inserted(NamedTuple):
+    """A record: key and value as rows. The timestamp is None unless the statement has ROWTIME."""
+
+    key: tuple[Any, ...] | None
+    value: tuple[Any, ...] | None
+    timestamp: int | None
+
+
+class _NoColumns:
+    def column(self, given: Column) -> Code:
+        raise SqlError(f"VALUES have no columns, and got {expression_text(given)}", given.position)
+
+
+def inserted(
+    given: InsertValues | AssertValues,
+    source: SourceInfo,
+    functions: FunctionTable,
+    users: Mapping[str, SqlType],
+) -> Inserted:
+    """The record of a statement. Raises `SqlError`."""
+    name = name_text(source.name)
+    if isinstance(given, InsertValues):
+        if source.is_read_only:
+            raise SqlError(f"cannot insert values into {name}: it is read-only", given.position)
+        if source.window is not None:
+            raise SqlError(f"cannot insert values into {name}: its keys are windowed", given.position)
+    values = _by_column(given, source, functions, users)
+    keys = [values.get(column) for column, _ in source.key]
+    if isinstance(given, InsertValues) and source.is_table and any(one is None for one in keys):
+        told_keys = ", ".join(column for column, _ in source.key)
+        raise SqlError(f"a row of table {name} needs a value for its primary key {told_keys}", given.position)
+    key = None if all(one is None for one in keys) else tuple(keys)
+    value = tuple(values.get(column) for column, _ in source.value)
+    return Inserted(key, value, values.get("ROWTIME"))
+
+
+def _by_column(
+    given: InsertValues | AssertValues,
+    source: SourceInfo,
+    functions: FunctionTable,
+    users: Mapping[str, SqlType],
+) -> dict[str, Any]:
+    columns = {one.name: one for one in source.columns}
+    names: Sequence[str] = given.columns or [one.name for one in source.columns if one.role != HEADERS]
+    if len(names) != len(given.values):
+        raise SqlError(
+            f"expected {len(names)} values for the columns {', '.join(names)}, and got {len(given.values)}",
+            given.position,
+        )
+    found: dict[str, Any] = {}
+    for name, expression in zip(names, given.values, strict=True):
+        if name in found:
+            raise SqlError(f"column {name} is named twice", given.position)
+        if name == "ROWTIME":
+            found[name] = _value(expression, BIGINT, name, functions, users)
+            continue
+        column = columns.get(name)
+        if column is None:
+            hint = near(name, columns)
+            what = "is a system column" if name in PSEUDO else f"does not exist{hint}"
+            raise SqlError(f"column {name_text(name)} of {name_text(source.name)} {what}", given.position)
+        if column.role == HEADERS:
+            raise SqlError(f"cannot insert into column {name_text(name)}: it holds headers", given.position)
+        found[name] = _value(expression, column.type, name, functions, users)
+    return found
+
+
+def _value(
+    given: Expression, wanted: SqlType, column: str, functions: FunctionTable, users: Mapping[str, SqlType]
+) -> Any:
+    compiler = Compiler(_NoColumns(), functions, users)
+    code = compiler.code(given)
+    if code.type is None:
+        return None
+    names: dict[str, Any] = dict(compiler.names.constants)
+    exec("".join(compiler.names.definitions), names)
+    try:
+        value = eval(code.text, names)
+    except Exception as error:
+        raise SqlError(f"{expression_text(given)}: {error}", given.position) from None
+    if value is None or code.type == wanted:
+        return value
+    convert = _conversion(code.type, wanted)
+    if convert is None:
+        raise SqlError(
+            f"column {name_text(column)} is {text_of(wanted)}, and got {told(code)} ({expression_text(given)})",
+            given.position,
+        )
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise SqlError(f"column {name_text(column)}: {error}", given.position) from None
+
+
+def _conversion(given: SqlType, wanted: SqlType) -> Any:
+    """The function that makes a value of a literal's type one of a column's type; None if there is none."""
+    is_wider = types.common(given, wanted) == wanted
+    if is_wider or (given == STRING and wanted in MOMENTS):
+        return cast(given, wanted)
+    if isinstance(wanted, types.Decimal) and given != DOUBLE and types.is_number(given):
+        fit = fitting(wanted)
+
+        def exact(value: Any) -> Any:
+            found = fit(decimal.Decimal(value))
+            if found != value:
+                raise ValueError(f"{value} has more digits behind the point than {text_of(wanted)}")
+            return found
+
+        return exact
+    if isinstance(given, types.Array | types.Map | types.Struct) and type(given) is type(wanted):
+        return cast(given, wanted)
+    return None

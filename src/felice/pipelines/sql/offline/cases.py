@@ -1,0 +1,202 @@
+"""Many tests in one file: each line is a test, and each line of the output its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from felice.pipelines.errors import FormatError
+from felice.pipelines.sql.catalogue import SourceInfo
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.offline.comparison import difference
+from felice.pipelines.sql.offline.queries import Response
+from felice.pipelines.sql.offline.records import TopicTexts, source_over, texts_of_topic
+from felice.pipelines.sql.offline.statements import Refused, Statements
+from felice.pipelines.sql.offline.topics import Topics
+from felice.pipelines.streams.task import StreamsError, TopicRecord
+
+Case = Mapping[str, Any]
+
+
+def result_of(case: Case, functions: FunctionTable) -> dict[str, Any]:
+    """The result of one test. It raises no error."""
+    run = _Run(case, functions)
+    try:
+        run.run()
+    except Refused as refused:
+        run.error, run.failed_statement = str(refused), refused.number
+    except StreamsError as error:
+        run.error = str(error)
+    except Exception as error:
+        run.error = f"{type(error).__name__}: {error}"
+    return run.result()
+
+
+class _Run:
+    """One test, while it runs."""
+
+    def __init__(self, case: Case, functions: FunctionTable) -> None:
+        self._case = case
+        self._topics = Topics()
+        self._statements = Statements(functions, _texts(case.get("properties") or {}), self._topics)
+        self._described: dict[str, TopicTexts | None] = {}
+        self.error: str | None = None
+        self.failed_statement: int | None = None
+        self._responses: list[dict[str, Any]] = []
+        self._inputs: set[int] = set()
+        """The numbers of the records that are inputs."""
+
+    def run(self) -> None:
+        """Run the statements, the queries, and the SELECTs."""
+        for topic in self._case.get("topics") or ():
+            self._topics.create(topic)
+            self._described[topic["name"]] = texts_of_topic(topic, self._topics.registry)
+        for text in self._case["statements"]:
+            self._statements.execute(text)
+        inputs = [self._encoded(one) for one in self._case.get("inputs") or ()]
+        self._inputs = {self._topics.write(record) for record in inputs}
+        self._statements.run_queries(inputs)
+        for asked, found in self._statements.answers():
+            self._responses.append(_response(asked.number, found))
+
+    def _encoded(self, given: Case) -> TopicRecord:
+        try:
+            return self._texts(given["topic"], for_input=True).encode(given)
+        except (FormatError, ValueError) as error:
+            raise ValueError(f"an input of topic {given['topic']} cannot be written: {error}") from None
+
+    def _texts(self, topic: str, *, for_input: bool = False) -> TopicTexts:
+        described = self._described.get(topic)
+        source = source_over(self._statements.catalogue, topic)
+        if for_input and described is not None:
+            return described
+        if source is not None:
+            return TopicTexts.of_source(source, self._topics.registry)
+        return described or _untyped(topic)
+
+    def result(self) -> dict[str, Any]:
+        """What the test gave."""
+        outputs = self._outputs()
+        expected = self._case.get("expected_error")
+        found = None
+        if expected is not None:
+            passed = self.failed_statement is not None and expected.lower() in (self.error or "").lower()
+        else:
+            if self.error is None:
+                found = difference(
+                    outputs, self._case.get("outputs") or [], has_inputs=bool(self._case.get("inputs"))
+                )
+            passed = self.error is None and found is None
+        return {
+            "name": self._case.get("name"),
+            "passed": passed,
+            "error": self.error,
+            "failed_statement": self.failed_statement,
+            "difference": found,
+            "outputs": outputs,
+            "sources": [_source(one) for one in self._statements.catalogue.sources.values()],
+            "responses": self._responses,
+        }
+
+    def _outputs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for topic in self._topics.all():
+            written = [record for number, record in topic.records if number not in self._inputs]
+            if not written:
+                continue
+            texts = self._texts(topic.name)
+            for record in written:
+                try:
+                    found.append(texts.decode(record))
+                except (FormatError, ValueError) as error:
+                    found.append({"topic": topic.name, "error": str(error), "timestamp": record.timestamp})
+        return found
+
+
+def _untyped(topic: str) -> TopicTexts:
+    raise ValueError(f"no stream, table or format of topic {topic} is known")
+
+
+def _texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in properties.items()
+    }
+
+
+def _source(given: SourceInfo) -> dict[str, Any]:
+    return {
+        "name": given.name,
+        "type": given.kind.lower(),
+        "schema": given.schema_text(),
+        "topic": given.topic,
+        "key_format": given.key_format.name,
+        "value_format": given.value_format.name,
+        "window_type": None if given.window is None else given.window.kind,
+        "window_size_ms": None if given.window is None else given.window.size_ms,
+        "partitions": given.partitions,
+        "is_source": given.is_read_only,
+    }
+
+
+def _response(number: int, found: Response | Exception) -> dict[str, Any]:
+    if isinstance(found, Exception):
+        return {
+            "statement": number,
+            "schema": None,
+            "rows": [],
+            "tombstones": [],
+            "message": None,
+            "error": str(found),
+        }
+    return {
+        "statement": number,
+        "schema": found.schema,
+        "rows": found.rows,
+        "tombstones": found.tombstones,
+        "message": found.message,
+        "error": None,
+    }
+
+
+def read_json(text: str) -> Any:
+    """JSON whose decimal numbers keep their digits."""
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text: str) -> Decimal | float:
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def write_json(value: Any) -> str:
+    """JSON on one line, in which decimal numbers keep their digits."""
+    return "".join(_chunks(value))
+
+
+def _chunks(value: Any) -> Iterable[str]:
+    if isinstance(value, Decimal):
+        yield f"{value:f}"
+    elif isinstance(value, Mapping):
+        yield "{"
+        for number, (name, one) in enumerate(value.items()):
+            yield f"{', ' if number else ''}{json.dumps(str(name))}: "
+            yield from _chunks(one)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for number, one in enumerate(value):
+            if number:
+                yield ", "
+            yield from _chunks(one)
+        yield "]"
+    else:
+        yield json.dumps(value)
+
+
+def results(lines: Iterable[str], functions: FunctionTable) -> Iterator[dict[str, Any]]:
+    """The results of the tests of a file."""
+    for line in lines:
+        if line.strip():
+            yield result_of(read_json(line), functions)

@@ -1,0 +1,129 @@
+"""Runs the statements of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.catalogue import Catalogue
+from felice.pipelines.sql.compile.topology import Tools, key_format_of, value_format_of
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.inserts import inserted
+from felice.pipelines.sql.offline.queries import Response, response, run
+from felice.pipelines.sql.offline.topics import Topics
+from felice.pipelines.sql.statements import Analyst, PersistentQuery, change_of
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
+from felice.pipelines.streams.task import TopicRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A SELECT of a test, and its number among the statements."""
+
+    number: int
+    query: Query
+
+
+class Refused(Exception):
+    """A statement that was refused, and its number."""
+
+    def __init__(self, number: int, error: SqlError) -> None:
+        super().__init__(str(error))
+        self.number = number
+
+
+class Statements:
+    """The catalogue, settings and queries of one test."""
+
+    def __init__(self, functions: FunctionTable, settings: Mapping[str, str], topics: Topics) -> None:
+        self.catalogue, self.topics = Catalogue(), topics
+        self.settings = dict(settings)
+        self.asked: list[Asked] = []
+        self.failures: list[tuple[str, str]] = []
+        """The expressions that failed: what they compute, and the error."""
+        self._functions = functions
+        self._variables: dict[str, str] = {}
+        self._queries: dict[str, PersistentQuery] = {}
+        self._count = 0
+
+    def execute(self, text: str) -> None:
+        """Run the statements of a text. Raises `Refused`."""
+        found = iter(statements_of(text, self._variables))
+        while (written := self._next(found)) is not None:
+            try:
+                self._execute(written.statement, written.text)
+            except SqlError as error:
+                raise Refused(self._count, error) from None
+
+    def _next(self, found: Iterator[Any]) -> Any:
+        self._count += 1
+        try:
+            return next(found)
+        except StopIteration:
+            self._count -= 1
+            return None
+        except SqlError as error:
+            raise Refused(self._count, error) from None
+
+    def _execute(self, given: Statement, text: str) -> None:
+        match given:
+            case Query():
+                self.asked.append(Asked(self._count, given))
+            case SetProperty(name, value):
+                if value is None:
+                    self.settings.pop(name, None)
+                else:
+                    self.settings[name] = value
+            case InsertValues():
+                self._insert(given)
+            case Define():
+                return  # `statements_of` keeps variables.
+            case _:
+                self._change(given, text)
+
+    def _change(self, given: Statement, text: str) -> None:
+        analyst = Analyst(self._functions, self.settings, self.topics)
+        change = change_of(given, self.catalogue, analyst, text)
+        if change is None:
+            return
+        self.catalogue = change.catalogue
+        for id in change.stopped:
+            self._queries.pop(id, None)
+        if change.started is not None:
+            self._queries[change.started.id] = change.started
+        if change.deleted_topic is not None:
+            self.topics.delete(change.deleted_topic)
+
+    def _insert(self, given: InsertValues) -> None:
+        source = self.catalogue.source(given.name, given.position)
+        row = inserted(given, source, self._functions, self.catalogue.types)
+        formats = key_format_of(source, self.topics.registry), value_format_of(source, self.topics.registry)
+        try:
+            key, value = formats[0].encode(row.key), formats[1].encode(row.value)
+        except ValueError as error:
+            raise SqlError(str(error), given.position) from None
+        self.topics.write(TopicRecord(source.topic, key, value, row.timestamp or 0))
+
+    def run_queries(self, inputs: Sequence[TopicRecord]) -> None:
+        """Run the queries, one after the other. Raises `StreamsError` for a failure that stops one."""
+        for query in self._queries.values():
+            run(query, self._tools(), self.topics, inputs)
+
+    def answers(self) -> Iterator[tuple[Asked, Response | SqlError]]:
+        """What each SELECT shows, or why it is refused."""
+        for one in self.asked:
+            try:
+                plan = plan_of(one.query, self.catalogue, self._functions, self.settings, is_persistent=False)
+                yield one, response(one.query, plan, self.catalogue, self._tools(), self.topics)
+            except SqlError as error:
+                yield one, error
+
+    def _tools(self) -> Tools:
+        return Tools(self._functions, self.catalogue.types, self.settings, self.topics.registry, self._failed)
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        self.failures.append((what, str(error)))

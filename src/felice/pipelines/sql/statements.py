@@ -1,0 +1,248 @@
+"""Statements that change the catalogue: what each makes of it, and the query that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.declarations import Surroundings, source_of
+from felice.pipelines.sql.analysis.plan import QueryPlan
+from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.analysis.sinks import check_insert, sink_of
+from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, QueryInfo, SourceInfo
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import (
+    AlterSource,
+    ControlQuery,
+    CreateAsSelect,
+    CreateSource,
+    CreateType,
+    Drop,
+    InsertSelect,
+    Statement,
+)
+from felice.pipelines.sql.syntax.writer import name_text
+from felice.pipelines.sql.types import resolved, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    """What statements are analysed with."""
+
+    functions: FunctionTable
+    settings: Mapping[str, str]
+    around: Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentQuery:
+    """A query that runs until it is terminated."""
+
+    id: str
+    plan: QueryPlan
+    sink: SourceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a statement does. `started` is its query, `stopped` are the ids of queries that end."""
+
+    catalogue: Catalogue
+    message: str
+    started: PersistentQuery | None = None
+    stopped: tuple[str, ...] = ()
+    deleted_topic: str | None = None
+
+
+def change_of(given: Statement, catalogue: Catalogue, analyst: Analyst, text: str = "") -> Change | None:
+    """What a statement changes; None for a statement of another kind. Raises `SqlError`."""
+    make = _CHANGES.get(type(given))
+    return None if make is None else make(given, catalogue, analyst, text)
+
+
+def _create_source(given: CreateSource, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
+    known = catalogue.sources.get(given.name)
+    if known is not None and given.if_not_exists:
+        return Change(catalogue, _exists(known))
+    found = source_of(given, catalogue.types, analyst.settings, analyst.around)
+    _check_replacement(given, known, found, catalogue)
+    found = replace(found, text=text)
+    return Change(catalogue.with_source(found), f"{given.kind.capitalize()} created: {name_text(given.name)}")
+
+
+def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
+    known = catalogue.sources.get(given.name)
+    if known is not None and given.if_not_exists:
+        return Change(catalogue, _exists(known))
+    if known is not None and not given.is_replacing:
+        raise _already(given, known)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, is_persistent=True)
+    sink = sink_of(given, plan, analyst.settings, analyst.around)
+    _check_replacement(given, known, sink, catalogue)
+    kept = known.query if known is not None else None
+    id = kept or f"C{given.kind[0]}AS_{given.name}_{catalogue.next_query}"
+    sink = replace(sink, query=id, text=text)
+    found = catalogue.with_source(sink).with_query(QueryInfo(id, _names(plan), given.name, text))
+    stopped = (id,) if kept else ()
+    return Change(found, f"Created query with ID {id}", PersistentQuery(id, plan, sink), stopped)
+
+
+def _names(plan: QueryPlan) -> tuple[str, ...]:
+    return tuple(side.source.name for side in plan.sides)
+
+
+def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
+    target = catalogue.source(given.name, given.position)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, is_persistent=True)
+    check_insert(given, plan, target)
+    named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
+    id = str(named).upper() if named else f"INSERTQUERY_{catalogue.next_query}"
+    if id in catalogue.queries:
+        raise SqlError(f"there is a query {id} already", given.position)
+    found = catalogue.with_query(QueryInfo(id, _names(plan), given.name, text))
+    return Change(found, f"Created query with ID {id}", PersistentQuery(id, plan, target))
+
+
+def _exists(known: SourceInfo) -> str:
+    return f"{known.kind.capitalize()} {name_text(known.name)} exists already: nothing was changed"
+
+
+def _already(given: CreateSource | CreateAsSelect, known: SourceInfo) -> SqlError:
+    return SqlError(
+        f"cannot add {given.kind.lower()} {name_text(given.name)}: a {known.kind.lower()} with the same name already "
+        "exists",
+        given.position,
+    )
+
+
+def _check_replacement(
+    given: CreateSource | CreateAsSelect, known: SourceInfo | None, found: SourceInfo, catalogue: Catalogue
+) -> None:
+    """Raise `SqlError` if a source of this name is there and cannot be replaced by the new one."""
+    if known is None:
+        return
+    if not given.is_replacing:
+        raise _already(given, known)
+    name = name_text(given.name)
+    why = None
+    if known.kind != found.kind:
+        why = f"{name} is a {known.kind}, and cannot become a {found.kind}"
+    elif known.is_read_only or found.is_read_only:
+        why = f"{name} is a SOURCE {known.kind}, and those are not replaced"
+    elif known.topic != found.topic:
+        why = f"the topic of {name} cannot change from {known.topic} to {found.topic}"
+    elif known.of_role(KEY) != found.of_role(KEY):
+        why = f"the key of {name} cannot change from {_listed(known.of_role(KEY))} to {_listed(found.of_role(KEY))}"
+    elif (known.key_format, known.value_format) != (found.key_format, found.value_format):
+        why = f"the formats of {name} cannot change"
+    elif known.window != found.window:
+        why = f"the windows of {name} cannot change"
+    elif known.value != found.value[: len(known.value)]:
+        why = f"columns of {name} may be added, and none changed or dropped: it has {known.schema_text()}"
+    if why is not None:
+        raise SqlError(f"cannot replace {known.kind.lower()} {name}: {why}", given.position)
+
+
+def _listed(columns: tuple[ColumnInfo, ...]) -> str:
+    return ", ".join(f"{name_text(one.name)} {text_of(one.type)}" for one in columns)
+
+
+def _create_type(given: CreateType, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
+    if given.name in catalogue.types:
+        if given.if_not_exists:
+            return Change(catalogue, f"Type {given.name} exists already: nothing was changed")
+        raise SqlError(f"there is a type {given.name} already; drop it first", given.position)
+    made = resolved(given.type, catalogue.types)
+    found = catalogue.with_types({**catalogue.types, given.name: made})
+    return Change(found, f"Registered custom type {name_text(given.name)}: {text_of(made)}")
+
+
+def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Change | None:
+    if given.kind == "CONNECTOR":
+        return None
+    if given.kind == "TYPE":
+        return _drop_type(given, catalogue)
+    known = catalogue.sources.get(given.name)
+    name = name_text(given.name)
+    if known is None:
+        if given.if_exists:
+            return Change(catalogue, f"{given.kind.capitalize()} {name} does not exist: nothing was dropped")
+        catalogue.source(given.name, given.position)
+        raise AssertionError("a source that is not known was found")
+    if known.kind != given.kind:
+        raise SqlError(f"{name} is a {known.kind}; use DROP {known.kind}", given.position)
+    if given.deletes_topic and known.is_read_only:
+        raise SqlError(f"cannot delete the topic of {name}: it is read-only", given.position)
+    readers = catalogue.readers(given.name)
+    writers = [one for one in catalogue.writers(given.name) if one != known.query]
+    if readers or writers:
+        raise SqlError(
+            f"cannot drop {name}: these queries read from it: [{', '.join(readers)}], and these write to it: "
+            f"[{', '.join(writers)}]; terminate them first",
+            given.position,
+        )
+    found = catalogue.without_source(given.name)
+    stopped = (known.query,) if known.query is not None and known.query in catalogue.queries else ()
+    for one in stopped:
+        found = found.without_query(one)
+    deleted = known.topic if given.deletes_topic else None
+    return Change(found, f"Source {name} (topic: {known.topic}) was dropped.", None, stopped, deleted)
+
+
+def _drop_type(given: Drop, catalogue: Catalogue) -> Change:
+    if given.name not in catalogue.types:
+        if given.if_exists:
+            return Change(catalogue, f"Type {given.name} does not exist: nothing was dropped")
+        raise SqlError(f"there is no type {given.name}", given.position)
+    left = {name: one for name, one in catalogue.types.items() if name != given.name}
+    return Change(catalogue.with_types(left), f"Dropped type {given.name}")
+
+
+def _alter(given: AlterSource, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
+    known = catalogue.source(given.name, given.position)
+    name = name_text(given.name)
+    if known.kind != given.kind:
+        raise SqlError(f"{name} is a {known.kind}; use ALTER {known.kind}", given.position)
+    if known.query is not None:
+        raise SqlError(f"ALTER does not take {name}: a query made it; use CREATE OR REPLACE", given.position)
+    if known.is_read_only:
+        raise SqlError(f"cannot alter {name}: it is read-only", given.position)
+    taken = {one.name for one in known.columns}
+    added: list[ColumnInfo] = []
+    for column, type_ in given.columns:
+        if column in taken:
+            raise SqlError(
+                f"cannot add column {name_text(column)} to {name}: it exists already", given.position
+            )
+        taken.add(column)
+        added.append(ColumnInfo(column, resolved(type_, catalogue.types)))
+    found = replace(known, columns=(*known.columns, *added))
+    return Change(catalogue.with_source(found), f"{known.kind.capitalize()} altered: {name}")
+
+
+def _control(given: ControlQuery, catalogue: Catalogue, analyst: Analyst, text: str) -> Change | None:
+    ids = list(catalogue.queries) if given.query is None else [given.query]
+    for id in ids:
+        if id not in catalogue.queries:
+            known = ", ".join(catalogue.queries) or "none"
+            raise SqlError(f"there is no query {id}; there is {known}", given.position)
+    if given.action != "TERMINATE":
+        return None
+    found = catalogue
+    for id in ids:
+        found = found.without_query(id)
+    return Change(found, f"Terminated {', '.join(ids) or 'no query'}", None, tuple(ids))
+
+
+_CHANGES: dict[type, Callable[[Any, Catalogue, Analyst, str], Change | None]] = {
+    CreateSource: _create_source,
+    CreateAsSelect: _create_as_select,
+    InsertSelect: _insert_select,
+    CreateType: _create_type,
+    Drop: _drop,
+    AlterSource: _alter,
+    ControlQuery: _control,
+}
