@@ -14,6 +14,19 @@ extremes         MAX, MIN, TOPK, TOPKDISTINCT
 by_offset        EARLIEST_BY_OFFSET, LATEST_BY_OFFSET
 collecting       COLLECT_LIST, COLLECT_SET, HISTOGRAM, ATTR
 statistics       STDDEV_SAMP, STDDEV_SAMPLE, CORRELATION
+limits           how large results may be
+numbers          rounding, signs, the greatest and the least, series
+doubles          roots, powers, logarithms and trigonometry
+texts            texts
+texts_and_bytes  what texts and bytes have both
+masks            MASK and its kin
+matching         regular expressions
+json_paths       EXTRACTJSONFIELD
+encodings        texts as bytes, and bytes as texts
+bytes            numbers in bytes
+nulls            COALESCE and others
+times            dates, times and timestamps
+urls             URLs
 """
 
 from __future__ import annotations
@@ -35,6 +48,18 @@ _MODULES = (
     "statistics",
     "sums",
     "table_functions",
+    "bytes",
+    "doubles",
+    "encodings",
+    "json_paths",
+    "masks",
+    "matching",
+    "nulls",
+    "numbers",
+    "texts",
+    "texts_and_bytes",
+    "times",
+    "urls",
 )
 """The modules that register functions."""
 
