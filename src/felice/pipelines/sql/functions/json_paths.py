@@ -26,15 +26,15 @@ _DECODER = json.JSONDecoder(parse_int=Decimal, parse_float=Decimal, parse_consta
 @lru_cache(maxsize=1000)
 def _steps(path: str) -> tuple[str, ...]:
     """The names and indexes of a path. Raises ValueError."""
-    found, at = [], 1
-    while path.startswith("$") and at < len(path):
+    found, at = list[str](), int(path.startswith("$"))
+    while 0 < at < len(path):
         step = _STEP.match(path, at)
         if step is None:
             break
         name, subscript, quoted = step.groups()
         found.append(name or subscript or re.sub(r"\\(.)", r"\1", quoted))
         at = step.end()
-    if at < len(path) or not path:
+    if at < max(len(path), 1):
         raise ValueError(f'expected a path such as $.name[0]["other name"], and got {path!r:.80}')
     return tuple(found)
 
