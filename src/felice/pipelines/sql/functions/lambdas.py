@@ -27,7 +27,7 @@ def transform_array(array: list[Any], each: Lambda) -> list[Any]:
 @scalar(
     "TRANSFORM(map MAP<K, T>, key (K, T) => R, value (K, T) => S) -> MAP<R, S>",
     "A map with the keys and values that the lambdas make of the key and the value of each entry.",
-    ("TRANSFORM(MAP('a' := 1), (k, v) => UCASE(k), (k, v) => v + 1)", "MAP('A' := 2)"),
+    ("TRANSFORM(MAP('a' := 1), (k, v) => k + 'b', (k, v) => v + 1)", "MAP('ab' := 2)"),
 )
 def transform_map(given: Mapping[Any, Any], of_key: Lambda, of_value: Lambda) -> dict[Any, Any]:
     """A new entry for each one. Raises ValueError for a key that is there already, and for a null value."""

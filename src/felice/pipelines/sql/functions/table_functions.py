@@ -26,7 +26,10 @@ def explode(array: list[Any] | None) -> list[Any]:
     "CUBE_EXPLODE(columns ARRAY<T>) -> ARRAY<T>",
     "A row for each combination of columns that are null or have their value: 2^n rows for n columns that are not "
     "null. The first row has only nulls, the last one all values.",
-    ("CUBE_EXPLODE(ARRAY[1, 2])", "ARRAY[ARRAY[NULL, NULL], ARRAY[NULL, 2], ARRAY[1, NULL], ARRAY[1, 2]]"),
+    (
+        "CUBE_EXPLODE(ARRAY[1, 2])",
+        "ARRAY[ARRAY[CAST(NULL AS INTEGER), NULL], ARRAY[NULL, 2], ARRAY[1, NULL], ARRAY[1, 2]]",
+    ),
     takes_nulls=True,
 )
 def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
