@@ -42,6 +42,7 @@ from felice.pipelines.sql.users.calls import (
     UserFunctionError,
     aggregate_factory,
     by_types,
+    place_in,
     returned_rows,
 )
 from felice.pipelines.sql.users.signatures import annotated, declared_class, declared_function, type_of
@@ -173,16 +174,17 @@ def udaf(
     """Register an aggregate function. `state` is the type of states, if that is not the type of the result.
 
     Without a signature the annotations of `add`, `result` and `initial` say the types of values, result and states.
-    Rows with a null value change nothing, unless it `takes_nulls`. Raises `UserFunctionError`.
+    Rows with a null value change nothing, unless it `takes_nulls`, or the annotation of that parameter allows None.
+    Raises `UserFunctionError`.
     """
 
     def register(cls: C) -> C:
-        known = declared_class(cls, signature)
+        known, nulls = declared_class(cls, signature, takes_nulls=takes_nulls)
         if state is not None:
             kept = type_of(state)
         else:
             kept = annotated(cls.__name__, cls.initial, "return")[0] if signature is None else known.returns
-        factory = aggregate_factory(cls, known, kept, takes_nulls=takes_nulls)
+        factory = aggregate_factory(cls, known, nulls, kept)
         made = Function(AGGREGATE, known, _described(cls, description), (), factory, author=author)
         _register(cls, made, table)
         return cls
@@ -210,7 +212,7 @@ def _add(table: FunctionTable, made: Function) -> None:
 
 def load_directory(path: str | Path) -> FunctionTable:
     """The functions of the .py files in a directory; each is imported for itself. Raises `UserFunctionError`."""
-    directory = Path(path)
+    directory = Path(path).resolve()
     if not directory.is_dir():
         raise UserFunctionError(f"there is no directory of functions {directory}")
     return _table(_from_file(file) for file in sorted(directory.glob("*.py")))
@@ -238,7 +240,8 @@ def _from_file(file: Path) -> list[Function]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UserFunctionError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        place = place_in(str(file), error.__traceback__)
+        raise UserFunctionError(f"{place}: cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         # Another process does not find the module by its name: functions must travel with their code.
         del sys.modules[name]

@@ -316,7 +316,7 @@ def same(name: str, one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_two_halves_are_the_whole(name: str, data: st.DataObject) -> None:
     function, types, constants, values = AGGREGATES[name]
@@ -336,7 +336,7 @@ def test_two_halves_are_the_whole(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", UNDOING)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_undo_gives_the_aggregate_of_the_rest(name: str, data: st.DataObject) -> None:
     function, types, constants, values = AGGREGATES[name]

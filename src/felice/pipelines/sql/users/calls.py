@@ -57,15 +57,17 @@ class Call:
 def _place_of(trace: TracebackType | None) -> str:
     """The place in the user's file that was running: in it, or in what it called, the error was raised."""
     own = None if trace is None else trace.tb_next
-    if own is None:
-        return "the call itself"
-    file = own.tb_frame.f_code.co_filename
-    line = own.tb_lineno
-    while own is not None:
-        if own.tb_frame.f_code.co_filename == file:
-            line = own.tb_lineno
-        own = own.tb_next
-    return f"{file}, line {line}"
+    return "in the call itself" if own is None else place_in(own.tb_frame.f_code.co_filename, own)
+
+
+def place_in(file: str, trace: TracebackType | None) -> str:
+    """The line of a file that was running when an error was raised."""
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return file if line is None else f"{file}, line {line}"
 
 
 def bound_by(signature: Signature, types: Sequence[SqlType | None]) -> Mapping[str, SqlType]:
@@ -114,18 +116,20 @@ class UserAggregate:
     """A user's aggregate function as one of SQL. Its errors stop the query."""
 
     def __init__(
-        self, name: str, user: Any, values: Sequence[SqlType], state: SqlType, result: SqlType, nulls: bool
-    ):
+        self,
+        name: str,
+        user: Any,
+        values: Sequence[tuple[SqlType, bool]],
+        state: SqlType,
+        result: SqlType,
+    ) -> None:
+        """`values` are the types of values, and whether these may be null: if others are, the state stays as it is."""
         self.state_type = state
-        self._nulls = nulls
-        self._name = name
-        self._given = [given_values(one) for one in values]
-        self._given_state, self._kept, self._result = (
-            given_values(state),
-            returned_values(state),
-            returned_values(result),
-        )
-        self._user = user
+        self._name, self._user = name, user
+        self._given = [given_values(kind) for kind, _ in values]
+        self._required = [number for number, (_, may_be_null) in enumerate(values) if not may_be_null]
+        self._given_state, self._kept = given_values(state), returned_values(state)
+        self._result = returned_values(result)
 
     def _call(self, method: str, convert: Conversion, *values: Any) -> Any:
         return Call(self._name, getattr(self._user, method), AggregateError)(convert, *values)
@@ -139,7 +143,7 @@ class UserAggregate:
         return self._changed("add", state, values)
 
     def _changed(self, method: str, state: Any, values: Sequence[Any]) -> Any:
-        if not self._nulls and any(value is None for value in values):
+        if any(values[number] is None for number in self._required):
             return state
         own = (of(one) for of, one in zip(self._given, values, strict=True))
         return self._call(method, self._kept, self._given_state(state), *own)
@@ -162,21 +166,19 @@ class UndoingUserAggregate(UserAggregate):
 
 
 def aggregate_factory(
-    cls: Any, signature: Signature, state: SqlType, *, takes_nulls: bool
+    cls: Any, signature: Signature, nulls: Sequence[bool], state: SqlType
 ) -> Callable[[Sequence[SqlType], Sequence[Any], Settings], Aggregate]:
-    """The implementation of an aggregate function that a user wrote as a class."""
+    """The implementation of an aggregate function that a user wrote as a class. `nulls` is as in `by_types`."""
     adapter = UndoingUserAggregate if hasattr(cls, "undo") else UserAggregate
 
     def factory(types: Sequence[SqlType], constants: Sequence[Any], _: Settings) -> Aggregate:
         bound = bound_by(signature, types)
         user = Call(signature.name, cls, SqlError)(lambda made: made, *constants)
         values = [
-            one
-            for number, one in enumerate(types)
+            (kind, nulls[min(number, len(nulls) - 1)])
+            for number, kind in enumerate(types)
             if (parameter := signature.parameter(number)) is not None and not parameter.is_constant
         ]
-        return adapter(
-            signature.name, user, values, filled(state, bound), filled(signature.returns, bound), takes_nulls
-        )
+        return adapter(signature.name, user, values, filled(state, bound), filled(signature.returns, bound))
 
     return factory

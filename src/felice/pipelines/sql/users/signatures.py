@@ -42,18 +42,19 @@ def declared_function(
     return Declared(signature, [takes_nulls or one for one in nulls])
 
 
-def declared_class(cls: Any, text: str | None) -> Signature:
-    """The signature of an aggregate function. Raises `UserFunctionError`."""
+def declared_class(cls: Any, text: str | None, *, takes_nulls: bool) -> Declared:
+    """The signature of an aggregate function; its constants may not be null. Raises `UserFunctionError`."""
     if text is not None:
         signature = signature_of(text)
         constants = sum(one.is_constant for one in signature.parameters)
         _check_count(signature, cls, constants)
         # `self` and the state are the first two.
         _check_count(signature, cls.add, 2 + len(signature.parameters) - constants)
-        return signature
+        return Declared(signature, [takes_nulls] * len(signature.parameters))
     name = cls.__name__
-    parts, _ = _parameters(name, cls.add, list(inspect.signature(cls.add).parameters.values())[2:])
-    return signature_of(f"{name}({parts}) -> {text_of(annotated(name, cls.result, 'return')[0])}")
+    parts, nulls = _parameters(name, cls.add, list(inspect.signature(cls.add).parameters.values())[2:])
+    signature = signature_of(f"{name}({parts}) -> {text_of(annotated(name, cls.result, 'return')[0])}")
+    return Declared(signature, [takes_nulls or one for one in nulls])
 
 
 def signature_of(text: str) -> Signature:
