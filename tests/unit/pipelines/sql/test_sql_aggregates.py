@@ -39,9 +39,17 @@ NAN = math.nan
 MONEY = Decimal(4, 2)
 CONSTANTS: Mapping[type, SqlType] = {int: INTEGER, bool: BOOLEAN}
 TABLES_TOO = {
-    "ATTR", "AVG", "COLLECT_LIST", "CORRELATION", "COUNT", "HISTOGRAM", "STDDEV_SAMP", "STDDEV_SAMPLE", "SUM",
+    "ATTR",
+    "AVG",
+    "COLLECT_LIST",
+    "CORRELATION",
+    "COUNT",
+    "HISTOGRAM",
+    "STDDEV_SAMP",
+    "STDDEV_SAMPLE",
+    "SUM",
     "SUM_LIST",
-}  # fmt: skip
+}
 
 
 class Made(NamedTuple):
@@ -103,7 +111,9 @@ def column(*values: Any) -> list[tuple[Any, ...]]:
         ("TOPK", [INTEGER], (3,), column(0, 100, None, 99, 7, 100), [100, 100, 99]),
         ("TOPK", [STRING], (2,), column("a", "b"), ["b", "a"]),
         (
-            "TOPK", [INTEGER, STRING], (3,),
+            "TOPK",
+            [INTEGER, STRING],
+            (3,),
             [(0, "zero"), (100, "one"), (None, "none"), (99, "two"), (100, "four"), (99, None)],
             [(100, "one"), (100, "four"), (99, "two")],
         ),
@@ -135,7 +145,7 @@ def column(*values: Any) -> list[tuple[Any, ...]]:
         ("CORRELATION", [DOUBLE, DOUBLE], (), [(1.0, 2.0)], NAN),
         ("CORRELATION", [DOUBLE, DOUBLE], (), [], NAN),
     ],
-)  # fmt: skip
+)
 def test_values(
     name: str, types: list[SqlType], constants: tuple[Any, ...], rows: list[tuple[Any, ...]], expected: Any
 ) -> None:
@@ -153,11 +163,14 @@ def test_values(
         ("MAX", [MONEY], (), MONEY),
         ("MIN", [DATE], (), DATE),
         ("COLLECT_SET", [TIME], (), Array(TIME)),
-        ("TOPK", [INTEGER, STRING, MONEY], (1,), Array(
-            Struct((("sort_col", INTEGER), ("col0", STRING), ("col1", MONEY)))
-        )),
+        (
+            "TOPK",
+            [INTEGER, STRING, MONEY],
+            (1,),
+            Array(Struct((("sort_col", INTEGER), ("col0", STRING), ("col1", MONEY)))),
+        ),
     ],
-)  # fmt: skip
+)
 def test_types(name: str, types: list[SqlType], constants: tuple[Any, ...], type_: SqlType) -> None:
     assert made(name, types, *constants).result == type_
 
@@ -323,10 +336,13 @@ def test_two_halves_are_the_whole(name: str, data: st.DataObject) -> None:
     one = made(function, types, *constants)
     rows = data.draw(st.lists(st.tuples(st.booleans(), st.tuples(*values)), max_size=8))
     states = [
-        folded(one, [row for half, row in rows if half is which],
-               [number for number, (half, _) in enumerate(rows) if half is which])
+        folded(
+            one,
+            [row for half, row in rows if half is which],
+            [number for number, (half, _) in enumerate(rows) if half is which],
+        )
         for which in (False, True)
-    ]  # fmt: skip
+    ]
     before = copy.deepcopy(states)
     merged = one.aggregate.merge(*states)
     whole = folded(one, [row for _, row in rows])

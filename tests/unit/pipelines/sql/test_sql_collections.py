@@ -145,6 +145,8 @@ def test_what_no_map_or_filter_can_hold_is_an_error(call: str, reason: str) -> N
     [
         ("ARRAY_SORT(ARRAY[MAP('a' := 1)])", "values of MAP<STRING, INTEGER> have no order"),
         ("ARRAY_MAX(ARRAY[ARRAY[1]])", "values of ARRAY<INTEGER> have no order"),
+        ("ARRAY_MIN(NULL)", "the type of NULL is not known here; use CAST"),
+        ("ARRAY_JOIN(NULL, ',')", "the type of NULL is not known here"),
         ("ARRAY_JOIN(ARRAY[ARRAY[1]], ',')", "expected an array of numbers, texts or booleans"),
     ],
 )

@@ -97,8 +97,10 @@ def test_letters_stand_for_the_types_of_a_call() -> None:
 def test_structs_are_dicts_and_may_be_changed() -> None:
     table, given = FunctionTable(), ("ada", [(1,), None])
 
-    @udf("TAGGED(p STRUCT<NAME STRING, TAGS ARRAY<STRUCT<N INT>>>) -> STRUCT<NAME STRING, TAGS ARRAY<STRUCT<N INT>>>",
-         table=table)  # fmt: skip
+    @udf(
+        "TAGGED(p STRUCT<NAME STRING, TAGS ARRAY<STRUCT<N INT>>>) -> STRUCT<NAME STRING, TAGS ARRAY<STRUCT<N INT>>>",
+        table=table,
+    )
     def tagged(person: dict[str, Any]) -> dict[str, Any]:
         assert person == {"NAME": "ada", "TAGS": [{"N": 1}, None]}
         person["TAGS"].append({"N": 2})
@@ -356,19 +358,31 @@ def one_row(a: str) -> str:
     ("decorator", "function", "reason"),
     [
         (udf("F(a STRING"), one_row, r"the signature 'F\(a STRING': .*expected '\)'"),
-        (udf("F(a STRING, b STRING) -> STRING"), one_row, "one_row does not take these arguments: too many positional"),
-        (udf("F(a DECIMAL) -> DECIMAL"), one_row, r"the type of the result must be known, such as DECIMAL\(10, 2\)"),
+        (
+            udf("F(a STRING, b STRING) -> STRING"),
+            one_row,
+            "one_row does not take these arguments: too many positional",
+        ),
+        (
+            udf("F(a DECIMAL) -> DECIMAL"),
+            one_row,
+            r"the type of the result must be known, such as DECIMAL\(10, 2\)",
+        ),
         (udf("F(a ANY) -> ARRAY<ANY>"), one_row, "the type of the result must be known"),
         (udf("F(a (T) => T) -> T"), one_row, "users' functions do not take lambdas"),
         (udf(), nothing, "nothing: the parameter a of nothing has no annotation"),
         (udf(), vague, "which has several types"),
         (udf(), complex_one, "no SQL type for the annotation <class 'complex'>: expected bool, int, float"),
         (udtf(), one_row, "one_row: a table function returns a list, and not STRING"),
-        (udaf("F(a STRING) -> STRING"), Joined, "Joined does not take these arguments: missing a required argument"),
+        (
+            udaf("F(a STRING) -> STRING"),
+            Joined,
+            "Joined does not take these arguments: missing a required argument",
+        ),
         (udaf("F(a STRING) -> STRING"), Longest, r"Longest\.add does not take these arguments"),
         (udaf(), Udaf, r"Udaf: there is no SQL type for the annotation typing\.Any"),
     ],
-)  # fmt: skip
+)
 def test_refusals(decorator: Callable[[Any], Any], function: Any, reason: str) -> None:
     with pytest.raises(UserFunctionError, match=reason):
         decorator(function)

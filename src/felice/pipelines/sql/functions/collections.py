@@ -7,7 +7,13 @@ from itertools import chain
 from typing import Any
 
 from felice.pipelines.sql.expressions.texts import NULL, text_function
-from felice.pipelines.sql.functions.ordering import distinct, equality_key, order_of, ordered_element
+from felice.pipelines.sql.functions.ordering import (
+    distinct,
+    element_type,
+    equality_key,
+    order_of,
+    ordered_element,
+)
 from felice.pipelines.sql.functions.table import scalar
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.types import (
@@ -117,12 +123,11 @@ def array_length(array: Values) -> int:
 _JOINED = (BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING)
 
 
-def _joined_text(types: Sequence[SqlType], _: Sequence[Any]) -> SqlType:
-    array = types[0]
-    assert isinstance(array, Array)
-    if array.element not in _JOINED and not isinstance(array.element, Decimal):
+def _joined_text(types: Sequence[SqlType | None], _: Sequence[Any]) -> SqlType:
+    element = element_type(types)
+    if element not in _JOINED and not isinstance(element, Decimal):
         raise SqlError(
-            f"ARRAY_JOIN: expected an array of numbers, texts or booleans, and got {text_of(array)}"
+            f"ARRAY_JOIN: expected an array of numbers, texts or booleans, and got {text_of(Array(element))}"
         )
     return STRING
 
@@ -143,10 +148,9 @@ def _joined_text(types: Sequence[SqlType], _: Sequence[Any]) -> SqlType:
     takes_nulls=True,
     result_type=_joined_text,
 )
-def array_join(array: SqlType, *_: SqlType | None) -> Callable[..., str | None]:
+def array_join(*types: SqlType | None) -> Callable[..., str | None]:
     """The function that joins the elements of an array of this type."""
-    assert isinstance(array, Array)
-    text = text_function(array.element)
+    text = text_function(element_type(types))
 
     def join(values: Values | None, delimiter: str | None = ",") -> str | None:
         if values is None:
@@ -163,9 +167,9 @@ def array_join(array: SqlType, *_: SqlType | None) -> Callable[..., str | None]:
     by_type=True,
     result_type=ordered_element,
 )
-def array_max(array: SqlType) -> Callable[[Values], Any]:
+def array_max(*types: SqlType) -> Callable[[Values], Any]:
     """The function that finds the greatest element."""
-    order = order_of(ordered_element([array], ()))
+    order = order_of(element_type(types))
     return lambda values: max((one for one in values if one is not None), key=order, default=None)
 
 
@@ -176,15 +180,14 @@ def array_max(array: SqlType) -> Callable[[Values], Any]:
     by_type=True,
     result_type=ordered_element,
 )
-def array_min(array: SqlType) -> Callable[[Values], Any]:
+def array_min(*types: SqlType) -> Callable[[Values], Any]:
     """The function that finds the least element."""
-    order = order_of(ordered_element([array], ()))
+    order = order_of(element_type(types))
     return lambda values: min((one for one in values if one is not None), key=order, default=None)
 
 
-def _sorted_array(types: Sequence[SqlType], literals: Sequence[Any]) -> SqlType:
-    ordered_element(types, literals)
-    return types[0]
+def _sorted_array(types: Sequence[SqlType | None], literals: Sequence[Any]) -> SqlType:
+    return Array(ordered_element(types, literals))
 
 
 _DIRECTIONS = {"ASC": False, "ASCENDING": False, "DESC": True, "DESCENDING": True}
@@ -205,9 +208,9 @@ _DIRECTIONS = {"ASC": False, "ASCENDING": False, "DESC": True, "DESCENDING": Tru
     by_type=True,
     result_type=_sorted_array,
 )
-def array_sort(array: SqlType, *_: SqlType | None) -> Callable[..., Values | None]:
+def array_sort(*types: SqlType | None) -> Callable[..., Values | None]:
     """The function that sorts the elements."""
-    order = order_of(ordered_element([array], ()))
+    order = order_of(element_type(types))
 
     def sort(values: Values, direction: str = "ASC") -> Values | None:
         is_descending = _DIRECTIONS.get(direction.upper())

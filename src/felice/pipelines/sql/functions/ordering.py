@@ -110,15 +110,28 @@ def order_of(given: SqlType) -> Order:
     return order
 
 
-def ordered_type(types: Sequence[SqlType], _: Sequence[Any]) -> SqlType:
+def ordered_type(types: Sequence[SqlType | None], _: Sequence[Any]) -> SqlType:
     """The type of the first argument, whose values must have an order. Raises `SqlError`."""
-    order_of(types[0])
-    return types[0]
+    given = _known(types[0])
+    order_of(given)
+    return given
 
 
-def ordered_element(types: Sequence[SqlType], _: Sequence[Any]) -> SqlType:
-    """The type of the elements of the first argument, which must have an order. Raises `SqlError`."""
-    array = types[0]
-    assert isinstance(array, Array)
-    order_of(array.element)
+def element_type(types: Sequence[SqlType | None]) -> SqlType:
+    """The type of the elements of the first argument, which is an array. Raises `SqlError` if it is NULL."""
+    array = _known(types[0])
+    assert isinstance(array, Array), "the signature says so"
     return array.element
+
+
+def ordered_element(types: Sequence[SqlType | None], _: Sequence[Any]) -> SqlType:
+    """The type of the elements of the first argument, which must have an order. Raises `SqlError`."""
+    element = element_type(types)
+    order_of(element)
+    return element
+
+
+def _known(given: SqlType | None) -> SqlType:
+    if given is None:
+        raise SqlError("the type of NULL is not known here; use CAST(NULL AS …)")
+    return given
