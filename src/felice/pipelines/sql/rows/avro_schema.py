@@ -1,0 +1,234 @@
+"""Avro schemas as columns, and columns as the schema that ksqlDB makes of them; pure.
+
+    every field is nullable: ["null", type], default null
+    DECIMAL, DATE, TIME, TIMESTAMP     logical types decimal, date, time-millis, timestamp-millis
+    MAP                                an array of records with the fields key and value: a key may be of any type, or null
+    STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and NAME_C_MapValue
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from felice.pipelines.sql.rows.columns import Columns
+from felice.pipelines.sql.rows.registry import References
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+)
+
+DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
+MAP_ENTRY = "MapEntry"
+ENTRY_TYPE = "connect.internal.type"
+"""What marks the records that maps are made of."""
+_OLD_ENTRY = "io.confluent.connect.avro.MapEntry"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Node = Any
+"""A part of a parsed schema: a name, a list (a union) or an object."""
+
+_SIMPLE: dict[SqlType, Node] = {
+    BOOLEAN: "boolean",
+    INTEGER: "int",
+    BIGINT: "long",
+    DOUBLE: "double",
+    STRING: "string",
+    BYTES: "bytes",
+    DATE: {"type": "int", "logicalType": "date"},
+    TIME: {"type": "int", "logicalType": "time-millis"},
+    TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
+}
+_TYPES: dict[str, SqlType] = {
+    "boolean": BOOLEAN,
+    "int": INTEGER,
+    "long": BIGINT,
+    "float": DOUBLE,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BYTES,
+    "enum": STRING,
+    "fixed": BYTES,
+}
+_LOGICAL = {
+    (node["type"], node["logicalType"]): type_ for type_, node in _SIMPLE.items() if isinstance(node, dict)
+}
+
+
+def is_name(name: str) -> bool:
+    """Whether Avro takes the name of a column, in which points become underlines."""
+    return _NAME.fullmatch(field_name(name)) is not None
+
+
+def field_name(name: str) -> str:
+    """The name of the field of a column."""
+    return name.replace(".", "_")
+
+
+def schema_of(columns: Columns, full_name: str | None, is_bare: bool) -> str:
+    """The schema of columns; with `is_bare`, of the single column's values."""
+    name = full_name or DEFAULT_NAME
+    if is_bare:
+        ((_, type_),) = columns
+        return json.dumps(_node(type_, name))
+    return json.dumps(_record(columns, name))
+
+
+def _record(fields: Columns, name: str) -> Node:
+    made = [
+        {"name": field_name(one), "type": ["null", _node(type_, f"{name}_{one}")], "default": None}
+        for one, type_ in fields
+    ]
+    return _named(name) | {"fields": made}
+
+
+def _named(name: str) -> dict[str, Any]:
+    namespace, _, last = name.rpartition(".")
+    return {"type": "record", "name": last} | ({"namespace": namespace} if namespace else {})
+
+
+def _node(type_: SqlType, name: str) -> Node:
+    match type_:
+        case Decimal(precision, scale):
+            return {"type": "bytes", "scale": scale, "precision": precision, "logicalType": "decimal"}
+        case Array(element):
+            return {"type": "array", "items": ["null", _node(element, name)]}
+        case Map(key, member):
+            pair = (("key", _node(key, f"{name}_MapKey")), ("value", _node(member, f"{name}_MapValue")))
+            fields = [{"name": one, "type": ["null", node], "default": None} for one, node in pair]
+            return {
+                "type": "array",
+                "items": _named(name) | {"fields": fields, ENTRY_TYPE: MAP_ENTRY},
+            }
+        case Struct(fields):
+            return _record(fields, name)
+        case _:
+            return _SIMPLE[type_]
+
+
+class Names:
+    """The named types of a parsed schema."""
+
+    def __init__(self, schema: Node) -> None:
+        self._types = {node["name"]: node for node in _nodes(schema) if "name" in node}
+
+    def resolved(self, node: Node) -> Node:
+        """The node that a name stands for, with an object for each primitive type. A union stays as it is."""
+        if isinstance(node, list):
+            return node
+        if isinstance(node, str):
+            return self._types.get(node, {"type": node})
+        inner = node["type"]
+        return node if isinstance(inner, str) and inner not in self._types else self.resolved(inner) | {
+            name: value for name, value in node.items() if name != "type"
+        }
+
+    def alone(self, node: Node) -> tuple[Node, bool]:
+        """The one type of a node that is not null, and whether null is also allowed. Raises ValueError for others."""
+        found = self.resolved(node)
+        if not isinstance(found, list):
+            return found, False
+        branches = [branch for branch in map(self.resolved, found) if branch["type"] != "null"]
+        if len(branches) != 1:
+            raise ValueError(f"a union of {len(branches)} types is not supported")
+        return branches[0], len(branches) < len(found)
+
+
+def _nodes(node: Node) -> Iterator[dict[str, Any]]:
+    if isinstance(node, list):
+        for one in node:
+            yield from _nodes(one)
+    elif isinstance(node, dict):
+        if node.get("type") in ("record", "error", "enum", "fixed"):
+            yield node
+        for one in (node.get("type"), node.get("items"), node.get("values")):
+            yield from _nodes(one)
+        for field in node.get("fields", ()):
+            yield from _nodes(field["type"])
+
+
+def entry_of(node: Node, names: Names) -> tuple[Node, Node] | None:
+    """The types of key and value, if an array's node is that of a map."""
+    items = names.resolved(node["items"])
+    if isinstance(items, list) or items["type"] != "record":
+        return None
+    if items.get(ENTRY_TYPE) != MAP_ENTRY and items["name"] != _OLD_ENTRY:
+        return None
+    fields = {field["name"]: field["type"] for field in items["fields"]}
+    return (fields["key"], fields["value"]) if set(fields) == {"key", "value"} else None
+
+
+def parsed(text: str, references: References) -> Node:
+    """The parsed schema, in which each name is full. Raises ValueError for one that is not right."""
+    from felice.client.schema_registry.avro_format import AvroFormat
+
+    try:
+        return AvroFormat().parse(text, list(references)).schema
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"the Avro schema cannot be used: {error}") from error
+
+
+def columns_of(text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool) -> Columns:
+    """The columns of a schema. Fields whose types SQL does not have are left out.
+
+    `fold` makes the names of columns. A schema that is no record is one column, whose name is `single`, and so is a
+    record with `is_bare`. Raises ValueError if there are no columns.
+    """
+    schema = parsed(text, references)
+    type_ = _type(schema, Names(schema), fold, ())
+    if isinstance(type_, Struct) and not is_bare:
+        return type_.fields
+    if type_ is None:
+        raise ValueError("the schema has no columns of types that SQL has")
+    return ((single, type_),)
+
+
+def _type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
+    try:
+        found, _ = names.alone(node)
+    except ValueError:
+        return None
+    kind = found["type"]
+    if kind == "array":
+        return _array_type(found, names, fold, within)
+    if kind == "map":
+        member = _type(found["values"], names, fold, within)
+        return None if member is None else Map(STRING, member)
+    if kind in ("record", "error"):
+        return _struct_type(found, names, fold, within)
+    if found.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+        return Decimal(found["precision"], found.get("scale", 0))
+    return _LOGICAL.get((kind, found.get("logicalType")), _TYPES.get(kind))
+
+
+def _array_type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
+    entry = entry_of(node, names)
+    element = _type(node["items"] if entry is None else entry[1], names, fold, within)
+    if element is None:
+        return None
+    return Array(element) if entry is None else Map(STRING, element)
+
+
+def _struct_type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
+    name = node["name"]
+    if name in within:
+        raise ValueError(f"the record {name} contains itself")
+    types = ((field["name"], _type(field["type"], names, fold, (*within, name))) for field in node["fields"])
+    fields = tuple((fold(one), type_) for one, type_ in types if type_ is not None)
+    return Struct(fields) if fields else None

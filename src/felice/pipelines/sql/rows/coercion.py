@@ -1,0 +1,230 @@
+"""Values of SQL from parsed JSON, as lenient as ksqlDB: a function for each type.
+
+Keeps true:  an error names the place of its value, such as `$.ORDER.ITEMS[2]`.
+How:         numbers with a fraction or exponent may come as `decimal.Decimal`, so that they keep all digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from felice.pipelines.errors import FormatError
+from felice.pipelines.sql.rows.numbers import (
+    as_double,
+    decimal_of,
+    double_of,
+    fitted,
+    time_of,
+    truncated,
+    whole_of,
+)
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+    text_of,
+)
+
+Coerce = Callable[[Any, str], Any]
+"""(value, its place) -> value of SQL. Raises ValueError that names the place."""
+_MOST_SHOWN = 60
+
+
+class Names:
+    """How fields of JSON are found by the names of columns. Most of them have exactly these names."""
+
+    def __init__(self, fold: Callable[[str], str]) -> None:
+        """`fold` is what a column's name must equal when the name of a field is in capitals."""
+        self._fold = fold
+
+    def find(self, fields: Mapping[str, Any], name: str) -> str | None:
+        """The name of the field that a column reads; None if there is none."""
+        if name in fields:
+            return name
+        wanted = self._fold(name)
+        found = None
+        for one in fields:
+            if one.upper() == wanted:
+                found = one  # The last one counts.
+        return found
+
+
+CAPITALS = Names(lambda name: name)
+"""A column reads a field whose name is the column's in other case; a column with small letters only its own."""
+ANY_CASE = Names(str.upper)
+"""Case never matters, if no field has exactly the name."""
+
+
+def loaded(data: bytes) -> Any:
+    """The value of JSON. Numbers keep their digits. Raises ValueError for what is no JSON."""
+    return json.loads(data, parse_float=decimal.Decimal, parse_constant=_no_number)
+
+
+def _no_number(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def coercion(type_: SqlType, names: Names) -> Coerce:
+    """The function that makes values of a type."""
+    match type_:
+        case Array(element):
+            return _array(type_, coercion(element, names))
+        case Map(key, value):
+            return _map(type_, coercion(key, names), coercion(value, names))
+        case Struct(fields):
+            return struct(tuple((name, coercion(one, names)) for name, one in fields), type_, names)
+        case Decimal():
+            return _scalar(type_, lambda value: fitted(_as_decimal(value), type_))
+        case _:
+            return _scalar(type_, _SCALARS[type_])
+
+
+def struct(fields: tuple[tuple[str, Coerce], ...], type_: SqlType, names: Names) -> Coerce:
+    """The function that makes the tuple of some fields."""
+    find = names.find
+
+    def make(value: Any, path: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _refusal(type_, value, path)
+        found = ((name, coerce, find(value, name)) for name, coerce in fields)
+        return tuple(
+            None if spelled is None else coerce(value[spelled], f"{path}.{name}")
+            for name, coerce, spelled in found
+        )
+
+    return make
+
+
+def _array(type_: SqlType, element: Coerce) -> Coerce:
+    def make(value: Any, path: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _refusal(type_, value, path)
+        return [element(one, f"{path}[{number}]") for number, one in enumerate(value)]
+
+    return make
+
+
+def _map(type_: SqlType, key: Coerce, member: Coerce) -> Coerce:
+    def make(value: Any, path: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _refusal(type_, value, path)
+        return {key(name, f"{path}.{name}"): member(one, f"{path}.{name}") for name, one in value.items()}
+
+    return make
+
+
+def _scalar(type_: SqlType, convert: Callable[[Any], Any]) -> Coerce:
+    def make(value: Any, path: str) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except TypeError:
+            raise _refusal(type_, value, path) from None
+        except ValueError as error:
+            raise FormatError(f"{path}: {error}") from None
+
+    return make
+
+
+def _refusal(type_: SqlType, value: Any, path: str) -> FormatError:
+    text = text_of_json(value)
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return FormatError(f"{path}: expected {text_of(type_)}, and got {shown}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _whole(bits: int) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        if isinstance(value, str):
+            return whole_of(value, bits)
+        if not _is_number(value):
+            raise TypeError
+        return truncated(value, bits)
+
+    return convert
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, str):
+        return double_of(value)
+    if not _is_number(value):
+        raise TypeError
+    return as_double(value)
+
+
+def _as_decimal(value: Any) -> decimal.Decimal:
+    if isinstance(value, str):
+        return decimal_of(value)
+    if not _is_number(value):
+        raise TypeError
+    return decimal.Decimal(repr(value)) if isinstance(value, float) else decimal.Decimal(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError
+    return base64.b64decode(value, validate=True)
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join('null' if one is None else _string(one) for one in value)}]"
+    return value if isinstance(value, str) else text_of_json(value)
+
+
+def text_of_json(value: Any) -> str:
+    """The JSON of a parsed value, with all digits of its numbers and without spaces."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_quoted(name)}:{text_of_json(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(text_of_json, value))}]"
+    return str(value) if isinstance(value, decimal.Decimal) else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_INT, _LONG = _whole(32), _whole(64)
+_SCALARS: dict[SqlType, Callable[[Any], Any]] = {
+    BOOLEAN: _boolean,
+    INTEGER: _INT,
+    BIGINT: _LONG,
+    DOUBLE: _double,
+    STRING: _string,
+    BYTES: _bytes,
+    DATE: _INT,
+    TIME: lambda value: time_of(_LONG(value)),
+    TIMESTAMP: _LONG,
+}

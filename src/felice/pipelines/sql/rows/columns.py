@@ -1,0 +1,89 @@
+"""What the formats of rows have in common: columns, rows that are one bare value, and matching of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.types import Array, Decimal, Map, Primitive, SqlType, Struct, text_of
+from felice.pipelines.streams.formats import Format
+
+T = TypeVar("T")
+
+Columns = tuple[tuple[str, SqlType], ...]
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat(Format):
+    """A format of rows, which are tuples of the columns' values. None is a record without value, or without key.
+
+    What it needs to read and write is made when it is first used; only the fields travel to other processes.
+    """
+
+    columns: Columns
+
+    def show(self) -> str:
+        """The columns as text."""
+        return ", ".join(f"{name} {text_of(type_)}" for name, type_ in self.columns)
+
+
+class BareFormat(RowFormat):
+    """A format of rows of one column, which is written without its name. Null is written as a null record."""
+
+    def write_one(self, value: Any) -> bytes:
+        """The bytes of a column's value that is not null."""
+        raise NotImplementedError
+
+    def read_one(self, data: bytes) -> Any:
+        """The column's value; None if the bytes stand for null."""
+        raise NotImplementedError
+
+    def write(self, value: Row) -> bytes:
+        """The bytes of a row. Raises ValueError for null, which has none."""
+        (one,) = value
+        if one is None:
+            raise ValueError("null has no bytes in this format")
+        return self.write_one(one)
+
+    def read(self, data: bytes) -> Row | None:
+        """The row of these bytes; None if they stand for null."""
+        one = self.read_one(data)
+        return None if one is None else (one,)
+
+    def encode(self, value: Row | None) -> bytes | None:
+        """The bytes of a row; None for null, and for a row of null."""
+        return None if value is None or value[0] is None else Format.encode(self, value)
+
+    def encode_all(self, values: list[Row | None]) -> list[bytes | None]:
+        """The bytes of each row."""
+        write = self.write_one
+        return [None if value is None or value[0] is None else write(value[0]) for value in values]
+
+
+def types_in(type_: SqlType) -> Iterable[SqlType]:
+    """A type and all types inside it."""
+    yield type_
+    for inner in parts_of(type_):
+        yield from types_in(inner)
+
+
+def parts_of(type_: SqlType) -> tuple[SqlType, ...]:
+    """The types of which a type is made directly."""
+    match type_:
+        case Array(element):
+            return (element,)
+        case Map(key, value):
+            return key, value
+        case Struct(fields):
+            return tuple(field for _, field in fields)
+        case Primitive() | Decimal():
+            return ()
+
+
+def matching(fields: Mapping[str, T], name: str) -> T | None:
+    """The field of this name; without regard to case if there is none of exactly this name; None if neither is."""
+    if name in fields:
+        return fields[name]
+    return {one.upper(): field for one, field in fields.items()}.get(name.upper())

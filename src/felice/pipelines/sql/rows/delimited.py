@@ -1,0 +1,157 @@
+"""DELIMITED: a row as one line of CSV, as Apache's commons-csv writes and reads it. Empty is null.
+
+    1,foo,          the last column is null
+    2,"a ""b"", c",1.50
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.errors import FormatError
+from felice.pipelines.sql.rows.columns import Row, RowFormat
+from felice.pipelines.sql.rows.numbers import decimal_of, double_of, double_text, fitted, time_of, whole_of
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Decimal,
+    SqlType,
+)
+
+DEFAULT_DELIMITER = ","
+_NAMED_DELIMITERS = {"SPACE": " ", "TAB": "\t"}
+_SPECIAL = '"\r\n'
+
+Parse = Callable[[str], Any]
+
+
+def delimiter_of(given: str) -> str:
+    """The character that a statement's delimiter stands for. Raises ValueError if it stands for none."""
+    character = _NAMED_DELIMITERS.get(given.upper(), given)
+    if len(character) != 1:
+        raise ValueError(
+            f"Invalid delimiter value: '{given}'. Delimiter must be a single character or SPACE, TAB"
+        )
+    if character in _SPECIAL:
+        raise ValueError(f"the delimiter cannot be {character!r}, which has a meaning of its own")
+    return character
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedFormat(RowFormat):
+    """Rows as lines. `delimiter` is a character."""
+
+    name = "DELIMITED"
+    delimiter: str
+
+    @cached_property
+    def _texts(self) -> list[Callable[[Any], str]]:
+        return [_TEXTS.get(type_, str) for _, type_ in self.columns]
+
+    @cached_property
+    def _parsers(self) -> list[Parse]:
+        return [_parser(type_) for _, type_ in self.columns]
+
+    @cached_property
+    def _field(self) -> re.Pattern[str]:
+        end = re.escape(self.delimiter)
+        return re.compile(rf'(?:"((?:[^"]|"")*)"[^\S{end}\r\n]*|([^"{end}\r\n][^{end}\r\n]*)?)({end}|[\r\n]|\Z)')
+
+    def write(self, value: Row) -> bytes:
+        """The line, without an end of line."""
+        fields = zip(self._texts, value, strict=True)
+        texts = ["" if one is None else self._quoted(text(one), place == 0) for place, (text, one) in enumerate(fields)]
+        return self.delimiter.join(texts).encode()
+
+    def _quoted(self, text: str, is_first: bool) -> str:
+        if text and text.isalnum() and text.isascii():
+            return text
+        return f'"{text.replace(chr(34), chr(34) * 2)}"' if self._needs_quotes(text, is_first) else text
+
+    def _needs_quotes(self, text: str, is_first: bool) -> bool:
+        if not text:
+            return is_first
+        return (
+            text[0] <= "#"
+            or text[-1] <= " "
+            or (is_first and text[0] > "~")
+            or self.delimiter in text
+            or any(one in text for one in _SPECIAL)
+        )
+
+    def read(self, data: bytes) -> Row:
+        """The row of the first line that is not empty."""
+        fields = self._fields(data.decode())
+        if len(fields) != len(self.columns):
+            raise FormatError(f"expected {len(self.columns)} fields, and got {len(fields)}")
+        return tuple(
+            self._parsed(place, text) if text else None for place, text in enumerate(fields)
+        )
+
+    def _parsed(self, place: int, text: str) -> Any:
+        try:
+            return self._parsers[place](text)
+        except ValueError as error:
+            raise FormatError(f"the column {self.columns[place][0]}: {error}") from None
+
+    def _fields(self, text: str) -> list[str]:
+        if '"' not in text:
+            return next((line.split(self.delimiter) for line in re.split("[\r\n]", text) if line), [])
+        text, place, fields = text.lstrip("\r\n"), 0, list[str]()
+        while True:
+            found = self._field.match(text, place)
+            if found is None:
+                raise FormatError(f"the quotation that begins at character {place + 1} is not followed by a delimiter")
+            quoted, plain, end = found.groups()
+            fields.append(plain or "" if quoted is None else quoted.replace('""', '"'))
+            if end != self.delimiter:
+                return fields
+            place = found.end()
+
+
+def _parser(type_: SqlType) -> Parse:
+    return (lambda text: fitted(decimal_of(text), type_)) if isinstance(type_, Decimal) else _PARSERS[type_]
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _int(text: str) -> int:
+    return whole_of(text, 32)
+
+
+def _long(text: str) -> int:
+    return whole_of(text, 64)
+
+
+_PARSERS: dict[SqlType, Parse] = {
+    BOOLEAN: lambda text: text.lower() == "true",
+    INTEGER: _int,
+    BIGINT: _long,
+    DOUBLE: double_of,
+    STRING: str,
+    BYTES: _bytes,
+    DATE: _int,
+    TIME: lambda text: time_of(_long(text)),
+    TIMESTAMP: _long,
+}
+TYPES = tuple(_PARSERS)
+"""The types that the format has, beside DECIMAL."""
+_TEXTS: dict[SqlType, Callable[[Any], str]] = {
+    BOOLEAN: lambda value: "true" if value else "false",
+    DOUBLE: double_text,
+    BYTES: lambda value: base64.b64encode(value).decode(),
+}

@@ -1,0 +1,192 @@
+"""What a statement says of the format of keys or values, what each format can do, and what it cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.rows import delimited, kafka
+from felice.pipelines.sql.rows.columns import Columns, parts_of, types_in
+from felice.pipelines.sql.types import STRING, Array, Decimal, Map, Primitive, SqlType, Struct, text_of
+
+OPTIONAL, WRAPPER = "OPTIONAL", "WRAPPER"
+"""How PROTOBUF can represent null."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescription:
+    """A format by its name in capitals, with its properties."""
+
+    name: str
+    delimiter: str | None = None
+    """As the statement has it: a character, SPACE or TAB; None for a comma."""
+    is_wrapped: bool | None = None
+    """Whether a single column is written as an object with its name; None for the format's own way."""
+    full_name: str | None = None
+    """The full name of the schema: of Avro's record, or of Protobuf's message."""
+    schema_id: int | None = None
+    """The schema to write with."""
+    nullable: str | None = None
+    """`OPTIONAL`, `WRAPPER`, or None: PROTOBUF has no null then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a format can do."""
+
+    infers: bool = False
+    """Whether a registry has its schemas, so that statements may leave out the columns."""
+    has_many: bool = True
+    """Whether it holds several columns."""
+    wraps: bool = False
+    """Whether it can write a single column as an object with the column's name."""
+    unwraps: bool = False
+    """Whether it can write a single column as a bare value."""
+    properties: tuple[str, ...] = ()
+    """Which fields of a description it has."""
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether a statement may choose how a single column is written."""
+        return self.wraps and self.unwraps
+
+
+FORMATS = {
+    "KAFKA": Features(has_many=False, unwraps=True),
+    "JSON": Features(wraps=True, unwraps=True),
+    "DELIMITED": Features(unwraps=True, properties=("delimiter",)),
+    "NONE": Features(),
+    "AVRO": Features(infers=True, wraps=True, unwraps=True, properties=("full_name", "schema_id")),
+    "JSON_SR": Features(infers=True, wraps=True, unwraps=True, properties=("full_name", "schema_id")),
+    "PROTOBUF": Features(infers=True, wraps=True, properties=("full_name", "schema_id", "nullable")),
+    "PROTOBUF_NOSR": Features(wraps=True, properties=("nullable",)),
+}
+"""All formats."""
+
+
+def features_of(description: FormatDescription) -> Features:
+    """What a format can do. Raises ValueError for a name that no format has."""
+    found = FORMATS.get(description.name)
+    if found is None:
+        raise ValueError(f"Unknown format: {description.name}; expected one of {', '.join(FORMATS)}")
+    return found
+
+
+def is_bare(description: FormatDescription, columns: Columns, is_key: bool) -> bool:
+    """Whether rows are written as the value of their single column."""
+    features = features_of(description)
+    if len(columns) != 1 or not features.has_choice:
+        return False
+    return is_key if description.is_wrapped is None else not description.is_wrapped
+
+
+def check(description: FormatDescription, columns: Columns, is_key: bool) -> None:
+    """Raise ValueError if the format cannot hold the columns, or a property is not one of its own."""
+    features = features_of(description)
+    _check_properties(description, features)
+    if description.is_wrapped is not None:
+        _check_wrapping(description, features, columns)
+    if is_key:
+        _check_key(columns)
+    told = ", ".join(f"`{name}` {text_of(type_)}{' KEY' if is_key else ''}" for name, type_ in columns)
+    if description.name == "NONE" and (columns or not is_key):
+        raise ValueError(f"The 'NONE' format can only be used when no columns are defined. Got: [{told}]")
+    if len(columns) > 1 and not features.has_many:
+        raise ValueError(f"The '{description.name}' format only supports a single field. Got: {told}")
+    for name, type_ in columns:
+        if (reason := _LIMITS[description.name](type_)) is not None:
+            raise ValueError(f"The '{description.name}' format does not support {reason}, column: `{name}`")
+
+
+def _check_properties(description: FormatDescription, features: Features) -> None:
+    for name, told in _PROPERTIES.items():
+        if getattr(description, name) is not None and name not in features.properties:
+            raise ValueError(f"{description.name} does not support the property {told}")
+    if description.delimiter is not None:
+        delimited.delimiter_of(description.delimiter)
+    if description.full_name is not None and not description.full_name.strip():
+        raise ValueError(f"{description.name}: the full name of the schema cannot be empty")
+    if description.nullable not in (None, OPTIONAL, WRAPPER):
+        raise ValueError(
+            f"{description.nullable} is no representation of null; expected {OPTIONAL} or {WRAPPER}"
+        )
+
+
+_PROPERTIES = {
+    "delimiter": "DELIMITER",
+    "full_name": "SCHEMA_FULL_NAME",
+    "schema_id": "SCHEMA_ID",
+    "nullable": "PROTOBUF_NULLABLE_REPRESENTATION",
+}
+
+
+def _check_wrapping(description: FormatDescription, features: Features, columns: Columns) -> None:
+    if len(columns) != 1:
+        raise ValueError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
+    if not (features.wraps if description.is_wrapped else features.unwraps):
+        told = str(description.is_wrapped).lower()
+        raise ValueError(f"Format '{description.name}' does not support 'WRAP_SINGLE_VALUE' set to '{told}'.")
+
+
+def _check_key(columns: Columns) -> None:
+    for name, type_ in columns:
+        if any(isinstance(one, Map) for one in types_in(type_)):
+            raise ValueError(
+                "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
+                f"behavior due to inconsistent serialization. Key column name: `{name}`. "
+                f"Column type: {text_of(type_)}."
+            )
+
+
+def _kafka(type_: SqlType) -> str | None:
+    return None if type_ in kafka.TYPES else f"type '{_base(type_)}'"
+
+
+def _delimited(type_: SqlType) -> str | None:
+    return None if type_ in delimited.TYPES or isinstance(type_, Decimal) else f"type '{_base(type_)}'"
+
+
+def _base(type_: SqlType) -> str:
+    return type_.name if isinstance(type_, Primitive) else type(type_).__name__.upper()
+
+
+def _maps_of_texts(type_: SqlType) -> str | None:
+    wrong = any(isinstance(one, Map) and one.key != STRING for one in types_in(type_))
+    return "MAP keys of other types: Only MAPs with STRING keys are supported" if wrong else None
+
+
+def _protobuf(type_: SqlType) -> str | None:
+    if (wrong := _maps_of_texts(type_)) is not None:
+        return wrong
+    for one in types_in(type_):
+        if isinstance(one, Array) and isinstance(one.element, Array | Map):
+            return f"{_base(one.element)}s in an ARRAY"
+        if isinstance(one, Struct) and not parts_of(one):
+            return "a STRUCT without fields"
+    return None
+
+
+def _avro(type_: SqlType) -> str | None:
+    # Imported late for what it is made of.
+    from felice.pipelines.sql.rows.avro_schema import is_name
+
+    for one in types_in(type_):
+        if isinstance(one, Struct) and (wrong := [name for name, _ in one.fields if not is_name(name)]):
+            return f"the name `{wrong[0]}`: Schema is not compatible with Avro: Illegal character in: {wrong[0]}"
+    return None
+
+
+def _any(type_: SqlType) -> str | None:
+    return None
+
+
+_LIMITS: dict[str, Callable[[SqlType], str | None]] = {
+    "KAFKA": _kafka,
+    "JSON": _maps_of_texts,
+    "DELIMITED": _delimited,
+    "NONE": _any,
+    "AVRO": _avro,
+    "JSON_SR": _maps_of_texts,
+    "PROTOBUF": _protobuf,
+    "PROTOBUF_NOSR": _protobuf,
+}

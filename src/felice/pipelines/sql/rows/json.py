@@ -1,0 +1,198 @@
+"""JSON: rows as objects, or one column as its bare value. Lenient as ksqlDB, and fast.
+
+Keeps true:  both ways of reading give the same rows: the typed one (msgspec) of records with exact names and types, the
+             lenient one of all records. Without msgspec, the lenient way reads all. (Not of a record that has one name
+             in several spellings: any of its values may be read.)
+How:         A record that the typed way refuses is read leniently. If its fields are spelled in another way than the
+             typed decoder expects, the decoder is made again for that spelling: a topic with other names costs the
+             lenient way once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from felice.pipelines.sql.rows.coercion import CAPITALS, coercion, loaded
+from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat
+from felice.pipelines.sql.rows.json_text import in_bytes, struct_writer, writer
+from felice.pipelines.sql.types import Array, Map, SqlType, Struct
+
+_MOST_SPELLINGS = 16
+"""How often a decoder is made again for another spelling."""
+
+Read = Callable[[bytes], Any]
+Write = Callable[[Any], bytes]
+
+
+def _typed() -> Any:
+    """The module of the typed way; None without msgspec."""
+    if importlib.util.find_spec("msgspec") is None:
+        return None
+    from felice.pipelines.sql.rows import json_typed
+
+    return json_typed
+
+
+class JsonFormat(RowFormat):
+    """Rows as objects."""
+
+    name = "JSON"
+
+    @cached_property
+    def write(self) -> Write:  # type: ignore[override]
+        """Writes a row."""
+        return object_writer(self.columns)
+
+    @cached_property
+    def read(self) -> Read:  # type: ignore[override]
+        """Reads a row; None for JSON's null."""
+        return object_reader(self.columns)
+
+    def placed_by(self, data: bytes) -> bytes | None:
+        """Not known: other writers put spaces elsewhere."""
+        return None
+
+
+class BareJsonFormat(BareFormat):
+    """One column as its bare value."""
+
+    name = "JSON"
+
+    @cached_property
+    def write_one(self) -> Write:  # type: ignore[override]
+        """Writes the column's value."""
+        ((_, type_),) = self.columns
+        return value_writer(type_)
+
+    @cached_property
+    def read_one(self) -> Read:  # type: ignore[override]
+        """Reads the column's value."""
+        ((_, type_),) = self.columns
+        return value_reader(type_)
+
+    def placed_by(self, data: bytes) -> bytes | None:
+        """Not known, as for objects."""
+        return None
+
+
+def object_writer(columns: Columns) -> Write:
+    """The function that writes rows as objects."""
+    text, typed = struct_writer(columns), _typed()
+    return _exact(text) if typed is None else _fast(typed.object_writer(columns), text)
+
+
+def value_writer(type_: SqlType) -> Write:
+    """The function that writes values of a type."""
+    text, typed = writer(type_), _typed()
+    if typed is None:
+        return _exact(text)
+    encode, shape = typed.encode, typed.shaped(type_)
+    return _fast(encode if shape is None else lambda value: encode(shape(value)), text)
+
+
+def _exact(text: Callable[[Any], str]) -> Write:
+    return lambda value: in_bytes(text(value))
+
+
+def _fast(encode: Write, text: Callable[[Any], str]) -> Write:
+    def write(value: Any) -> bytes:
+        try:
+            return encode(value)
+        except UnicodeEncodeError:
+            return in_bytes(text(value))
+
+    return write
+
+
+def object_reader(columns: Columns) -> Read:
+    """The function that reads rows from objects."""
+    type_, typed = Struct(columns), _typed()
+    return _lenient(type_) if typed is None else _Objects(type_, typed).read
+
+
+def value_reader(type_: SqlType) -> Read:
+    """The function that reads values of a type."""
+    lenient, typed = _lenient(type_), _typed()
+    if typed is None:
+        return lenient
+    decode = typed.decoder(type_)
+
+    def read(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except ValueError:
+            return lenient(data)
+
+    return read
+
+
+def _lenient(type_: SqlType) -> Read:
+    coerce = coercion(type_, CAPITALS)
+    return lambda data: coerce(loaded(data), "$")
+
+
+class _Objects:
+    """Reads objects in both ways."""
+
+    def __init__(self, type_: Struct, typed: Any) -> None:
+        self._type, self._typed = type_, typed
+        self._coerce = coercion(type_, CAPITALS)
+        self._names = [name.lower().encode() for name, _ in type_.fields]
+        self._spellings = _MOST_SPELLINGS
+        self._spell(type_)
+
+    def _spell(self, spelled: Struct) -> None:
+        self._spelled = spelled
+        self._decode, self._convert = self._typed.field_decoder(spelled)
+
+    def read(self, data: bytes) -> Row | None:
+        """The row; None for JSON's null."""
+        unset = self._typed.UNSET
+        try:
+            row = self._decode(data)
+            if unset in row:
+                row = self._without_absent(row, data)
+            return row if self._convert is None else self._convert(row)
+        except ValueError:
+            return self._read_leniently(data)
+
+    def _without_absent(self, row: Row, data: bytes) -> Row:
+        """The row with nulls for absent fields, if the record does not have them in other case. Raises ValueError."""
+        unset, folded = self._typed.UNSET, data.lower()
+        plain = data.isascii() and b"\\" not in data
+        if any(value is unset and (not plain or name in folded) for value, name in zip(row, self._names, strict=True)):
+            raise ValueError("a field may be spelled in another way")
+        return tuple(None if value is unset else value for value in row)
+
+    def _read_leniently(self, data: bytes) -> Row | None:
+        value = loaded(data)
+        row: Row | None = self._coerce(value, "$")
+        if self._spellings:
+            spelled = _spelled(self._type, value)
+            if spelled != self._spelled:
+                self._spellings -= 1
+                self._spell(spelled)
+        return row
+
+
+def _spelled(type_: SqlType, value: Any) -> Any:
+    """The type with the names of fields as a value has them."""
+    match type_:
+        case Struct(fields) if isinstance(value, dict):
+            spelled = tuple(_spelled_field(name, one, value) for name, one in fields)
+            # Two columns may read one field, which a class cannot.
+            return Struct(spelled) if len(dict(spelled)) == len(spelled) else type_
+        case Array(element) if isinstance(value, list) and value:
+            return Array(_spelled(element, value[0]))
+        case Map(key, member) if isinstance(value, dict) and value:
+            return Map(key, _spelled(member, next(iter(value.values()))))
+        case _:
+            return type_
+
+
+def _spelled_field(name: str, type_: SqlType, value: dict[str, Any]) -> tuple[str, SqlType]:
+    found = CAPITALS.find(value, name)
+    return (name, type_) if found is None else (found, _spelled(type_, value[found]))

@@ -1,0 +1,180 @@
+"""JSON of rows by msgspec: decoders for the types of the columns, and an encoder. It is as strict as msgspec.
+
+Keeps true:  what a decoder accepts is what the lenient way reads, too. It refuses what only that way understands: texts
+             for numbers, numbers for texts, names in other case.
+How:         a STRUCT is decoded into a class with slots, and is made a tuple of. A field that is absent is told from
+             null, because the record may have it in other case.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from felice.pipelines.sql.rows.numbers import DAY_MS, fitted
+from felice.pipelines.sql.rows.plain import key_text
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+)
+
+Convert = Callable[[Any], Any]
+
+
+def _whole(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+
+
+_SCALARS: dict[SqlType, Any] = {
+    BOOLEAN: bool,
+    INTEGER: _whole(32),
+    BIGINT: _whole(64),
+    DOUBLE: float,
+    STRING: str,
+    BYTES: bytes,
+    DATE: _whole(32),
+    TIME: Annotated[int, Meta(ge=0, le=DAY_MS)],
+    TIMESTAMP: _whole(64),
+}
+encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def decoder(type_: SqlType) -> Callable[[bytes], Any]:
+    """The decoder of values of a type. It raises ValueError for what only the lenient way understands."""
+    decode, convert = msgspec.json.Decoder(_annotation(type_)).decode, _or_null(_read(type_))
+    return decode if convert is None else lambda data: convert(decode(data))
+
+
+def field_decoder(type_: Struct) -> tuple[Callable[[bytes], tuple[Any, ...]], Convert | None]:
+    """The decoder of the fields of an object, and what makes the tuple of values of them; None if they are it.
+
+    A field that is absent is `UNSET` in what the first returns; the second must not get it.
+    """
+    decode = msgspec.json.Decoder(_fields(type_)).decode
+    as_tuple = msgspec.structs.astuple
+    return lambda data: as_tuple(decode(data)), _converted(type_)
+
+
+def _annotation(type_: SqlType) -> Any:
+    match type_:
+        case Array(element):
+            return list[_annotation(element)] | None  # type: ignore[misc]
+        case Map(_, member):
+            return dict[str, _annotation(member)] | None  # type: ignore[misc]
+        case Struct():
+            return _fields(type_) | None
+        case Decimal():
+            return decimal.Decimal | None
+        case _:
+            return _SCALARS[type_] | None
+
+
+def _fields(type_: Struct) -> Any:
+    names = {f"f{number}": name for number, (name, _) in enumerate(type_.fields)}
+    slots = [
+        (slot, _annotation(one) | UnsetType, UNSET)
+        for slot, (_, one) in zip(names, type_.fields, strict=True)
+    ]
+    return msgspec.defstruct("Fields", slots, rename=names, gc=False)
+
+
+def _read(type_: SqlType) -> Convert | None:
+    """What makes values of what is decoded; None if they are the same. Neither is null."""
+    match type_:
+        case Decimal():
+            return lambda number: fitted(number, type_)
+        case Array(element):
+            one = _or_null(_read(element))
+            return None if one is None else lambda values: list(map(one, values))
+        case Map(key, member):
+            one = _or_null(_read(member))
+            if key != STRING:
+                return _refuse
+            return None if one is None else lambda value: {name: one(each) for name, each in value.items()}
+        case Struct():
+            return _struct(type_)
+        case _:
+            return None
+
+
+def _refuse(value: Any) -> Any:
+    raise ValueError("keys of this type are read from texts")
+
+
+def _or_null(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda value: None if value is None else convert(value)
+
+
+def _struct(type_: Struct) -> Convert:
+    as_tuple, convert = msgspec.structs.astuple, _converted(type_)
+
+    def make(value: Any) -> Any:
+        row = as_tuple(value)
+        if UNSET in row:
+            raise ValueError("a field is absent, or its name is in other case")
+        return row if convert is None else convert(row)
+
+    return make
+
+
+def _converted(type_: Struct) -> Convert | None:
+    converts = [(place, _or_null(_read(one))) for place, (_, one) in enumerate(type_.fields)]
+    places = [(place, convert) for place, convert in converts if convert is not None]
+
+    return (lambda row: tuple(_at(row, places))) if places else None
+
+
+def shaped(type_: SqlType) -> Convert | None:
+    """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself."""
+    match type_:
+        case Array(element):
+            one = _or_null(shaped(element))
+            return None if one is None else lambda values: list(map(one, values))
+        case Map(key, member):
+            one, name = _or_null(shaped(member)) or _same, key_text(key)
+            return lambda value: {name(key): one(each) for key, each in value.items()}
+        case Struct(fields):
+            names, places = [name for name, _ in fields], _shapes(fields)
+            return lambda value: dict(zip(names, _at(value, places), strict=True))
+        case _:
+            return None
+
+
+def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
+    """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
+    names, places = [name for name, _ in fields], _shapes(fields)
+    if not places:
+        return lambda row: encode(dict(zip(names, row, strict=True)))
+    return lambda row: encode(dict(zip(names, _at(row, places), strict=True)))
+
+
+def _shapes(fields: tuple[tuple[str, SqlType], ...]) -> list[tuple[int, Convert]]:
+    shapes = [(place, _or_null(shaped(one))) for place, (_, one) in enumerate(fields)]
+    return [(place, shape) for place, shape in shapes if shape is not None]
+
+
+def _at(row: tuple[Any, ...], places: list[tuple[int, Convert]]) -> list[Any]:
+    made = list(row)
+    for place, convert in places:
+        made[place] = convert(made[place])
+    return made
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,141 @@
+"""MessagePack of rows, for state and repartitions: each value comes back as it was.
+
+    row = an array of the columns' values       DECIMAL a text     STRUCT an array     MAP a map, with keys of any type
+
+Keeps true:  the bytes are the same with msgspec and without it. (Half of a pair of surrogates is written as UTF-8 would
+             write it; msgspec refuses that, and the other way takes its place.)
+             A row of plain immutable values is its own packed form.
+"""
+
+from __future__ import annotations
+
+import decimal
+import importlib.util
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from felice.pipelines.sql.rows import message_pack
+from felice.pipelines.sql.rows.columns import Columns, Row, RowFormat
+from felice.pipelines.sql.types import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    STRING,
+    Array,
+    Decimal,
+    Map,
+    Primitive,
+    SqlType,
+    Struct,
+)
+
+
+def tuples(columns: Columns) -> PackedFormat:
+    """The format of rows of these columns."""
+    return PackedFormat(columns)
+
+
+class PackedFormat(RowFormat):
+    """Rows in MessagePack."""
+
+    name = "packed rows"
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return all(isinstance(type_, Primitive) for _, type_ in self.columns)
+
+    @cached_property
+    def _restore(self) -> Callable[[Any], Any]:
+        return _restored(_struct(self.columns))
+
+    @cached_property
+    def _typed(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+        if importlib.util.find_spec("msgspec") is None:
+            return message_pack.packed, lambda data: self._restore(message_pack.unpacked(data))
+        import msgspec
+
+        annotation = tuple[*(_annotation(type_) for _, type_ in self.columns)]  # type: ignore[misc]
+        return msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(annotation).decode
+
+    def write(self, value: Row) -> bytes:
+        """The bytes of a row."""
+        try:
+            return self._typed[0](value)
+        except UnicodeEncodeError:
+            return message_pack.packed(value)
+
+    def read(self, data: bytes) -> Any:
+        """The row of these bytes."""
+        try:
+            return self._typed[1](data)
+        except UnicodeDecodeError:
+            return self._restore(message_pack.unpacked(data))
+
+    def pack(self, value: Row) -> Any:
+        """The row itself if no value in it can change, else its bytes."""
+        return value if self._is_plain and type(value) is tuple else self.write(value)
+
+    def unpack(self, packed: Any) -> Any:
+        """The row of a packed form."""
+        return self.read(packed) if type(packed) is bytes else packed
+
+    def encode_all(self, values: list[Row | None]) -> list[bytes | None]:
+        """The bytes of each row."""
+        try:
+            write = self._typed[0]
+            return [None if value is None else write(value) for value in values]
+        except UnicodeEncodeError:
+            return [None if value is None else self.write(value) for value in values]
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The row of each."""
+        try:
+            read = self._typed[1]
+            return [None if one is None else read(one) for one in data]
+        except UnicodeDecodeError:
+            return [None if one is None else self.read(one) for one in data]
+
+
+def _struct(columns: Columns) -> Struct:
+    return Struct(columns)
+
+
+def _annotation(type_: SqlType) -> Any:
+    match type_:
+        case Array(element):
+            return list[_annotation(element)] | None  # type: ignore[misc]
+        case Map(key, member):
+            return dict[_annotation(key), _annotation(member)] | None  # type: ignore[misc]
+        case Struct(fields):
+            return tuple[*(_annotation(one) for _, one in fields)] | None  # type: ignore[misc]
+        case Decimal():
+            return decimal.Decimal | None
+        case _:
+            return _SCALARS.get(type_, int) | None
+
+
+_SCALARS: dict[SqlType, type] = {BOOLEAN: bool, DOUBLE: float, STRING: str, BYTES: bytes}
+
+
+def _restored(type_: SqlType) -> Callable[[Any], Any]:
+    """What makes values of what MessagePack says without types."""
+    make = _made(type_)
+    return lambda value: None if value is None else make(value)
+
+
+def _made(type_: SqlType) -> Callable[[Any], Any]:
+    match type_:
+        case Array(element):
+            one = _restored(element)
+            return lambda value: list(map(one, value))
+        case Map(key, member):
+            name, one = _restored(key), _restored(member)
+            return lambda value: {name(key): one(each) for key, each in value}
+        case Struct(fields):
+            makers = [_restored(one) for _, one in fields]
+            return lambda value: tuple(make(one) for make, one in zip(makers, value, strict=True))
+        case Decimal():
+            return decimal.Decimal
+        case _:
+            return lambda value: value
