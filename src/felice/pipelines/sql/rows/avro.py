@@ -138,7 +138,9 @@ def _reader(node: Node, type_: SqlType, names: Names, path: str) -> Convert:
         return _refusing(f"{path or 'the value'}: {error}")
     convert = _converted(found, type_, names, path)
     if convert is None:
-        return _refusing(f"{path or 'the value'}: expected {text_of(type_)}, and its schema says {found['type']}")
+        return _refusing(
+            f"{path or 'the value'}: expected {text_of(type_)}, and its schema says {found['type']}"
+        )
     return _nullable(convert)
 
 

@@ -1,9 +1,9 @@
 """Avro schemas as columns, and columns as the schema that ksqlDB makes of them; pure.
 
-    every field is nullable: ["null", type], default null
-    DECIMAL, DATE, TIME, TIMESTAMP     logical types decimal, date, time-millis, timestamp-millis
-    MAP                                an array of records with the fields key and value: a key may be of any type, or null
-    STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and NAME_C_MapValue
+every field is nullable: ["null", type], default null
+DECIMAL, DATE, TIME, TIMESTAMP     logical types decimal, date, time-millis, timestamp-millis
+MAP                                an array of records with the fields key and value: a key may be of any type, or null
+STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and NAME_C_MapValue
 """
 
 from __future__ import annotations
@@ -133,9 +133,11 @@ class Names:
         if isinstance(node, str):
             return self._types.get(node, {"type": node})
         inner = node["type"]
-        return node if isinstance(inner, str) and inner not in self._types else self.resolved(inner) | {
-            name: value for name, value in node.items() if name != "type"
-        }
+        return (
+            node
+            if isinstance(inner, str) and inner not in self._types
+            else self.resolved(inner) | {name: value for name, value in node.items() if name != "type"}
+        )
 
     def alone(self, node: Node) -> tuple[Node, bool]:
         """The one type of a node that is not null, and whether null is also allowed. Raises ValueError for others."""
@@ -184,7 +186,9 @@ def parsed(text: str, references: References) -> Node:
         raise ValueError(f"the Avro schema cannot be used: {error}") from error
 
 
-def columns_of(text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool) -> Columns:
+def columns_of(
+    text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool
+) -> Columns:
     """The columns of a schema. Fields whose types SQL does not have are left out.
 
     `fold` makes the names of columns. A schema that is no record is one column, whose name is `single`, and so is a
@@ -217,7 +221,9 @@ def _type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[st
     return _LOGICAL.get((kind, found.get("logicalType")), _TYPES.get(kind))
 
 
-def _array_type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
+def _array_type(
+    node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]
+) -> SqlType | None:
     entry = entry_of(node, names)
     element = _type(node["items"] if entry is None else entry[1], names, fold, within)
     if element is None:
@@ -225,7 +231,9 @@ def _array_type(node: Node, names: Names, fold: Callable[[str], str], within: tu
     return Array(element) if entry is None else Map(STRING, element)
 
 
-def _struct_type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
+def _struct_type(
+    node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]
+) -> SqlType | None:
     name = node["name"]
     if name in within:
         raise ValueError(f"the record {name} contains itself")

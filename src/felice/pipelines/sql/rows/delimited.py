@@ -1,7 +1,7 @@
 """DELIMITED: a row as one line of CSV, as Apache's commons-csv writes and reads it. Empty is null.
 
-    1,foo,          the last column is null
-    2,"a ""b"", c",1.50
+1,foo,          the last column is null
+2,"a ""b"", c",1.50
 """
 
 from __future__ import annotations
@@ -67,12 +67,17 @@ class DelimitedFormat(RowFormat):
     @cached_property
     def _field(self) -> re.Pattern[str]:
         end = re.escape(self.delimiter)
-        return re.compile(rf'(?:"((?:[^"]|"")*)"[^\S{end}\r\n]*|([^"{end}\r\n][^{end}\r\n]*)?)({end}|[\r\n]|\Z)')
+        return re.compile(
+            rf'(?:"((?:[^"]|"")*)"[^\S{end}\r\n]*|([^"{end}\r\n][^{end}\r\n]*)?)({end}|[\r\n]|\Z)'
+        )
 
     def write(self, value: Row) -> bytes:
         """The line, without an end of line."""
         fields = zip(self._texts, value, strict=True)
-        texts = ["" if one is None else self._quoted(text(one), place == 0) for place, (text, one) in enumerate(fields)]
+        texts = [
+            "" if one is None else self._quoted(text(one), place == 0)
+            for place, (text, one) in enumerate(fields)
+        ]
         return self.delimiter.join(texts).encode()
 
     def _quoted(self, text: str, is_first: bool) -> str:
@@ -96,9 +101,7 @@ class DelimitedFormat(RowFormat):
         fields = self._fields(data.decode())
         if len(fields) != len(self.columns):
             raise FormatError(f"expected {len(self.columns)} fields, and got {len(fields)}")
-        return tuple(
-            self._parsed(place, text) if text else None for place, text in enumerate(fields)
-        )
+        return tuple(self._parsed(place, text) if text else None for place, text in enumerate(fields))
 
     def _parsed(self, place: int, text: str) -> Any:
         try:
@@ -113,7 +116,9 @@ class DelimitedFormat(RowFormat):
         while True:
             found = self._field.match(text, place)
             if found is None:
-                raise FormatError(f"the quotation that begins at character {place + 1} is not followed by a delimiter")
+                raise FormatError(
+                    f"the quotation that begins at character {place + 1} is not followed by a delimiter"
+                )
             quoted, plain, end = found.groups()
             fields.append(plain or "" if quoted is None else quoted.replace('""', '"'))
             if end != self.delimiter:

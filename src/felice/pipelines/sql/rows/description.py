@@ -172,7 +172,9 @@ def _avro(type_: SqlType) -> str | None:
 
     for one in types_in(type_):
         if isinstance(one, Struct) and (wrong := [name for name, _ in one.fields if not is_name(name)]):
-            return f"the name `{wrong[0]}`: Schema is not compatible with Avro: Illegal character in: {wrong[0]}"
+            return (
+                f"the name `{wrong[0]}`: Schema is not compatible with Avro: Illegal character in: {wrong[0]}"
+            )
     return None
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from felice.pipelines.sql.rows.coercion import CAPITALS, coercion, loaded
 from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat
@@ -42,12 +42,12 @@ class JsonFormat(RowFormat):
     name = "JSON"
 
     @cached_property
-    def write(self) -> Write:  # type: ignore[override]
+    def write(self) -> Write:
         """Writes a row."""
         return object_writer(self.columns)
 
     @cached_property
-    def read(self) -> Read:  # type: ignore[override]
+    def read(self) -> Read:
         """Reads a row; None for JSON's null."""
         return object_reader(self.columns)
 
@@ -62,13 +62,13 @@ class BareJsonFormat(BareFormat):
     name = "JSON"
 
     @cached_property
-    def write_one(self) -> Write:  # type: ignore[override]
+    def write_one(self) -> Write:
         """Writes the column's value."""
         ((_, type_),) = self.columns
         return value_writer(type_)
 
     @cached_property
-    def read_one(self) -> Read:  # type: ignore[override]
+    def read_one(self) -> Read:
         """Reads the column's value."""
         ((_, type_),) = self.columns
         return value_reader(type_)
@@ -155,7 +155,7 @@ class _Objects:
             row = self._decode(data)
             if unset in row:
                 row = self._without_absent(row, data)
-            return row if self._convert is None else self._convert(row)
+            return row if self._convert is None else cast(Row, self._convert(row))
         except ValueError:
             return self._read_leniently(data)
 
@@ -163,7 +163,10 @@ class _Objects:
         """The row with nulls for absent fields, if the record does not have them in other case. Raises ValueError."""
         unset, folded = self._typed.UNSET, data.lower()
         plain = data.isascii() and b"\\" not in data
-        if any(value is unset and (not plain or name in folded) for value, name in zip(row, self._names, strict=True)):
+        if any(
+            value is unset and (not plain or name in folded)
+            for value, name in zip(row, self._names, strict=True)
+        ):
             raise ValueError("a field may be spelled in another way")
         return tuple(None if value is unset else value for value in row)
 

@@ -1,10 +1,10 @@
 """JSON_SR: JSON with Confluent's header, and schemas of JSON Schema as columns; columns as the schema ksqlDB makes.
 
-    every property is nullable: oneOf null and its type; `connect.index` is the place of its column
-    INTEGER, BIGINT, DOUBLE            integer (connect.type int32, int64), number (float64)
-    DECIMAL, DATE, TIME, TIMESTAMP     numbers with Connect's title, such as org.apache.kafka.connect.data.Date
-    BYTES                              string (connect.type bytes)
-    MAP                                object (connect.type map) whose additionalProperties are the values
+every property is nullable: oneOf null and its type; `connect.index` is the place of its column
+INTEGER, BIGINT, DOUBLE            integer (connect.type int32, int64), number (float64)
+DECIMAL, DATE, TIME, TIMESTAMP     numbers with Connect's title, such as org.apache.kafka.connect.data.Date
+BYTES                              string (connect.type bytes)
+MAP                                object (connect.type map) whose additionalProperties are the values
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _node(type_: SqlType) -> dict[str, Any]:
             return _SIMPLE[type_]
 
 
-def columns_of(text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool) -> Columns:
+def columns_of(
+    text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool
+) -> Columns:
     """The columns of a schema; arguments as those of `avro_schema.columns_of`."""
     type_ = _Types(json.loads(text), dict(references), fold).of_root()
     if isinstance(type_, Struct) and not is_bare:
@@ -167,7 +169,9 @@ class _Types:
         title = str(node.get("title"))
         if title == f"{_CONNECT}Decimal":
             parameters = node.get("connect.parameters") or {}
-            return Decimal(int(parameters.get(_PRECISION, _DEFAULT_PRECISION)), int(parameters.get("scale", 0)))
+            return Decimal(
+                int(parameters.get(_PRECISION, _DEFAULT_PRECISION)), int(parameters.get("scale", 0))
+            )
         if kind == "integer":
             return _TITLES.get(title) or _INTEGERS.get(connect, BIGINT)
         if kind == "number":
@@ -196,7 +200,9 @@ class _Types:
             return None if member is None else Map(STRING, member)
         placed = sorted(
             enumerate((node.get("properties") or {}).items()),
-            key=lambda item: item[1][1].get("connect.index", item[0]) if isinstance(item[1][1], dict) else item[0],
+            key=lambda item: (
+                item[1][1].get("connect.index", item[0]) if isinstance(item[1][1], dict) else item[0]
+            ),
         )
         types = ((name, self._of(one, within)) for _, (name, one) in placed)
         fields = tuple((self._fold(name), type_) for name, type_ in types if type_ is not None)

@@ -100,8 +100,7 @@ def _read(type_: SqlType) -> Convert | None:
         case Decimal():
             return lambda number: fitted(number, type_)
         case Array(element):
-            one = _or_null(_read(element))
-            return None if one is None else lambda values: list(map(one, values))
+            return _each(_or_null(_read(element)))
         case Map(key, member):
             one = _or_null(_read(member))
             if key != STRING:
@@ -115,6 +114,10 @@ def _read(type_: SqlType) -> Convert | None:
 
 def _refuse(value: Any) -> Any:
     raise ValueError("keys of this type are read from texts")
+
+
+def _each(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda values: list(map(convert, values))
 
 
 def _or_null(convert: Convert | None) -> Convert | None:
@@ -144,8 +147,7 @@ def shaped(type_: SqlType) -> Convert | None:
     """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself."""
     match type_:
         case Array(element):
-            one = _or_null(shaped(element))
-            return None if one is None else lambda values: list(map(one, values))
+            return _each(_or_null(shaped(element)))
         case Map(key, member):
             one, name = _or_null(shaped(member)) or _same, key_text(key)
             return lambda value: {name(key): one(each) for key, each in value.items()}

@@ -13,6 +13,7 @@ import decimal
 import importlib.util
 from collections.abc import Callable
 from functools import cached_property
+from types import GenericAlias
 from typing import Any
 
 from felice.pipelines.sql.rows import message_pack
@@ -47,7 +48,7 @@ class PackedFormat(RowFormat):
 
     @cached_property
     def _restore(self) -> Callable[[Any], Any]:
-        return _restored(_struct(self.columns))
+        return _restored(Struct(self.columns))
 
     @cached_property
     def _typed(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
@@ -55,7 +56,7 @@ class PackedFormat(RowFormat):
             return message_pack.packed, lambda data: self._restore(message_pack.unpacked(data))
         import msgspec
 
-        annotation = tuple[*(_annotation(type_) for _, type_ in self.columns)]  # type: ignore[misc]
+        annotation = GenericAlias(tuple, tuple(_annotation(type_) for _, type_ in self.columns))
         return msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(annotation).decode
 
     def write(self, value: Row) -> bytes:
@@ -97,10 +98,6 @@ class PackedFormat(RowFormat):
             return [None if one is None else self.read(one) for one in data]
 
 
-def _struct(columns: Columns) -> Struct:
-    return Struct(columns)
-
-
 def _annotation(type_: SqlType) -> Any:
     match type_:
         case Array(element):
@@ -108,7 +105,7 @@ def _annotation(type_: SqlType) -> Any:
         case Map(key, member):
             return dict[_annotation(key), _annotation(member)] | None  # type: ignore[misc]
         case Struct(fields):
-            return tuple[*(_annotation(one) for _, one in fields)] | None  # type: ignore[misc]
+            return GenericAlias(tuple, tuple(_annotation(one) for _, one in fields)) | None
         case Decimal():
             return decimal.Decimal | None
         case _:

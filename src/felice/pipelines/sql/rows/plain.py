@@ -1,11 +1,11 @@
 """Values as JSON of tests, of answers to queries, and of INSERT.
 
-    STRUCT     an object; when it is read, names match without regard to case, and what is missing is null
-    DECIMAL    a number with all its digits (decimal.Decimal); a text is read, too
-    DOUBLE     a number; NaN and infinities as the texts "NaN", "Infinity", "-Infinity"
-    DATE       days since 1970; TIME, TIMESTAMP: milliseconds
-    BYTES      a text in base64
-    MAP        an object; keys as text
+STRUCT     an object; when it is read, names match without regard to case, and what is missing is null
+DECIMAL    a number with all its digits (decimal.Decimal); a text is read, too
+DOUBLE     a number; NaN and infinities as the texts "NaN", "Infinity", "-Infinity"
+DATE       days since 1970; TIME, TIMESTAMP: milliseconds
+BYTES      a text in base64
+MAP        an object; keys as text
 """
 
 from __future__ import annotations

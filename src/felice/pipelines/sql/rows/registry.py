@@ -109,7 +109,9 @@ class RemoteRegistry:
         from felice.client.schema_registry.model import Schema
 
         if references:
-            raise SchemaError(f"the schema of {subject} refers to others; only schemas without references can be made")
+            raise SchemaError(
+                f"the schema of {subject} refers to others; only schemas without references can be made"
+            )
 
         def ask() -> int:
             number: int = self.address.client().register_schema(subject, Schema(text, type))
@@ -137,7 +139,9 @@ class RemoteRegistry:
             schema, form = client.get_schema(id, None, SERIALIZED), SERIALIZED
         references: dict[str, str] = {}
         self._collect(client, schema, form, references)
-        return RegisteredText(id, schema.schema_type or AVRO, schema.schema_str or "", tuple(references.items()))
+        return RegisteredText(
+            id, schema.schema_type or AVRO, schema.schema_str or "", tuple(references.items())
+        )
 
     def _collect(self, client: Any, schema: Any, form: str | None, found: dict[str, str]) -> None:
         for reference in schema.references or ():
