@@ -286,6 +286,14 @@ def merge_with_rekeyed(app: App) -> None:
     stream.merge(rekeyed).group_by_key().aggregate(empty, add, name="agg").to("out")
 
 
+def merge_streams_of_one_topic(app: App) -> None:
+    first, second = (
+        app.stream("a").map_values(lambda key, value, number=number: f"{_java(value)}{number}")
+        for number in (1, 2)
+    )
+    first.merge(second).to("out")
+
+
 def join_with_rekeyed(app: App) -> None:
     stream = app.stream("a")
     rekeyed = stream.key_by(lambda key, value: group_key(value))
@@ -385,6 +393,10 @@ TOPOLOGIES: dict[str, Build] = {
     "outer_join_streams_at_once": lambda app: (
         app.stream("a").outer_join(app.stream("b"), pair, within=AT_ONCE).to("out")
     ),
+    "outer_join_streams_of_one_topic": lambda app: (
+        app.stream("a").outer_join(app.stream("a"), pair, within=WITHIN).to("out")
+    ),
+    "merge_streams_of_one_topic": merge_streams_of_one_topic,
     "rekeyed_join_streams": rekeyed_join_streams,
     "sliding": lambda app: windows(
         app.stream("a").group_by_key().sliding(10, grace_ms=15).aggregate(empty, add, name="w")

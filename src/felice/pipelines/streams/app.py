@@ -101,6 +101,10 @@ class App:
         topics = [topic] if isinstance(topic, str) else list(topic)
         if not topics:
             raise TopologyError("a stream needs the name of a topic, and the list has none")
+        if len(set(topics)) < len(topics):
+            raise TopologyError(
+                f"a stream of {', '.join(topics)} would have the records of one of them twice"
+            )
         at = _checked_start(start)
         first, *others = [
             self._stream(replace(self._formats(one, key, value, on_bad_record, on_error), start=at), ts)

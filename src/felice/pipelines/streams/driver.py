@@ -22,6 +22,9 @@ from felice.pipelines.streams.topology import Described, TopicFormats, TopologyE
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 
+Waiting = tuple[TopicRecord, TopicFormats]
+"""A record, and the input for which it waits."""
+
 
 class TestDriver:
     """The tasks of an App, with topics in memory. `send` returns when the record and all its results are processed.
@@ -44,32 +47,40 @@ class TestDriver:
             for _ in range(partitions)
         ]
         self._formats = {formats.topic: formats for formats in app.topology.side_outputs}
-        self._sources: dict[str, TopicFormats] = {}
+        sources: dict[str, TopicFormats] = {}
         for part in app.topology.parts():
             self._formats |= {formats.topic: formats for formats in part.sinks}
-            self._sources |= {formats.topic: formats for formats in part.sources}
+            sources |= {formats.name: formats for formats in part.sources}
+        self._sources = list(sources.values())
+        self._by_topic: dict[str, list[TopicFormats]] = {}
+        """The inputs of each topic, in the order in which they were made."""
+        for formats in sorted(self._sources, key=lambda one: one.number):
+            self._by_topic.setdefault(formats.topic, []).append(formats)
         self._dead_letters = {
-            topic for one in (*self._sources.values(), *self._formats.values()) for topic in one.dead_letters
+            topic for one in (*self._sources, *self._formats.values()) for topic in one.dead_letters
         } | app.topology.late_letters()
-        self._waiting: dict[str, deque[TopicRecord]] = {topic: deque() for topic in self._sources}
+        self._waiting: dict[str, deque[Waiting]] = {one.topic: deque() for one in self._sources}
         self._written: defaultdict[str, list[TopicRecord]] = defaultdict(list)
-        self._offsets: Counter[tuple[str, int]] = Counter()
-        """How many records of each partition were processed."""
+        self._offsets: Counter[tuple[str, str, int]] = Counter()
+        """How many records of each partition were processed, by input, topic and partition."""
         self._wall_clock_ms = 0
         self._is_batch = False
         self.advance_wall_clock(0)
 
     def send(self, topic: str, key: Any, value: Any, timestamp: int = 0, headers: Headers = ()) -> None:
-        """Write a record to an input topic and process it. Raises `TopologyError` for a topic that is not read."""
-        formats = self._input(topic)
+        """Write a record to an input topic and process it. Raises `TopologyError` for a topic that is not read.
+
+        If several Streams and Tables read the topic, key and value are in the formats of the first one.
+        """
+        formats = self._inputs(topic)[0]
         self.send_bytes(topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers)
 
     def send_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
     ) -> None:
         """Write a record as it is, for instance one that is not in the topic's format."""
-        formats, record = self._input(topic), TopicRecord(topic, key, value, timestamp, headers)
-        self._waiting[formats.topic].append(with_event_time(record, formats))
+        inputs, record = self._inputs(topic), TopicRecord(topic, key, value, timestamp, headers)
+        self._wait(record, inputs)
         self._run()
 
     @contextmanager
@@ -143,11 +154,11 @@ class TestDriver:
     def _limits_of(self, topic: str) -> TopicLimits:
         return self._limits.get(topic, TopicLimits())
 
-    def _input(self, topic: str) -> TopicFormats:
-        formats = self._source_of(topic)
-        if formats is None or formats.is_repartition:
+    def _inputs(self, topic: str) -> list[TopicFormats]:
+        inputs = self._inputs_of(topic)
+        if not inputs or inputs[0].is_repartition:
             raise TopologyError(f"{self._app.name} reads no topic {topic!r}")
-        return formats
+        return inputs
 
     def _may_write(self, topic: str) -> bool:
         chooses_topics = any(formats.topic_of is not None for formats in self._formats.values())
@@ -185,48 +196,50 @@ class TestDriver:
             self._process_waiting()
 
     def _process_waiting(self) -> None:
-        for record in iter(self._next, None):
-            self._take(self._process(record))
+        for waiting in iter(self._next, None):
+            self._take(self._process(*waiting))
 
     def _take(self, records: Iterable[TopicRecord]) -> None:
         for sent in records:
-            if (formats := self._source_of(sent.topic)) is not None:
-                self._waiting[formats.topic].append(with_event_time(sent, formats))
-            if sent.topic not in self._sources or not self._sources[sent.topic].is_repartition:
+            inputs = self._inputs_of(sent.topic)
+            self._wait(sent, inputs)
+            if not (inputs and inputs[0].is_repartition):
                 self._written[sent.topic].append(sent)
 
-    def _next(self) -> TopicRecord | None:
+    def _wait(self, record: TopicRecord, inputs: list[TopicFormats]) -> None:
+        for formats in inputs:
+            self._waiting[formats.topic].append((with_event_time(record, formats), formats))
+
+    def _next(self) -> Waiting | None:
         """Take the next record: that of the topic whose first waiting record is the oldest. None if no record waits.
 
         A task of Kafka Streams chooses among its topics in this way. Copies go first: there, the rows are in a store
         that is changed at once.
         """
-        copies = [queue for topic, queue in self._waiting.items() if queue and self._sources[topic].is_copy]
-        ready = copies or [queue for queue in self._waiting.values() if queue]
-        return min(ready, key=lambda queue: queue[0].timestamp).popleft() if ready else None
+        ready = [queue for queue in self._waiting.values() if queue]
+        ready = [queue for queue in ready if queue[0][1].is_copy] or ready
+        return min(ready, key=lambda queue: queue[0][0].timestamp).popleft() if ready else None
 
-    def _process(self, record: TopicRecord) -> Iterator[TopicRecord]:
-        formats = self._source_of(record.topic)
-        assert formats is not None, "a record waits only for a source"
+    def _process(self, record: TopicRecord, formats: TopicFormats) -> Iterator[TopicRecord]:
         is_everywhere = formats.is_global
         partition = 0 if is_everywhere else self._partition(record.key)
-        offset = self._offsets[record.topic, partition]
-        self._offsets[record.topic, partition] += 1
+        place = formats.name, record.topic, partition
+        offset = self._offsets[place]
+        self._offsets[place] += 1
         for tasks in self._tasks if is_everywhere else [self._tasks[partition]]:
             for task in tasks:
-                if formats.topic in task.topics:
+                if formats.name in task.topics:
                     metadata = (
                         None if formats.is_repartition else RecordMetadata(record.topic, partition, offset)
                     )
                     try:
-                        yield from task.process(record._replace(topic=formats.topic), metadata)
+                        yield from task.process(record._replace(topic=formats.name), metadata)
                     except StreamsError as error:
                         raise error.at(f"at {record.topic}-{partition}, offset {offset}") from error.__cause__
 
-    def _source_of(self, topic: str) -> TopicFormats | None:
-        if (found := self._sources.get(topic)) is not None:
-            return found
-        return next((one for one in self._sources.values() if one.reads(topic)), None)
+    def _inputs_of(self, topic: str) -> list[TopicFormats]:
+        """The inputs that get the records of a topic."""
+        return self._by_topic.get(topic) or [one for one in self._sources if one.reads(topic)][:1]
 
     def _partition(self, key: bytes | None) -> int:
         return 0 if key is None else murmur2(key) % self._partitions

@@ -197,11 +197,11 @@ class Task:
             if node.source is not None:
                 stops = node.source.on_error == FAIL
                 push_all = steps.push_all(self._sent, stops_at_errors=stops, is_numbered=self._is_numbered)
-                self._sources[node.source.topic] = node.source, steps.push(), push_all
+                self._sources[node.source.name] = node.source, steps.push(), push_all
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that the task reads."""
+        """The names of the inputs that the task reads (`TopicFormats.name`)."""
         return frozenset(self._sources)
 
     def process(self, record: TopicRecord, metadata: RecordMetadata | None = None) -> list[TopicRecord]:
@@ -215,7 +215,7 @@ class Task:
         return None if self._given is None else self._given[1].metadata_of(self._number(self._given[1]))
 
     def process_group(self, topic: str, group: Group) -> Sent:
-        """Returns what these records send to topics, each in turn. It changes with the next call.
+        """Returns what these records of an input send to topics, each in turn. It changes with the next call.
 
         A `StreamsError` has the failing record's number; the stores are in an unknown state then.
         """

@@ -81,6 +81,8 @@ class TopicFormats:
     """Of an output: chooses the topic of each record. `topic` is only its name in descriptions then."""
     pattern: str | None = None
     """Of an input: a regular expression. All topics that match it are read, and `topic` stands for them."""
+    number: int = 0
+    """Of an input: how many inputs with this topic were made before it."""
     partition_of: Callable[[Any, Any], int | None] | None = None
     """Of an output: returns a number n. The record goes to partition n modulo partitions; None: the key chooses."""
 
@@ -100,6 +102,11 @@ class TopicFormats:
         if self.pattern is not None:
             return whole_name(self.pattern).search(topic) is not None
         return topic == self.topic and not (self.is_repartition or self.is_frame)
+
+    @property
+    def name(self) -> str:
+        """The name of an input within the application: its topic, with a number if others read this topic, too."""
+        return f"{self.topic} ({self.number + 1})" if self.number else self.topic
 
     @property
     def kind(self) -> str:
@@ -232,7 +239,6 @@ class Topology:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._stores: dict[str, Callable[[], Store]] = {}
-        self._sources: dict[str, Node] = {}
         self._hidden = 0
         self._windows: dict[str, str] = {}
         self.side_outputs: list[TopicFormats] = []
@@ -241,12 +247,12 @@ class Topology:
         """The names that `automatic_name` gave, and what earlier releases called the same."""
 
     def source(self, formats: TopicFormats) -> Node:
-        """The node that reads a topic; each topic has one such node."""
-        if formats.topic in self._sources:
-            raise TopologyError(f"{formats.title} is read twice; use one Stream or Table for all of it")
-        node = self._add(Node(self._name("source"), source=formats, is_global=formats.is_global))
-        self._sources[formats.topic] = node
-        return node
+        """The node that reads a topic. Each record goes to all nodes that read its topic, the first one first."""
+        earlier = [node.source for node in self.nodes if node.source and node.source.topic == formats.topic]
+        if earlier:
+            _check_again(formats, earlier[0])
+        formats = replace(formats, number=len(earlier))
+        return self._add(Node(self._name("source"), source=formats, is_global=formats.is_global))
 
     def sink(self, formats: TopicFormats, parent: Node) -> Node:
         """A node that writes a topic."""
@@ -386,13 +392,13 @@ class Topology:
         """The topics that the application reads, without those of repartitions, in order of their names. A pattern is
         between slashes, which no topic's name has.
         """
-        return sorted(one.topic for one in self._inputs())
+        return sorted({one.topic for one in self._inputs()})
 
     def subscription(self) -> tuple[str, str]:
         """The option of a source that names all topics, and its value; empty without topics."""
         inputs = self._inputs()
         if any(one.pattern is not None for one in inputs):
-            given = [one.pattern or re.escape(one.topic) for one in inputs]
+            given = dict.fromkeys(one.pattern or re.escape(one.topic) for one in inputs)
             return "subscribePattern", f"^(?:{'|'.join(f'(?:{one})' for one in given)})$"
         return "subscribe", ",".join(self.topics())
 
@@ -448,6 +454,17 @@ class Topology:
             }
         lines += [f"  {drawn} [label={_quoted(name)}, shape=ellipse];" for drawn, name in sorted(names)]
         return "\n".join([*lines, "}"])
+
+
+def _check_again(formats: TopicFormats, earlier: TopicFormats) -> None:
+    """Raise an error if a topic that is read already cannot be read again in this way."""
+    if formats.pattern is not None or not all(one.reads(one.topic) for one in (formats, earlier)):
+        raise TopologyError(f"{formats.title} is read twice; use one Stream or Table for all of it")
+    if formats.start != earlier.start:
+        raise TopologyError(
+            f"{formats.title} is read from {formats.start!r} and from {earlier.start!r}; all Streams and Tables of a "
+            "topic have the same start"
+        )
 
 
 _OWN_FILES = str(Path(__file__).parent)

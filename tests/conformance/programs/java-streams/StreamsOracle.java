@@ -325,6 +325,9 @@ public class StreamsOracle {
         TOPOLOGIES.put("join_streams_at_once", b -> stream(b, "a").join(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
         TOPOLOGIES.put("left_join_streams_at_once", b -> stream(b, "a").leftJoin(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
         TOPOLOGIES.put("outer_join_streams_at_once", b -> stream(b, "a").outerJoin(stream(b, "b"), StreamsOracle::pair, joinWindowsAtOnce()).to("out"));
+        TOPOLOGIES.put("outer_join_streams_of_one_topic", b -> stream(b, "a").outerJoin(stream(b, "a"), StreamsOracle::pair, joinWindows()).to("out"));
+        TOPOLOGIES.put("merge_streams_of_one_topic", b -> stream(b, "a").mapValues(value -> value + "1")
+                .merge(stream(b, "a").mapValues(value -> value + "2")).to("out"));
         TOPOLOGIES.put("rekeyed_join_streams", b -> stream(b, "a").selectKey((key, value) -> group(value))
                 .leftJoin(stream(b, "b").selectKey((key, value) -> group(value)), StreamsOracle::pair, joinWindows()).to("out"));
         TOPOLOGIES.put("sliding", b -> stream(b, "a").groupByKey()

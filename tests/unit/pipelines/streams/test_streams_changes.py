@@ -152,7 +152,7 @@ def test_a_stream_of_several_topics() -> None:
     assert driver.read("out")[0].timestamp == 1
     with pytest.raises(TopologyError, match="the list has none"):
         app.stream([])
-    with pytest.raises(TopologyError, match="'c' is read twice"):
+    with pytest.raises(TopologyError, match="of c, c would have the records of one of them twice"):
         app.stream(["c", "c"])
 
 

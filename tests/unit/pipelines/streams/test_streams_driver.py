@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -436,8 +437,13 @@ def test_an_app_is_drawn() -> None:
 def test_mistakes_are_told_when_the_app_is_built() -> None:
     app = App("wrong")
     numbers = app.stream("numbers", key="long")
-    with pytest.raises(TopologyError, match="'numbers' is read twice"):
-        app.table("numbers")
+    app.stream(re.compile("n.*"))
+    with pytest.raises(TopologyError, match="'/n.\\*/' is read twice"):
+        app.stream(re.compile("n.*"))
+    with pytest.raises(
+        TopologyError, match="'numbers' is read from 'latest' and from 'earliest'; all Streams"
+    ):
+        app.stream("numbers", start="latest")
     with pytest.raises(TopologyError, match="keys of format long, the other string"):
         numbers.join(app.table("words"), lambda left, right: left)
     app.stream("in").group_by_key().count(name="n")

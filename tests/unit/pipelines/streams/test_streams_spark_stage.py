@@ -760,6 +760,44 @@ def test_side_outputs_and_late_letters_go_out_with_their_batch(
         )
 
 
+def read_again(has_state: bool, ts: Any) -> App:
+    """A topic by three inputs: two of one sub-topology, with different times, and one of another."""
+    app = App("again", value="string")
+    first = app.stream("users", ts=ts).map_values(lambda key, value: f"{value}1")
+    both = first.merge(app.stream("users").map_values(lambda key, value: f"{value}2"))
+    if has_state:
+        both.group_by_key().aggregate(str, lambda key, value, so_far: so_far + value, name="all").to("out")
+    else:
+        both.to("out")
+    both.key_by(lambda key, value: value[0]).group_by_key().aggregate(
+        str, lambda key, value, so_far: so_far + value, name="keyed"
+    ).to("keyed")
+    app.table("users", name="rows").to_stream().to("rows")
+    app.stream("lines").to("lines-again")
+    return app
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("ts", [None, lambda key, value: 100 - len(value)])
+@pytest.mark.parametrize("most", [3, 10_000])
+def test_each_record_of_a_topic_goes_to_all_its_inputs_in_their_order(
+    most: int, ts: Any, has_state: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "MOST_GROUP", most)
+    app = read_again(has_state, ts)
+    driver, spark = TestDriver(app), Spark(tmp_path, monkeypatch, app, 1)
+    for number in range(3):
+        rows = some_rows(Random(number), number * 100)
+        with driver.batch():
+            for row in rows:
+                driver.send(*row)
+        found = spark.batch(number, spark.source(rows))
+        for topic in ("out", "keyed", "rows", "lines-again"):
+            assert [(one.key.encode(), one.value.encode(), one.timestamp) for one in driver.read(topic)] == [
+                one[1:] for one in found if one[0] == topic
+            ]
+
+
 class Origins(Processor):
     """Appends the topic that a record was read from."""
 

@@ -53,7 +53,7 @@ class TableTopics:
         )
         for records in _records(options, self._read_so_far(topic.topic)):
             for task, group in _dealt_out(records, tasks, topic.is_global):
-                task.process_group(topic.topic, group)
+                task.process_group(topic.name, group)
         return [task.stores[store] for task in tasks]
 
     def _read_so_far(self, topic: str) -> Offsets:

@@ -91,11 +91,16 @@ class Application:
         self.parts = topology.parts()
         sources = [(one, part.number) for part in self.parts for one in part.sources]
         self.reads: dict[str, list[int]] = {}
-        """The parts that read a topic."""
+        """The parts that have an input."""
         for one, number in sources:
-            self.reads.setdefault(one.topic, []).append(number)
+            self.reads.setdefault(one.name, []).append(number)
         self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
-        self._formats = {one.topic: one for one, _ in sources}
+        self._formats = {one.name: one for one, _ in sources}
+        self._again: dict[str, list[str]] = {}
+        """Of topics with several inputs: those after the first one, in the order in which they were made."""
+        for name in sorted(self._formats, key=lambda name: self._formats[name].number):
+            if self._formats[name].number:
+                self._again.setdefault(self._formats[name].topic, []).append(name)
         self._patterns = [one for one, _ in sources if one.pattern is not None]
         self._named: dict[str, str] = {}
         """The names by which the parts know topics that match a pattern."""
@@ -130,6 +135,7 @@ class Application:
             topic: numbers[0]
             for topic, numbers in self.reads.items()
             if len(numbers) == 1
+            and topic not in self._again
             and numbers[0] in placed
             and self._formats[topic].timestamp_of is None
             and not self._formats[topic].is_global
@@ -147,6 +153,10 @@ class Application:
     def _pattern_of(self, topic: str) -> TopicFormats | None:
         return next((one for one in self._patterns if one.reads(topic)), None)
 
+    def inputs_of(self, topic: str) -> list[str]:
+        """The inputs of a topic that was read. A topic that matches a pattern has its own name here."""
+        return [topic, *self._again.get(topic, ())]
+
     def source_of(self, topic: str) -> str:
         """The name by which the parts know a topic."""
         return self._named.get(topic, topic)
@@ -162,9 +172,10 @@ class Application:
         return rows.set_column(rows.schema.get_field_index("topic"), rows.schema.field("topic"), known)
 
     def is_read_by(self, tasks: Mapping[int, Task], topic: str) -> bool:
-        """Whether only these tasks read a topic, and its records keep their timestamps."""
+        """Whether only these tasks read a topic, by one input, and its records keep their timestamps."""
         return (
             topic in self.reads
+            and topic not in self._again
             and self._formats[topic].timestamp_of is None
             and self.reads[topic] == [number for number in self.reads[topic] if number in tasks]
         )
@@ -311,13 +322,17 @@ def _address_each(
 ) -> pa.RecordBatch:
     rows = Rows()
     for given, origin, offset in _source_records(batch):
-        record = application.timed(given, origin, offset)
-        for part in application.reads[record.topic]:
-            if part in stateless:
-                _run_stateless(application, stateless[part], record, (origin, offset), places, rows)
-                continue
-            for place in application.places(record, places, _partition_of(origin)):
-                rows.add(part, place, origin, offset, record)
+        results = 0
+        for name in application.inputs_of(given.topic):
+            record = given if name == given.topic else given._replace(topic=name)
+            record = application.timed(record, origin, offset)
+            for part in application.reads[name]:
+                if part in stateless:
+                    at = origin, offset, results
+                    results = _run_stateless(application, stateless[part], record, at, places, rows)
+                    continue
+                for place in application.places(record, places, _partition_of(origin)):
+                    rows.add(part, place, origin, offset, record)
     return rows.batch()
 
 
@@ -326,17 +341,27 @@ def _partition_of(origin: str) -> int:
 
 
 def _run_stateless(
-    application: Application, task: Task, record: TopicRecord, at: tuple[str, int], places: int, rows: Rows
-) -> None:
-    origin, offset = at
+    application: Application,
+    task: Task,
+    record: TopicRecord,
+    at: tuple[str, int, int],
+    places: int,
+    rows: Rows,
+) -> int:
+    """Adds what the record sends. `at` is its origin, its offset, and how many results it has already; returns how many
+    it has now.
+    """
+    origin, offset, sub = at
     where = application.where(record.topic, origin, offset)
-    metadata = RecordMetadata(record.topic, _partition_of(origin), offset)
+    metadata = RecordMetadata(origin.rpartition("-")[0], _partition_of(origin), offset)
     if (name := application.source_of(record.topic)) != record.topic:
         record = record._replace(topic=name)
-    for sub, result in enumerate(_processed(task, record, metadata, where)):
+    for result in _processed(task, record, metadata, where):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
         rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
+        sub += 1
+    return sub
 
 
 def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
@@ -499,18 +524,25 @@ def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> np.ndarray[Any, 
 
     Among partitions the next record with the smallest timestamp goes first. That is the order of the greatest timestamp
     so far in each partition. Global tables and copies of tables go before all others, and the wall clock after them.
+    A record that goes to several inputs is in its partition once for each, one after the other.
     """
     if not len(table):
         return np.array([], np.int64)
     origins = table["origin"].combine_chunks().dictionary_encode()
     ranks = np.argsort(np.argsort(np.array(origins.dictionary.to_pylist())))[origins.indices.to_numpy()]
     tick = len(sources) + 1
-    named = {one.topic: rank for rank, one in enumerate(sources)} | {TICK: tick}
+    # All inputs of a topic have the rank of the first of them.
+    by_topic = {(one.topic, one.is_global): rank for rank, one in reversed(list(enumerate(sources)))}
+    named = {one.name: by_topic[one.topic, one.is_global] for one in sources} | {TICK: tick}
+    numbers = {one.name: one.number for one in sources}
     topics = table["topic"].combine_chunks().dictionary_encode()
-    first = np.array([named.get(topic, len(sources)) for topic in topics.dictionary.to_pylist()])
-    first = first[topics.indices.to_numpy()]
+    names = topics.dictionary.to_pylist()
+    first, number = (
+        np.array([known.get(name, otherwise) for name in names])[topics.indices.to_numpy()]
+        for known, otherwise in ((named, len(sources)), (numbers, 0))
+    )
     seq, times = table["seq"].to_numpy(), table["timestamp"].to_numpy()
-    order = np.lexsort((seq, ranks, first))
+    order = np.lexsort((number, seq, ranks, first))
     queues = np.stack([first[order], ranks[order]])
     starts = np.flatnonzero(np.any(np.diff(queues, axis=1), axis=0)) + 1
     reached = np.concatenate([np.maximum.accumulate(one) for one in np.split(times[order], starts)])
