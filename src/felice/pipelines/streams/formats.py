@@ -393,9 +393,11 @@ class _SessionWindowed(_Windowed):
         return Windowed(self.key.read(data[:-16]), Window(start, end))
 
 
-def time_windowed(key: Format, size_ms: int) -> Format:
+def time_windowed(key: str | Format, size_ms: int) -> Format:
     """The format of Kafka's TimeWindowedSerializer: a key and its window's start. Reading needs the window's size."""
-    return _TimeWindowed(key, FixedSize(size_ms))
+    if size_ms < 1:
+        raise ValueError(f"the size of windows is {size_ms} ms, but must be at least 1")
+    return _TimeWindowed(format_of(key), FixedSize(size_ms))
 
 
 def windowed_by(key: Format, ends: WindowEnds) -> Format:
@@ -403,9 +405,9 @@ def windowed_by(key: Format, ends: WindowEnds) -> Format:
     return _TimeWindowed(key, ends)
 
 
-def session_windowed(key: Format) -> Format:
+def session_windowed(key: str | Format) -> Format:
     """The format of Kafka's SessionWindowedSerializer: a key, and its session's end and start."""
-    return _SessionWindowed(key)
+    return _SessionWindowed(format_of(key))
 
 
 @dataclass(frozen=True, slots=True)
