@@ -114,6 +114,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "streams",
         "List, describe, stop, reset and rescale stream applications.",
     ),
+    "sql": ("felice.cli.sql", "sql", "Test statements of streaming SQL."),
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",

@@ -1,4 +1,4 @@
-"""What statements have declared: streams and tables, types, queries. An immutable value; a statement gives the next one."""
+"""What statements have declared: sources, types, queries. An immutable value; a statement gives the next one."""
 
 from __future__ import annotations
 

@@ -120,9 +120,7 @@ class TestDriver:
 
     def read_bytes(self, topic: str) -> list[TopicRecord]:
         """The records written to a topic since it was last read, as bytes."""
-        return [
-            one._replace(headers=without_partition(one.headers)) for one in self._written.pop(topic, [])
-        ]
+        return [one._replace(headers=without_partition(one.headers)) for one in self._written.pop(topic, [])]
 
     @property
     def skipped(self) -> int:

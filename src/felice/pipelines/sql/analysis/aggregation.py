@@ -115,7 +115,7 @@ class Aggregation:
             if parameter.is_constant:
                 if not isinstance(tree, Literal):
                     raise SqlError(
-                        f"{call.function}: the argument {parameter.name} must be a literal, and is {expression_text(tree)}",
+                        f"{call.function}: the argument {parameter.name} must be a literal, not {expression_text(tree)}",
                         tree.position,
                     )
                 constants.append(tree.value)

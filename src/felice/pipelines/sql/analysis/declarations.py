@@ -143,8 +143,7 @@ def _inferred(
             given.position,
         )
     role = KEY if is_key else VALUE
-    fold = format_.schema_id is None
-    return [ColumnInfo(name.upper() if fold else name, type_, role) for name, type_ in found]
+    return [ColumnInfo(name, type_, role) for name, type_ in found]
 
 
 def _column(given: CreateSource, column: ColumnDefinition, users: Mapping[str, SqlType]) -> ColumnInfo:

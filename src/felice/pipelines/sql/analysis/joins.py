@@ -165,7 +165,7 @@ def _how(join: Join, side: Side, *, is_table: bool) -> str:
         how = TABLE_TABLE if is_table else STREAM_TABLE
     elif is_table:
         raise SqlError(
-            f"invalid join order: a table cannot be joined with the stream {name_text(side.alias)}; name the stream first",
+            f"invalid join order: a table cannot be joined with stream {name_text(side.alias)}; name the stream first",
             join.position,
         )
     else:

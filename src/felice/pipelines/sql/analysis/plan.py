@@ -138,7 +138,7 @@ class QueryPlan:
     key_types: tuple[SqlType, ...]
     grouping: Grouping | None
     exploded: tuple[tuple[Function, tuple[Expression, ...], SqlType], ...]
-    """Table functions, their arguments, and the types of what they return. Outputs have columns of EXPLODED for them."""
+    """Table functions, their arguments, and the types of their rows. Outputs have columns of EXPLODED for them."""
     outputs: tuple[Output, ...]
     is_table: bool
     window: WindowInfo | None

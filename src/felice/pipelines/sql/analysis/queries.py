@@ -326,7 +326,7 @@ class _Analysis:
             if len(places) > 1:
                 told = " and ".join(name_text(items[place].name) for place in places)
                 raise SqlError(
-                    f"the projection contains the key {expression_text(name)} more than once: {told}; use AS_VALUE for copies",
+                    f"the projection has the key {expression_text(name)} more than once: {told}; use AS_VALUE for copies",
                     self._query.columns[0].position,
                 )
             if places:

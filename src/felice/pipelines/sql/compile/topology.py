@@ -32,7 +32,8 @@ from felice.pipelines.sql.compile.event_time import record_time, time_function
 from felice.pipelines.sql.compile.generated import Report, RowText, write_explosion
 from felice.pipelines.sql.compile.operators import RowFunction, Rows
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
-from felice.pipelines.sql.rows import Registry, row_format, tuples
+from felice.pipelines.sql.rows import row_format, tuples
+from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.types import BIGINT, SqlType
@@ -572,7 +573,7 @@ def _joiner(left: int, right: int) -> Callable[[Any, Any], Any]:
     no_left, no_right = (None,) * left, (None,) * right
 
     def join(one: Any, other: Any) -> tuple[Any, ...]:
-        return (no_left if one is None else one) + (no_right if other is None else other)  # type: ignore[no-any-return]
+        return (no_left if one is None else one) + (no_right if other is None else other)
 
     return join
 

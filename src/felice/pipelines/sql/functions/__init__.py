@@ -39,7 +39,6 @@ _MODULES = (
     "by_offset",
     "collecting",
     "collections",
-    "copies",
     "counting",
     "extremes",
     "json",

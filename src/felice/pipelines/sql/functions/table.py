@@ -112,6 +112,17 @@ class FunctionTable:
             raise ValueError(f"{function.signature.text}: there is {same[0].signature.text} already")
         known.append(function)
 
+    def copy(self) -> FunctionTable:
+        """A table of its own with the same functions."""
+        made = FunctionTable()
+        made.add_all(self)
+        return made
+
+    def add_all(self, other: FunctionTable) -> None:
+        """Those of another table, too. Raises ValueError for a signature that is there already."""
+        for function in other:
+            self.add(function)
+
     def named(self, name: str) -> list[Function]:
         """The functions of a name; empty if there is none."""
         return self._functions.get(name, [])

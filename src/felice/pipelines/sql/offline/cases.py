@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -195,8 +195,26 @@ def _chunks(value: Any) -> Iterable[str]:
         yield json.dumps(value)
 
 
-def results(lines: Iterable[str], functions: FunctionTable) -> Iterator[dict[str, Any]]:
-    """The results of the tests of a file."""
-    for line in lines:
-        if line.strip():
-            yield result_of(read_json(line), functions)
+def parsed(line: str) -> dict[str, Any]:
+    """The test of a line. Raises ValueError."""
+    found = read_json(line)
+    if not isinstance(found, dict):
+        raise ValueError("expected a JSON object")
+    for name in ("name", "statements"):
+        if name not in found:
+            raise ValueError(f"it lacks the field {name}")
+    return found
+
+
+def failed(name: Any, error: str) -> dict[str, Any]:
+    """The result of a test that could not run to its end."""
+    return {
+        "name": name,
+        "passed": False,
+        "error": error,
+        "failed_statement": None,
+        "difference": None,
+        "outputs": [],
+        "sources": [],
+        "responses": [],
+    }

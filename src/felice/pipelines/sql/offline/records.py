@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
 from felice.pipelines.sql.catalogue import SESSION, Catalogue, SourceInfo, WindowInfo
 from felice.pipelines.sql.compile.topology import key_format_of, value_format_of
-from felice.pipelines.sql.rows import (
-    Columns,
-    FormatDescription,
-    Registry,
-    is_bare,
-    row_format,
-    schema_columns,
-)
+from felice.pipelines.sql.rows import Columns, FormatDescription, is_bare, row_format
 from felice.pipelines.sql.rows.plain import plain_of, value_of
+from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Headers, Window, Windowed
 from felice.pipelines.streams.task import TopicRecord
@@ -80,7 +75,7 @@ class TopicTexts:
             for one in given.get("headers") or ()
         )
         key = self._encoded_key(given)
-        value = _encoded(self._value, given.get("value"))
+        value = given["value"].encode() if given.get("raw") else _encoded(self._value, given.get("value"))
         return TopicRecord(given["topic"], key, value, given.get("timestamp") or 0, headers)
 
     def _encoded_key(self, given: Mapping[str, Any]) -> bytes | None:
@@ -155,8 +150,8 @@ def _described(
     description = FormatDescription(str(given.get(f"{part}Format") or default).upper())
     subject = f"{topic}-{part}"
     columns: Columns | None = None
-    if given.get(f"{part}Schema") is not None:
-        columns = schema_columns(description, registry, subject, is_key=is_key)
+    if given.get(f"{part}Schema") is not None and description.name in TYPES:
+        columns = inferred_columns(description, registry, topic, is_key=is_key)
     if columns is None:
         return None
     format_ = row_format(description, columns, registry=registry, subject=subject, is_key=is_key)

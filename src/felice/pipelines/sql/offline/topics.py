@@ -8,7 +8,9 @@ from dataclasses import field
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.rows import Columns, FormatDescription, MemoryRegistry, schema_columns
+from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
+from felice.pipelines.sql.rows import Columns, FormatDescription
+from felice.pipelines.sql.rows.registry import MemoryRegistry
 from felice.pipelines.streams.task import TopicRecord
 
 
@@ -48,8 +50,8 @@ class Topics:
 
     def _register(self, name: str, part: str, schema: Any, given: Mapping[str, Any]) -> None:
         format_ = str(given.get(f"{part}Format") or ("KAFKA" if part == "key" else "AVRO")).upper()
-        kind = {"JSON_SR": "JSON", "PROTOBUF_NOSR": "PROTOBUF"}.get(format_, format_)
-        if kind not in ("AVRO", "JSON", "PROTOBUF"):
+        kind = TYPES.get(format_)
+        if kind is None:
             return
         references = []
         for one in given.get(f"{part}SchemaReferences") or ():
@@ -84,4 +86,4 @@ class Topics:
 
     def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
         """The columns of a registered schema."""
-        return schema_columns(given, self.registry, f"{topic}-{'key' if is_key else 'value'}", is_key=is_key)
+        return inferred_columns(given, self.registry, topic, is_key=is_key)

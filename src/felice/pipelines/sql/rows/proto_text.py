@@ -30,7 +30,18 @@ _TOKEN = re.compile(
     | (?P<word>[\w.]+) | (?P<sign>[^\s\w])""",
     re.VERBOSE | re.DOTALL,
 )
-_WHOLE = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+_WHOLE = (
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "sint32",
+    "sint64",
+    "fixed32",
+    "fixed64",
+    "sfixed32",
+    "sfixed64",
+)
 _SCALARS = {
     name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}")
     for name in (*_WHOLE, "bool", "bytes", "double", "float", "string")

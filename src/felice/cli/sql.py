@@ -1,0 +1,165 @@
+"""Commands for streaming SQL: test statements."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.command_group import CommandGroup
+from felice.cli.faults import Fault
+from felice.cli.options import key_values
+
+if TYPE_CHECKING:
+    from felice.pipelines.sql.functions.table import FunctionTable
+
+LONGEST_S = 30
+"""How long a test may run."""
+
+
+@click.group(cls=CommandGroup)
+def sql() -> None:
+    """Test statements of streaming SQL, in ksqlDB's dialect.
+
+    \b
+    felice sql test -s statements.sql -i input.json -o output.json
+    felice sql test --cases cases.jsonl
+    """
+
+
+@sql.command("test")
+@click.option("-s", "--sql-file", type=click.Path(path_type=Path), help="The statements.")
+@click.option("-i", "--input-file", type=click.Path(path_type=Path), help='{"inputs": [record, …]}')
+@click.option("-o", "--output-file", type=click.Path(path_type=Path), help='{"outputs": [record, …]}')
+@click.option("--cases", metavar="FILE", help='Many tests: one on each line, as JSON. "-" is standard input.')
+@click.option(
+    "-p",
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting, as of SET; may be repeated.",
+)
+@click.option(
+    "-e", "--extension-dir", type=click.Path(path_type=Path), help="A directory with functions in Python."
+)
+def test_command(
+    sql_file: Path | None,
+    input_file: Path | None,
+    output_file: Path | None,
+    cases: str | None,
+    properties: tuple[str, ...],
+    extension_dir: Path | None,
+) -> None:
+    """Run statements in this process, without a broker, and compare what their queries write with what you expect.
+
+    With files, it prints "Test passed!" or why the test failed. With --cases, it prints a line of JSON for each test.
+    The exit status is 0 if all tests passed, 1 if one failed, and 2 if a file cannot be read. docs/sql.md describes the
+    files.
+
+    \b
+    felice sql test -s statements.sql -i input.json -o output.json
+    felice sql test --cases cases.jsonl
+    """
+    if cases is not None:
+        if sql_file or input_file or output_file:
+            raise click.UsageError("--cases excludes --sql-file, --input-file and --output-file")
+        if properties:
+            raise click.UsageError("--cases excludes --property: each test has its own properties")
+        sys.exit(_run_cases(cases, _functions(extension_dir)))
+    if sql_file is None or output_file is None:
+        raise click.UsageError("give --sql-file and --output-file, or --cases")
+    sys.exit(_run_files(sql_file, input_file, output_file, key_values(properties), _functions(extension_dir)))
+
+
+def _functions(extension_dir: Path | None) -> FunctionTable:
+    from felice.pipelines.sql.functions import built_in
+    from felice.pipelines.sql.user_functions import load_directory, load_entry_points
+
+    functions = built_in().copy()
+    tables = [load_entry_points()]
+    try:
+        if extension_dir is not None:
+            tables.append(load_directory(extension_dir))
+        for table in tables:
+            functions.add_all(table)
+    except (OSError, ValueError) as error:
+        raise Fault(str(error)) from None
+    return functions
+
+
+def _run_files(
+    statements: Path,
+    inputs: Path | None,
+    outputs: Path,
+    properties: dict[str, str],
+    functions: FunctionTable,
+) -> int:
+    from felice.pipelines.sql.offline.files import FileError, outcome_of_files
+
+    try:
+        with _limited():
+            reason = outcome_of_files(statements, inputs, outputs, properties, functions)
+    except FileError as error:
+        click.echo(f"felice: {error}", err=True)
+        return 2
+    except _TooLong as error:
+        reason = str(error)
+    if reason is None:
+        click.echo("Test passed!")
+        return 0
+    click.echo(f"Test failed: {reason}", err=True)
+    return 1
+
+
+def _run_cases(file: str, functions: FunctionTable) -> int:
+    from felice.pipelines.sql.offline.cases import failed, parsed, result_of, write_json
+
+    all_passed = True
+    try:
+        with click.open_file(file, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                case: dict[str, Any] = {}
+                try:
+                    case = parsed(line)
+                    with _limited():
+                        found = result_of(case, functions)
+                except ValueError as error:
+                    found = failed(None, f"line {number} is no test: {error}")
+                except _TooLong as error:
+                    found = failed(case.get("name"), str(error))
+                all_passed = all_passed and found["passed"]
+                click.echo(write_json(found))
+                sys.stdout.flush()
+    except (OSError, UnicodeDecodeError) as error:
+        click.echo(f"felice: {file} cannot be read: {error}", err=True)
+        return 2
+    return 0 if all_passed else 1
+
+
+class _TooLong(BaseException):
+    """A test that does not end. No handler of errors of statements takes it for one of theirs."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Ends what runs in this block after a time."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _TooLong(f"the test did not end within {LONGEST_S} seconds")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
