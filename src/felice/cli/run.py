@@ -16,6 +16,7 @@ from felice.cli.application_file import apps_in, modules_beside
 from felice.cli.faults import Fault, describe_fault
 from felice.cli.options import client_config, connection_options
 from felice.cli.running import Applications, Steps
+from felice.cli.sql_program import SUFFIX, apps_in_sql
 from felice.dataclass import dataclass
 from felice.env.interrupts import HeldInterrupts, end_at_once, handled_by
 
@@ -175,7 +176,7 @@ def run(
     drop: tuple[str, ...],
     restart: int,
 ) -> None:
-    """Run the stream applications that a Python file defines, on Spark.
+    """Run the stream applications that a Python file defines, or the queries of a file of SQL (NAME.sql), on Spark.
 
     Each App runs separately: if one fails or is stopped, the others continue. Ctrl-C or SIGTERM stops all of them after
     their running batches, and a second one ends them at once. With the same checkpoint, an application later continues
@@ -188,9 +189,11 @@ def run(
     felice run wordcount.py --until-caught-up
     felice run wordcount.py --describe
     felice run wordcount.py --dry-run
+    felice run payments.sql --restart 10
     felice run wordcount.py --command-config alice.properties
     """
-    apps = apps_in(file, only)
+    client = client_config(bootstrap, command_config)
+    apps = _apps(file, only, client, creates=not (describe or dry_run))
     if describe:
         click.echo(_described(apps))
         return
@@ -201,7 +204,7 @@ def run(
         master,
         checkpoint,
         {
-            "client": client_config(bootstrap, command_config),
+            "client": client,
             "partitions": partitions,
             "state": state,
             "state_memory_mb": state_memory,
@@ -222,6 +225,13 @@ def run(
                         click.echo(line)
             return
         _run(apps, settings)
+
+
+def _apps(file: Path, only: tuple[str, ...], client: dict[str, object], *, creates: bool) -> list[App]:
+    """The applications of a file. Of SQL, `creates` says whether topics that do not exist are created."""
+    if file.suffix == SUFFIX:
+        return apps_in_sql(file, only, client, creates=creates)
+    return apps_in(file, only)
 
 
 def _choices(keep: tuple[str, ...], drop: tuple[str, ...]) -> Choices:
@@ -339,7 +349,7 @@ def _run(apps: list[App], settings: Settings) -> None:
         return claimed
 
     steps = Steps(
-        read=lambda: apps_in(settings.file, settings.only),
+        read=lambda: _apps(settings.file, settings.only, settings.options["client"], creates=True),
         claim=claim,
         start=lambda claim: query_of(
             claim, sessions[0], settings.bootstrap, modules=modules_beside(settings.file), **settings.options

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.command_group import CommandGroup
-from felice.cli.faults import Fault
 from felice.cli.options import key_values
+from felice.cli.sql_program import functions_of
 
 if TYPE_CHECKING:
     from felice.pipelines.sql.functions.table import FunctionTable
@@ -72,26 +72,12 @@ def test_command(
             raise click.UsageError("--cases excludes --sql-file, --input-file and --output-file")
         if properties:
             raise click.UsageError("--cases excludes --property: each test has its own properties")
-        sys.exit(_run_cases(cases, _functions(extension_dir)))
+        sys.exit(_run_cases(cases, functions_of(extension_dir)))
     if sql_file is None or output_file is None:
         raise click.UsageError("give --sql-file and --output-file, or --cases")
-    sys.exit(_run_files(sql_file, input_file, output_file, key_values(properties), _functions(extension_dir)))
-
-
-def _functions(extension_dir: Path | None) -> FunctionTable:
-    from felice.pipelines.sql.functions import built_in
-    from felice.pipelines.sql.user_functions import load_directory, load_entry_points
-
-    functions = built_in().copy()
-    tables = [load_entry_points()]
-    try:
-        if extension_dir is not None:
-            tables.append(load_directory(extension_dir))
-        for table in tables:
-            functions.add_all(table)
-    except (OSError, ValueError) as error:
-        raise Fault(str(error)) from None
-    return functions
+    sys.exit(
+        _run_files(sql_file, input_file, output_file, key_values(properties), functions_of(extension_dir))
+    )
 
 
 def _run_files(

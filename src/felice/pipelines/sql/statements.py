@@ -35,6 +35,8 @@ class Analyst:
     functions: FunctionTable
     settings: Mapping[str, str]
     around: Surroundings
+    numbers_queries: bool = True
+    """Whether ids of queries end with a number, as ksqlDB's; without it they stay when statements are put between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Anal
     sink = sink_of(given, plan, analyst.settings, analyst.around)
     _check_replacement(given, known, sink, catalogue)
     kept = known.query if known is not None else None
-    id = kept or f"C{given.kind[0]}AS_{given.name}_{catalogue.next_query}"
+    id = kept or f"C{given.kind[0]}AS_{given.name}{_number(catalogue, analyst)}"
     sink = replace(sink, query=id, text=text)
     found = catalogue.with_source(sink).with_query(QueryInfo(id, _names(plan), given.name, text))
     stopped = (id,) if kept else ()
@@ -99,11 +101,21 @@ def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, 
     plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, is_persistent=True)
     check_insert(given, plan, target)
     named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
-    id = str(named).upper() if named else f"INSERTQUERY_{catalogue.next_query}"
+    id = str(named).upper() if named else _insert_id(given, catalogue, analyst)
     if id in catalogue.queries:
         raise SqlError(f"there is a query {id} already", given.position)
     found = catalogue.with_query(QueryInfo(id, _names(plan), given.name, text))
     return Change(found, f"Created query with ID {id}", PersistentQuery(id, plan, target))
+
+
+def _number(catalogue: Catalogue, analyst: Analyst) -> str:
+    return f"_{catalogue.next_query}" if analyst.numbers_queries else ""
+
+
+def _insert_id(given: InsertSelect, catalogue: Catalogue, analyst: Analyst) -> str:
+    if analyst.numbers_queries:
+        return f"INSERTQUERY_{catalogue.next_query}"
+    return f"INSERTQUERY_{given.name}_{len(catalogue.writers(given.name))}"
 
 
 def _exists(known: SourceInfo) -> str:

@@ -114,8 +114,9 @@ class Aggregation:
             types.append(parameter_type(parameter.type, bound, code.type or STRING))
             if parameter.is_constant:
                 if not isinstance(tree, Literal):
+                    told = expression_text(tree)
                     raise SqlError(
-                        f"{call.function}: the argument {parameter.name} must be a literal, not {expression_text(tree)}",
+                        f"{call.function}: the argument {parameter.name} must be a literal, not {told}",
                         tree.position,
                     )
                 constants.append(tree.value)

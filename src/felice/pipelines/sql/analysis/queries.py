@@ -325,8 +325,9 @@ class _Analysis:
             places = [place for place, one in enumerate(items) if one.expression == name]
             if len(places) > 1:
                 told = " and ".join(name_text(items[place].name) for place in places)
+                key = expression_text(name)
                 raise SqlError(
-                    f"the projection has the key {expression_text(name)} more than once: {told}; use AS_VALUE for copies",
+                    f"the projection has the key {key} more than once: {told}; use AS_VALUE for copies",
                     self._query.columns[0].position,
                 )
             if places:

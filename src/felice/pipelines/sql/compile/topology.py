@@ -32,6 +32,7 @@ from felice.pipelines.sql.compile.event_time import record_time, time_function
 from felice.pipelines.sql.compile.generated import Report, RowText, write_explosion
 from felice.pipelines.sql.compile.operators import RowFunction, Rows
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
+from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -40,7 +41,7 @@ from felice.pipelines.sql.types import BIGINT, SqlType
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
 from felice.pipelines.streams.stream import Stream, Table, table_of
-from felice.pipelines.streams.topology import SKIP
+from felice.pipelines.streams.topology import EARLIEST, SKIP
 from felice.pipelines.streams.windows import JoinWindows
 
 Rowed = Stream | Table
@@ -55,7 +56,19 @@ class Tools:
     users: Mapping[str, SqlType]
     settings: Settings
     registry: Registry
-    report: Report
+    report: Report | None
+    """Gets failures of expressions; None: the processing log gets them, if the settings name its topic."""
+
+
+def _log(app: App, query: str, settings: Settings) -> Report:
+    topic = settings.get(TOPIC_SETTING)
+    if topic is None:
+        return _forget
+    return ProcessingLog(app.side_output(topic, key="bytes", value="json"), query)
+
+
+def _forget(what: str, error: BaseException) -> None:
+    """No processing log."""
 
 
 def key_format_of(source: SourceInfo, registry: Registry) -> Format:
@@ -88,6 +101,7 @@ class Compilation:
     def __init__(self, name: str, plan: QueryPlan, tools: Tools) -> None:
         self.app = App(name)
         self._plan, self._tools = plan, tools
+        self._report = tools.report or _log(self.app, name, tools.settings)
         self._used = _used_fields(plan)
 
     def into(self, sink: SourceInfo) -> App:
@@ -125,7 +139,7 @@ class Compilation:
 
     def _text(self, layout: Sequence[Field] | None) -> RowText:
         tools = self._tools
-        text = RowText(self._plan.sides, layout, tools.functions, tools.users, tools.report)
+        text = RowText(self._plan.sides, layout, tools.functions, tools.users, self._report)
         for part, type_ in enumerate(self._plan.key_types if self._plan.joins else ()):
             text.define(GROUPS, ROWKEY, "None if key is None else key[0]", type_)
             assert part == 0, "joined rows have a key of one part"
@@ -157,6 +171,7 @@ class Compilation:
             key=formats[0],
             value=formats[1],
             ts=time,
+            start=self._tools.settings.get("auto.offset.reset", EARLIEST),
             on_bad_record=SKIP,
             on_error="fail" if time is None else SKIP,
         )
@@ -172,7 +187,7 @@ class Compilation:
     def _laid_out(self, stream: Stream, number: int, layout: Sequence[Field]) -> Stream:
         """Records with the columns of a layout as value."""
         sides = self._plan.sides
-        text = RowText([sides[number]], None, self._tools.functions, self._tools.users, self._tools.report)
+        text = RowText([sides[number]], None, self._tools.functions, self._tools.users, self._report)
         text.head += ["if value is None:", "    return ((key, None, timestamp),)"]
         codes = [text.code(Column(field.name)) for field in layout]
         text.lines.append(f"return ((key, ({''.join(f'{one.text}, ' for one in codes)}), timestamp),)")

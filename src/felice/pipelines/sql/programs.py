@@ -1,0 +1,158 @@
+"""A file of statements as a program: the applications of its queries, and the topics that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.inference import inferred_columns
+from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
+from felice.pipelines.sql.compile.topology import Compilation, Tools
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.rows import Columns, FormatDescription
+from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry, RemoteRegistry
+from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of
+from felice.pipelines.sql.syntax.errors import Position, SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
+from felice.pipelines.streams.app import App
+
+REGISTRY_URL = "ksql.schema.registry.url"
+SETTINGS = {"auto.offset.reset": "latest"}
+"""What a program sets unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeededTopic:
+    """A topic that does not exist yet."""
+
+    name: str
+    partitions: int
+    replicas: int
+    config: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Program:
+    """The queries of a file, in their order, and the topics that must be made before they start."""
+
+    apps: list[App] = field(default_factory=list)
+    topics: dict[str, NeededTopic] = field(default_factory=dict)
+
+
+class _Surroundings:
+    """What the cluster has, and a registry if the program names one."""
+
+    def __init__(self, partitions: Mapping[str, int], settings: Mapping[str, str]) -> None:
+        self._partitions, self._settings = partitions, settings
+        self.planned: dict[str, int] = {}
+
+    @property
+    def registry(self) -> Registry:
+        """The registry of the settings; an empty one without it."""
+        url = self._settings.get(REGISTRY_URL)
+        if url is None:
+            return MemoryRegistry()
+        from felice.pipelines.registry_clients import RegistryAddress
+
+        return RemoteRegistry(RegistryAddress.of(url))
+
+    def partitions(self, topic: str, wanted: int | None) -> int | None:
+        """Those of the topic."""
+        found = self._partitions.get(topic, self.planned.get(topic, wanted))
+        if found is not None and topic not in self._partitions:
+            self.planned[topic] = found
+        return found
+
+    def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
+        """The columns of a registered schema."""
+        self.check_registry(given)
+        return inferred_columns(given, self.registry, topic, is_key=is_key)
+
+    def check_registry(self, given: FormatDescription) -> None:
+        """Raise ValueError for a format that needs a registry, if there is none."""
+        if given.name in ("AVRO", "JSON_SR", "PROTOBUF") and REGISTRY_URL not in self._settings:
+            raise ValueError(
+                f"the format {given.name} needs a schema registry: SET '{REGISTRY_URL}' = 'http://…';"
+            )
+
+
+def program_of(text: str, partitions: Mapping[str, int], functions: FunctionTable) -> Program:
+    """The program of a text, for a cluster that has topics with these numbers of partitions. Raises `SqlError`."""
+    return _Reading(partitions, functions).read(text)
+
+
+class _Reading:
+    """One file, while it is read."""
+
+    def __init__(self, partitions: Mapping[str, int], functions: FunctionTable) -> None:
+        self._settings = dict(SETTINGS)
+        self._around = _Surroundings(partitions, self._settings)
+        self._exists, self._functions = partitions, functions
+        self._catalogue = Catalogue()
+        self._queries: dict[str, tuple[PersistentQuery, Tools]] = {}
+        self._topics: dict[str, NeededTopic] = {}
+
+    def read(self, text: str) -> Program:
+        """The program."""
+        for written in statements_of(text, {}):
+            self._take(written.statement, written.text)
+        apps = [Compilation(one.id, one.plan, tools).into(one.sink) for one, tools in self._queries.values()]
+        return Program(apps, self._topics)
+
+    def _take(self, given: Statement, text: str) -> None:
+        match given:
+            case SetProperty(name, value):
+                if value is None:
+                    self._settings.pop(name, None)
+                else:
+                    self._settings[name] = value
+                return
+            case Define():
+                return
+            case Query():
+                raise SqlError(
+                    "a program has no SELECT that shows rows; use CREATE … AS SELECT", given.position
+                )
+            case InsertValues():
+                raise SqlError(
+                    "a program has no INSERT INTO … VALUES: each start would insert the row again",
+                    given.position,
+                )
+        analyst = Analyst(self._functions, self._settings, self._around, numbers_queries=False)
+        change = change_of(given, self._catalogue, analyst, text)
+        if change is None:
+            raise SqlError(f"a program has no {type(given).__name__} statements", given.position)
+        self._apply(change, given.position)
+
+    def _apply(self, change: Change, position: Position) -> None:
+        for name, source in change.catalogue.sources.items():
+            if self._catalogue.sources.get(name) != source:
+                self._need(source, position)
+        self._catalogue = change.catalogue
+        for id in change.stopped:
+            self._queries.pop(id, None)
+        if change.started is not None:
+            tools = Tools(
+                self._functions, self._catalogue.types, dict(self._settings), self._around.registry, None
+            )
+            self._queries[change.started.id] = change.started, tools
+
+    def _need(self, source: SourceInfo, position: Position) -> None:
+        try:
+            for one in (source.key_format, source.value_format):
+                self._around.check_registry(one)
+        except ValueError as error:
+            raise SqlError(str(error), position) from None
+        if source.topic in self._exists or source.topic in self._topics:
+            return
+        self._topics[source.topic] = NeededTopic(
+            source.topic, source.partitions, source.replicas, _config(source)
+        )
+
+
+def _config(source: SourceInfo) -> dict[str, str]:
+    if not source.is_table:
+        return {}
+    return {"cleanup.policy": "compact" if source.window is None else "compact,delete"}
