@@ -50,7 +50,7 @@ demo: $(VENV)/.demo
 # Some tests compute, others wait for sockets and processes. The three parts run side by side, which takes half the time.
 COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
 # Some tests of Connect run with the others, so that the parts take equally long.
-PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py streams_*.py connect_[i-z]*.py)))
+PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py connect_[i-z]*.py)))
 
 # Each part writes its failures to a file, and the files are printed last.
 test: $(VENV)/.dev $(VENV)/.classes

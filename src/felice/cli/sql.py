@@ -1,4 +1,4 @@
-"""Commands for streaming SQL: test statements."""
+"""Commands for streaming SQL: test statements, list functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.command_group import CommandGroup
-from felice.cli.options import key_values
+from felice.cli.faults import Fault
+from felice.cli.options import json_option, key_values
+from felice.cli.output import show
 from felice.cli.sql_program import functions_of
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ LONGEST_S = 30
 
 @click.group(cls=CommandGroup)
 def sql() -> None:
-    """Test statements of streaming SQL, in ksqlDB's dialect.
+    """Test statements of streaming SQL, in ksqlDB's dialect, and list its functions. `felice run FILE.sql` runs them.
 
     \b
     felice sql test -s statements.sql -i input.json -o output.json
@@ -78,6 +81,32 @@ def test_command(
     sys.exit(
         _run_files(sql_file, input_file, output_file, key_values(properties), functions_of(extension_dir))
     )
+
+
+@sql.command("functions")
+@click.argument("name", required=False)
+@json_option
+def functions_command(name: str | None, as_json: bool) -> None:
+    """List the functions, or explain one.
+
+    \b
+    felice sql functions
+    felice sql functions UCASE
+    """
+    functions = functions_of()
+    found = list(functions) if name is None else functions.named(name.upper())
+    if name is not None and not found:
+        near = get_close_matches(name.upper(), functions.names(), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise Fault(f"there is no function {name.upper()}{hint}")
+    rows = [
+        {"function": one.signature.text, "kind": one.kind.lower(), "description": one.description}
+        for one in found
+    ]
+    show(rows, as_json)
+    if name is not None and not as_json:
+        for example, result in dict(pair for one in found for pair in one.examples).items():
+            click.echo(f"{example} = {result}")
 
 
 def _run_files(

@@ -1,8 +1,17 @@
 """Streaming SQL in ksqlDB's dialect, compiled to stream applications.
 
-syntax      text to a tree, and a tree to text
-types       types, which of two holds the values of both, and what arithmetic makes of them
-functions   the library of functions
+syntax          text to a tree, and a tree to text
+types           types, which of two holds the values of both, and what arithmetic makes of them
+functions       the library of functions; `user_functions`: those that users write
+rows            formats of rows
+expressions     expressions to Python
+catalogue       what statements have declared
+analysis        statements to plans; refuses what cannot run
+statements      what a statement makes of the catalogue; `inserts`: INSERT INTO … VALUES
+compile         plans to stream applications
+processing_log  which expressions failed
+offline         runs statements without brokers and Spark: `felice sql test`
+programs        a file of statements as applications, for `felice run`
 
 Values in Python, by type. Null is None. No value is changed after it was made.
 

@@ -89,7 +89,9 @@ def values_of(type_: SqlType, is_null: bool = True) -> st.SearchStrategy[Any]:
     return st.none() | made if is_null else made
 
 
-def rows_of(columns: st.SearchStrategy[Columns], is_null: bool = True) -> st.SearchStrategy[tuple[Columns, Any]]:
+def rows_of(
+    columns: st.SearchStrategy[Columns], is_null: bool = True
+) -> st.SearchStrategy[tuple[Columns, Any]]:
     return columns.flatmap(
         lambda found: st.tuples(st.just(found), st.tuples(*(values_of(one, is_null) for _, one in found)))
     )
@@ -226,7 +228,9 @@ def test_packed_rows_hold_odd_values(type_: SqlType, value: Any) -> None:
     format_ = tuples((("A", type_), ("B", INTEGER)))
     data = format_.write((value, 1))
     assert shape(format_.read(data)) == shape((value, 1))
-    assert format_.encode_all([(value, 1)]) == [data] and shape(format_.decode_all([data])) == shape([(value, 1)])
+    assert format_.encode_all([(value, 1)]) == [data] and shape(format_.decode_all([data])) == shape(
+        [(value, 1)]
+    )
 
 
 def test_a_row_that_cannot_change_is_its_own_packed_form() -> None:
