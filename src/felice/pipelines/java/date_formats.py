@@ -32,12 +32,13 @@ from felice.pipelines.java.date_parts import (
     read_all,
 )
 from felice.pipelines.java.patterns import DAYS, MONTHS
-from felice.pipelines.java.zones import Zone
+from felice.pipelines.java.zones import Zone, fixed
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 _DEEPEST = 20
+_LONGEST = 1000
 _TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letter>[A-Za-z])(?P=letter)*|[^A-Za-z']")
 _SUPPORTED = "G, u, y, Q, q, M, L, D, d, E, a, h, H, k, K, m, s, S, A, n, N, V, z, O, X, x, Z"
 _LIMITS = {
@@ -62,6 +63,8 @@ class DateFormat:
     """A pattern. Raises ValueError for one that cannot be used."""
 
     def __init__(self, pattern: str) -> None:
+        if len(pattern) > _LONGEST:
+            raise ValueError(f"a pattern has at most {_LONGEST} characters, and this one {len(pattern)}")
         self.pattern = pattern
         self._parts = _Patterns(pattern).parts()
 
@@ -79,7 +82,9 @@ class DateFormat:
             if not least <= value <= most:
                 told = field.replace("_", " ")
                 raise ValueError(f"the {told} of {text!r:.60} must be from {least} to {most}, and is {value}")
-        return Found(text, reading.fields, reading.zone)
+        offset = reading.fields.get("offset")
+        zone = reading.zone or (None if offset is None else fixed(offset))
+        return Found(text, reading.fields, zone)
 
 
 @lru_cache(maxsize=1000)
@@ -108,21 +113,24 @@ class Found:
 
     def days(self) -> int:
         """The day, counted from 1970; what the text does not say is that of 1970-01-01. Raises ValueError."""
-        get = self.fields.get
-        year, month, day, day_of_year = get("year", 1970), get("month", 1), get("day", 1), get("day_of_year")
-        if day_of_year is not None and get("day") is None:
+        get, base = self.fields.get, self._base()
+        year, month, day = get("year", base.year), get("month", base.month), get("day", base.day)
+        day_of_year, is_whole = get("day_of_year"), {"year", "month", "day"} <= set(self.fields)
+        if day_of_year is not None and not is_whole:
             if day_of_year > 365 + calendar.isleap(year):
                 raise ValueError(f"the year {year} has no day {day_of_year}")
-            found = datetime.date.fromordinal(datetime.date(year, 1, 1).toordinal() + day_of_year - 1)
-        else:
-            found = datetime.date(year, month, min(day, calendar.monthrange(year, month)[1]))
-        # Of a text without year or day the name of the day cannot be right or wrong.
-        is_whole = "year" in self.fields and (
-            "day_of_year" in self.fields or {"month", "day"} <= set(self.fields)
-        )
+            named = datetime.date.fromordinal(datetime.date(year, 1, 1).toordinal() + day_of_year - 1)
+            month, day, is_whole = get("month", named.month), named.day, "year" in self.fields
+        found = datetime.date(year, month, min(day, calendar.monthrange(year, month)[1]))
         if is_whole and get("weekday", found.isoweekday()) != found.isoweekday():
             raise ValueError(f"{self.text!r:.60}: {found} is a {DAYS[found.weekday()]}")
         return found.toordinal() - _EPOCH_DAY
+
+    def _base(self) -> datetime.date:
+        """The first day of 1970. The name of a day moves it within its week, before other fields change it."""
+        base = datetime.date.fromordinal(_EPOCH_DAY)
+        weekday = self.fields.get("weekday", base.isoweekday())
+        return base + datetime.timedelta(days=weekday - base.isoweekday())
 
     def ns(self) -> int:
         """The nanoseconds since midnight: 0 for what the text does not say, and the length of a day for 24:00.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from felice.dataclass import dataclass
-from felice.pipelines.java.zones import Zone, fixed, zone_of
+from felice.pipelines.java.zones import MOST_OFFSET_S, Zone, known_zones, zone_of
 
 FAILED = -1
 """The position behind a part that could not be read."""
@@ -147,8 +147,8 @@ class Names:
         return self.names[value_of(moment, self.field) - self.first]
 
     def read(self, reading: Reading, at: int) -> int:
-        """The first name that fits: none begins as another."""
-        for number, name in enumerate(self.names):
+        """Of names that are equal, as the first letters of months, it is the last, as in Java."""
+        for number, name in reversed(list(enumerate(self.names))):
             if reading.text[at : at + len(name)].lower() == name.lower():
                 return reading.put(self.field, number + self.first, at + len(name))
         return FAILED
@@ -193,7 +193,8 @@ class Offset:
         if found is not None:
             sign, hours, minutes, *seconds = found.groups(default="0")
             return _put_offset(reading, sign, (hours, minutes, *seconds), found.end())
-        return Text(self.zero).read(reading, at) if not _is_signed(reading.text, at) else FAILED
+        end = Text(self.zero).read(reading, at)
+        return reading.put("offset", 0, end) if end != FAILED else FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,29 +215,23 @@ class LocalizedOffset:
 
     def read(self, reading: Reading, at: int) -> int:
         """The offset behind GMT."""
-        found = _LOCALIZED.match(reading.text, at)
+        found = (_LONG if self.is_long else _SHORT).match(reading.text, at)
         if found is None:
             return FAILED
         sign, *parts = found.groups(default="0")
         return _put_offset(reading, sign, parts, found.end())
 
 
-_LOCALIZED = re.compile(r"GMT(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?(?::([0-9]{2}))?)?")
-
-
-def _is_signed(text: str, at: int) -> bool:
-    return text[at : at + 1] in ("+", "-")
+_LONG = re.compile(r"GMT(?:([+-])([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?)?")
+_SHORT = re.compile(r"GMT(?:([+-])([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?)?")
 
 
 def _put_offset(reading: Reading, sign: str, parts: Sequence[str], end: int) -> int:
-    seconds = sum(int(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
-    try:
-        found = fixed(-seconds if sign == "-" else seconds)
-    except ValueError:
+    hours, minutes, seconds = (*map(int, parts), 0)[:3]
+    total = (hours * 60 + minutes) * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > MOST_OFFSET_S:
         return FAILED
-    if reading.zone is None:  # The name of a region says more.
-        reading.zone = found
-    return end
+    return reading.put("offset", -total if sign == "-" else total, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,19 +250,26 @@ class ZoneName:
 
     def read(self, reading: Reading, at: int) -> int:
         """A short name of a zone in America or Europe, or an identifier."""
-        found = _ZONE.match(reading.text, at)
-        if found is None:
-            return FAILED
-        name = _SHORT.get(found.group().upper(), found.group())
+        if (found := _FIXED.match(reading.text, at)) is not None:
+            return self._keep(reading, found.group(), found.end())
+        longest = _NAME.match(reading.text, at)
+        for end in range(longest.end(), at, -1) if longest else ():
+            name = reading.text[at:end].upper()
+            if known := _SHORT_NAMES.get(name) or known_zones().get(name):
+                return self._keep(reading, known, end)
+        return FAILED
+
+    def _keep(self, reading: Reading, name: str, end: int) -> int:
         try:
             reading.zone = zone_of(name)
         except ValueError:
             return FAILED
-        return found.end()
+        return end
 
 
-_ZONE = re.compile(r"(?:UTC|GMT|UT)?[+-][0-9:]+|[A-Za-z][A-Za-z0-9_/+-]*")
-_SHORT = {
+_FIXED = re.compile(r"(?:UTC|GMT|UT)?[+-][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_/+-]{0,49}")
+_SHORT_NAMES = {
     name: zone
     for names, zone in (
         ("HST", "Pacific/Honolulu"),
@@ -281,7 +283,6 @@ _SHORT = {
         ("CET CEST", "Europe/Paris"),
         ("EET EEST", "Europe/Athens"),
         ("MSK", "Europe/Moscow"),
-        ("IST", "Asia/Kolkata"),
         ("JST", "Asia/Tokyo"),
         ("AEST AEDT", "Australia/Sydney"),
     )

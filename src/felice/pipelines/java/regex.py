@@ -14,7 +14,7 @@ from typing import Any
 
 # `(?<name>`, and neither `(?<=` nor `(?<!`, unless the bracket is escaped.
 _NAMED = re.compile(r"(?<!\\)((?:\\\\)*)\(\?<(?![=!])")
-_MOST_MEMORY_BYTES = 1 << 20
+_MOST_MEMORY_BYTES = 256 * 1024
 _MOST_STEPS = 1_000_000_000
 """The characters of a text times the instructions of an expression: what one match may cost."""
 _MOST_SECONDS = 10
@@ -64,7 +64,7 @@ class LinearPattern:
                 raise ValueError(f"the matches of a regular expression took more than {_MOST_SECONDS} s")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def linear(pattern: str) -> LinearPattern:
     """The pattern of a text that any user wrote. Raises ValueError."""
     return LinearPattern(pattern)

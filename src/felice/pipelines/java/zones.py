@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from felice.dataclass import dataclass
 
@@ -16,7 +17,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?:(:?)(\d\d)(?:\4(\d\d))?)?)", re.ASCII)
 _PREFIXES = ("UTC", "GMT", "UT")
-_MOST_S = 18 * 3600
+MOST_OFFSET_S = 18 * 3600
 _OUTSIDE = "a time outside the years 1 to 9999"
 
 
@@ -53,7 +54,7 @@ class Zone:
 
 def fixed(seconds: int) -> Zone:
     """The zone that is always so far ahead of UTC. Raises ValueError for more than 18 hours."""
-    if abs(seconds) > _MOST_S:
+    if abs(seconds) > MOST_OFFSET_S:
         raise ValueError(f"an offset from UTC has at most 18 hours, and got {seconds} s")
     if seconds == 0:
         return UTC
@@ -84,10 +85,19 @@ def zone_of(text: str) -> Zone:
         raise ValueError(f"there is no time zone {text!r:.80}") from None
 
 
+@lru_cache(maxsize=1)
+def known_zones() -> Mapping[str, str]:
+    """The names of all zones that do not depend on an offset, by these in capitals."""
+    return {name.upper(): name for name in (*available_timezones(), *_PREFIXES, "Z")}
+
+
 def _seconds(text: str) -> int | None:
     found = _OFFSET.fullmatch(text)
     if found is None:
         return None
-    sign, hour, hours, _, minutes, seconds = found.groups()
-    whole = int(hour or hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    sign, hour, hours, _, minute, second = found.groups()
+    minutes, seconds = int(minute or 0), int(second or 0)
+    if minutes > 59 or seconds > 59:
+        return None
+    whole = (int(hour or hours) * 60 + minutes) * 60 + seconds
     return -whole if sign == "-" else whole

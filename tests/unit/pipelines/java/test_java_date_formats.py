@@ -78,6 +78,13 @@ def test_dates_have_no_time_and_times_no_date() -> None:
         ("HH:mm OOOO", "01:00 GMT+01:00", 0),
         ("EEE yyyy-MM-dd", "Fri 2018-05-11", 1525996800000),
         ("n A", "5 1000", 1000),
+        ("EEE yyyy", "Mon 1971", 62_812_800_000),
+        ("MMMMM", "J", 15_638_400_000),
+        ("d DDD", "1 077", 6_566_400_000),
+        ("MMM DDD", "Sep 048", 22_377_600_000),
+        ("VV/H", "Europe/Berlin/3", 7_200_000),
+        ("zM", "GMT+01:002", 2_674_800_000),
+        ("VVm", "europe/berlin5", -3_300_000),
     ],
 )
 def test_texts_are_read(pattern: str, text: str, ms: int) -> None:
@@ -96,6 +103,9 @@ def test_texts_are_read(pattern: str, text: str, ms: int) -> None:
         ("SSS", "12", "does not match"),
         ("XXX", "+19:00", "does not match"),
         ("VV", "Nowhere/City", "does not match"),
+        ("VV", "+25:00", "does not match"),
+        ("X", "+0160", "does not match"),
+        ("X x", "+01 +02", "does not match"),
         ("MM", "13", "the month of '13' must be from 1 to 12, and is 13"),
         ("HH:mm", "24:01", "a day ends at 24:00"),
         ("DDD", "366", "the year 1970 has no day 366"),
@@ -118,6 +128,7 @@ def test_texts_that_are_refused(pattern: str, text: str, why: str) -> None:
         ("{", "{ has no meaning there"),
         ("]", "] has no meaning there"),
         ("[" * 21, "at most 20 deep"),
+        ("y" * 1001, "at most 1000 characters, and this one 1001"),
     ],
 )
 def test_patterns_that_are_refused(pattern: str, why: str) -> None:
@@ -142,10 +153,15 @@ def test_offsets(zone: str, ms: int, offset_ms: int) -> None:
     assert zone_of(zone).offset_ms(ms) == offset_ms
 
 
-@pytest.mark.parametrize("zone", ["", "PDT", "+19", "+1:30", "../etc/passwd", "America", "\ud800"])
+@pytest.mark.parametrize("zone", ["", "PDT", "+19", "+1:30", "+0160", "../etc/passwd", "America", "\ud800"])
 def test_zones_that_do_not_exist(zone: str) -> None:
     with pytest.raises(ValueError, match="time zone|18 hours"):
         zone_of(zone)
+
+
+def test_the_zone_of_a_text_is_utc_if_it_says_so() -> None:
+    assert date_format("HH:mmX").read("01:00Z").zone == UTC
+    assert date_format("HH:mm").read("01:00").zone is None
 
 
 def test_clocks_that_are_put_forward_and_back() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from felice.pipelines.sql.functions.table import scalar
 
 _STEP = re.compile(r'\.([^.\[\]"\s]+)|\[([\w-]+)\]|\["((?:[^"\\]|\\.)*)"\]')
+_LONGEST_PATH = 10_000
 _INDEX = re.compile(r"[0-9]{1,9}")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -34,7 +35,7 @@ def _steps(path: str) -> tuple[str, ...]:
         name, subscript, quoted = step.groups()
         found.append(name or subscript or re.sub(r"\\(.)", r"\1", quoted))
         at = step.end()
-    if at < max(len(path), 1):
+    if at < max(len(path), 1) or len(path) > _LONGEST_PATH:
         raise ValueError(f'expected a path such as $.name[0]["other name"], and got {path!r:.80}')
     return tuple(found)
 

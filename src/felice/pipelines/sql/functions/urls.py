@@ -32,7 +32,7 @@ class _Url:
     fragment: str | None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _parsed(text: str) -> _Url:
     """The parts of a URL. Raises ValueError."""
     found = _PARTS.fullmatch(text)
