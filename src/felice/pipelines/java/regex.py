@@ -58,7 +58,11 @@ class LinearPattern:
         found: Any
         # Each match may read the rest of the text, so all of them together are not linear.
         latest = time.monotonic() + _MOST_SECONDS
+        last = None
         for found in self._pattern.finditer(text):
+            if found.span() == last:  # RE2 finds an empty match at the end of a text twice.
+                continue
+            last = found.span()
             yield found
             if time.monotonic() > latest:
                 raise ValueError(f"the matches of a regular expression took more than {_MOST_SECONDS} s")

@@ -16,8 +16,11 @@ from felice.pipelines.sql.functions.table import scalar
 _PARTS = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _ILLEGAL = re.compile(r"[\x00-\x20\x7f-\xa0\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
-_ILLEGAL_PATH = re.compile(r"[\[\]]")
-_SERVER = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9.-]+)(?::([0-9]*))?")
+_BRACKETS = re.compile(r"[\[\]]")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = rf"(?:(?:{_LABEL}\.)+(?=[A-Za-z]))?{_LABEL}\.?"
+_HOST = rf"\[[0-9A-Fa-f:.%]+\]|[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}|{_NAME}"
+_SERVER = re.compile(rf"(?:[^@\[\]]*@)?({_HOST})(?::([0-9]*))?")
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _MOST_PORT = (1 << 31) - 1
 
@@ -38,17 +41,19 @@ def _parsed(text: str) -> _Url:
     found = _PARTS.fullmatch(text)
     assert found is not None
     scheme, authority, path, query, fragment = found.groups()
-    if _ILLEGAL.search(text) or _ILLEGAL_PATH.search(path) or (fragment or "").count("#"):
-        raise _refused(text)
-    if scheme is not None and not _SCHEME.fullmatch(scheme):
-        raise _refused(text)
-    if path.startswith(":") or (scheme is not None and not (authority or path)):
+    if _ILLEGAL.search(text) or "#" in (fragment or "") or not _SCHEME.fullmatch(scheme or "a"):
         raise _refused(text)
     if scheme is not None and authority is None and not path.startswith("/"):
-        return _Url(
-            scheme, None, None, None, None, _decoded(fragment)
-        )  # Such as `mailto:` and what is behind it.
+        if not path and query is None:
+            raise _refused(text)
+        # What stands behind `mailto:` has no parts.
+        return _Url(scheme, None, None, None, None, _decoded(fragment))
+    is_empty = authority == path == "" and query is None and fragment is None
+    if is_empty or _BRACKETS.search(path) or (scheme is None and path.startswith(":")):
+        raise _refused(text)
     server = _SERVER.fullmatch(authority or "")
+    if server is None and _BRACKETS.search(authority or ""):
+        raise _refused(text)
     host, port = (None, None) if server is None else (server[1], server[2])
     return _Url(scheme, host, _port(port), unquote(path), _decoded(query), _decoded(fragment))
 
