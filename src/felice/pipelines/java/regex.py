@@ -15,8 +15,8 @@ from typing import Any
 # `(?<name>`, and neither `(?<=` nor `(?<!`, unless the bracket is escaped.
 _NAMED = re.compile(r"(?<!\\)((?:\\\\)*)\(\?<(?![=!])")
 _MOST_MEMORY_BYTES = 256 * 1024
-_MOST_STEPS = 1_000_000_000
-"""The characters of a text times the instructions of an expression: what one match may cost."""
+_MOST_STEPS = 300_000_000
+"""The characters of a text times the instructions of an expression: a match takes at most some 5 seconds."""
 _MOST_SECONDS = 10
 
 

@@ -72,6 +72,8 @@ def test_dates_have_no_time_and_times_no_date() -> None:
         ("yyyy-MM-dd", "2021-06-31", 1625011200000),
         ("yyyy-MM-dd HH:mm", "2018-05-10 24:00", 1525996800000),
         ("hh:mm a", "12:05 am", 300_000),
+        ("kk:m", "24:5", 300_000),
+        ("K a", "3 PM", 54_000_000),
         ("yyyy-MM-dd[ HH:mm][ a]", "1970-01-02", 86_400_000),
         ("yyyy[-MM[-dd]]", "1970-02", 2_678_400_000),
         ("ss.SSS", "01.234", 1234),
@@ -104,6 +106,10 @@ def test_texts_are_read(pattern: str, text: str, ms: int) -> None:
         ("XXX", "+19:00", "does not match"),
         ("VV", "Nowhere/City", "does not match"),
         ("VV", "+25:00", "does not match"),
+        ("VV", "-", "does not match"),
+        ("MMM", "Mai", "does not match"),
+        ("OOOO", "GMT+1:00", "does not match"),
+        ("O", "UTC", "does not match"),
         ("X", "+0160", "does not match"),
         ("X x", "+01 +02", "does not match"),
         ("MM", "13", "the month of '13' must be from 1 to 12, and is 13"),
@@ -157,6 +163,12 @@ def test_offsets(zone: str, ms: int, offset_ms: int) -> None:
 def test_zones_that_do_not_exist(zone: str) -> None:
     with pytest.raises(ValueError, match="time zone|18 hours"):
         zone_of(zone)
+
+
+def test_a_moment_behind_the_last_year_is_refused() -> None:
+    found = date_format("yyyy-MM-dd HH:mm").read("9999-12-31 24:00")
+    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
+        UTC.ms(found.days(), found.ns())
 
 
 def test_the_zone_of_a_text_is_utc_if_it_says_so() -> None:

@@ -121,6 +121,8 @@ TEXTS: list[tuple[str, Any]] = [
     ("MASK_LEFT('ab', 5)", "xx"),
     ("MASK_KEEP_RIGHT('ab', 5)", "ab"),
     ("MASK_RIGHT('ab', 0)", "ab"),
+    ("MASK_RIGHT('ab', NULL, 'X', 'x', 'n', '-')", None),
+    ("MASK_KEEP_LEFT('ab1', 1, NULL, '*', 'n', '-')", "a*n"),
     ("UUID(TO_BYTES('00', 'hex'))", None),
 ]
 PATTERNS: list[tuple[str, Any]] = [
@@ -128,6 +130,7 @@ PATTERNS: list[tuple[str, Any]] = [
     ("REGEXP_EXTRACT('a', 'abc', 1)", None),
     ("REGEXP_EXTRACT('(x)?a', 'abc', 1)", None),
     ("REGEXP_EXTRACT_ALL('x', 'abc')", []),
+    ("REGEXP_EXTRACT_ALL('x', 'abc', 1)", None),
     ("REGEXP_EXTRACT_ALL('(x)|.', 'axb', 1)", [None, "x", None]),
     ("REGEXP_REPLACE('äbc', 'b', '$0$0')", "äbbc"),
     ("REGEXP_REPLACE('abc', '', '-')", "-a-b-c-"),
@@ -163,6 +166,7 @@ ENCODINGS: list[tuple[str, Any]] = [
     ("ENCODE('Ελλάδα', 'ascii', 'base64')", "Pz8/Pz8/"),
     ("ENCODE('RXhh bXBsZSE=', 'base64', 'utf8')", "Example!"),
     ("ENCODE('_-8', 'base64', 'hex')", "ffef"),
+    ("ENCODE('QUJDR', 'base64', 'utf8')", "ABC"),
     ("INT_FROM_BYTES(TO_BYTES('ffffffff', 'hex'))", -1),
     ("BIGINT_FROM_BYTES(TO_BYTES('ff00000000000000', 'hex'), 'little_endian')", 255),
 ]
