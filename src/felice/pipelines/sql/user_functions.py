@@ -54,6 +54,7 @@ __all__ = [
     "UserFunctionError",
     "load_directory",
     "load_entry_points",
+    "registered",
     "udaf",
     "udf",
     "udtf",
@@ -210,6 +211,22 @@ def _add(table: FunctionTable, made: Function) -> None:
         raise UserFunctionError(str(error)) from None
 
 
+def registered(*modules: str) -> FunctionTable:
+    """The functions of modules that are imported already, by their names, and of modules inside them. Raises
+    `UserFunctionError`.
+    """
+    return _table(map(_of_module, modules))
+
+
+def _of_module(name: str) -> list[Function]:
+    return [
+        one
+        for module, functions in _REGISTERED.items()
+        if module == name or module.startswith(f"{name}.")
+        for one in functions
+    ]
+
+
 def load_directory(path: str | Path) -> FunctionTable:
     """The functions of the .py files in a directory; each is imported for itself. Raises `UserFunctionError`."""
     directory = Path(path).resolve()
@@ -260,9 +277,4 @@ def _from_entry_point(name: str, load: Callable[[], Any]) -> list[Function]:
         raise UserFunctionError(
             f"the entry point {name} of {ENTRY_POINTS} must name a module, and is {module!r}"
         )
-    return [
-        one
-        for own, functions in _REGISTERED.items()
-        if own == module.__name__ or own.startswith(f"{module.__name__}.")
-        for one in functions
-    ]
+    return _of_module(module.__name__)

@@ -29,6 +29,7 @@ from felice.pipelines.sql.user_functions import (
     UserFunctionError,
     load_directory,
     load_entry_points,
+    registered,
     udaf,
     udf,
     udtf,
@@ -323,6 +324,13 @@ def one_row(a: str) -> str:
 def test_refusals(decorator: Callable[[Any], Any], function: Any, reason: str) -> None:
     with pytest.raises(UserFunctionError, match=reason):
         decorator(function)
+
+
+def test_functions_of_imported_modules() -> None:
+    udf("REGISTERED(a STRING) -> STRING")(one_row)
+    udaf()(Longest)
+    assert registered(__name__).names() == ["LONGEST", "REGISTERED"]
+    assert registered(__name__[:-1], "json").names() == []
 
 
 def test_a_function_that_is_there_already_is_refused() -> None:
