@@ -37,7 +37,7 @@ from felice.pipelines.sql.types import (
 
 NAN = math.nan
 MONEY = Decimal(4, 2)
-CONSTANTS: Mapping[type, SqlType] = {int: INTEGER, bool: BOOLEAN}
+CONSTANTS: Mapping[type, SqlType] = {int: INTEGER, bool: BOOLEAN, type(None): INTEGER}
 TABLES_TOO = {
     "ATTR",
     "AVG",
@@ -183,7 +183,14 @@ def test_types(name: str, types: list[SqlType], constants: tuple[Any, ...], type
         ("TOPK", [INTEGER], (0,), "TOPK: expected a number of values of at least 1, and got 0"),
         ("TOPK", [Map(STRING, STRING), INTEGER], (1,), "values of MAP<STRING, STRING> have no order"),
         ("TOPKDISTINCT", [INTEGER], (-1,), "TOPKDISTINCT: expected a number of values of at least 1"),
-        ("LATEST_BY_OFFSET", [INTEGER], (0,), "expected a number of values of at least 1, and got 0"),
+        ("TOPK", [INTEGER], (None,), "TOPK: expected a number of values of at least 1, and got NULL"),
+        ("EARLIEST_BY_OFFSET", [INTEGER], (0, True), "EARLIEST_BY_OFFSET: expected a number of values"),
+        (
+            "LATEST_BY_OFFSET",
+            [INTEGER],
+            (0,),
+            "LATEST_BY_OFFSET: expected a number of values of at least 1, and got 0",
+        ),
         ("HISTOGRAM", [INTEGER], (), r"function HISTOGRAM\(INTEGER\) does not exist"),
     ],
 )

@@ -3,6 +3,7 @@
 signatures       what functions take and return, and which of several functions takes the types of a call
 table            the table, and the decorators that register functions
 ordering         which values are equal, and which is greater
+constants        checks of constants in calls of aggregate functions
 collections      arrays
 maps             maps
 lambdas          TRANSFORM, FILTER, REDUCE

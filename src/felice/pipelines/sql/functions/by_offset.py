@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
+from felice.pipelines.sql.functions.constants import positive
 from felice.pipelines.sql.functions.table import Settings, aggregate
-from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.types import BIGINT, Array, SqlType, Struct
 
 Numbered = tuple[int, Any]
@@ -81,10 +81,11 @@ class Latest(_One):
 class _Several:
     """Several values, the earliest first. A state is a list of `Numbered`."""
 
+    _name: str
+
     def __init__(self, types: Sequence[SqlType], constants: Sequence[Any], _settings: Settings) -> None:
-        self._most, *flags = constants
-        if self._most < 1:
-            raise SqlError(f"expected a number of values of at least 1, and got {self._most}")
+        count, *flags = constants
+        self._most = positive(count, self._name)
         self.state_type: SqlType = Array(_numbered_type(types[0]))
         self._ignores_nulls = flags[0] if flags else True
 
@@ -123,6 +124,8 @@ class _Several:
 class EarliestSeveral(_Several):
     """The earliest values."""
 
+    _name = "EARLIEST_BY_OFFSET"
+
     def _kept(self, values: list[Numbered]) -> list[Numbered]:
         return values[: self._most]
 
@@ -139,6 +142,8 @@ class EarliestSeveral(_Several):
 )
 class LatestSeveral(_Several):
     """The latest values."""
+
+    _name = "LATEST_BY_OFFSET"
 
     def _kept(self, values: list[Numbered]) -> list[Numbered]:
         return values[-self._most :]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from felice.pipelines.sql.functions.constants import positive
 from felice.pipelines.sql.functions.ordering import Order, order_of, ordered_type
 from felice.pipelines.sql.functions.table import Settings, aggregate
-from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.types import Array, SqlType, Struct
 
 
@@ -53,9 +53,7 @@ class _Greatest:
     """The greatest values, the greatest first; of equal ones the earlier first. A state is a list of them."""
 
     def __init__(self, element: SqlType, order: Order, constants: Sequence[Any], name: str) -> None:
-        (self._most,) = constants
-        if self._most < 1:
-            raise SqlError(f"{name}: expected a number of values of at least 1, and got {self._most}")
+        self._most = positive(constants[0], name)
         self.state_type: SqlType = Array(element)
         self._order = order
 
