@@ -77,6 +77,7 @@ def test_examples(function: Function) -> None:
         (f"ARRAY_MAX({NO_ARRAY})", None),
         ("ARRAY_MIN(ARRAY[2, NULL, 1])", 1),
         ("ARRAY_SORT(ARRAY[2, NULL, 1], 'descending')", [2, 1, None]),
+        ("ARRAY_SORT(ARRAY[2, 1], 'Ascending')", [1, 2]),
         ("ARRAY_SORT(ARRAY[2, 1], 'up')", None),
         ("ARRAY_SORT(ARRAY[2, 1], CAST(NULL AS STRING))", None),
         ("SLICE(ARRAY[1, 2, 3], NULL, 2)", [1, 2]),
@@ -177,7 +178,11 @@ def test_types_of_results(call: str, type_: SqlType) -> None:
         # Java compares units of UTF-16: what is beyond U+FFFF begins with U+D8xx.
         (STRING, ["\uffee", "\U0001f600", "a"], ["a", "\U0001f600", "\uffee"]),
         # Java's bytes are signed.
-        (BYTES, [b"\x7f", b"\x80", b"\x7f\x00", b""], [b"", b"\x80", b"\x7f", b"\x7f\x00"]),
+        (
+            BYTES,
+            [b"\x7f", b"\x00", b"\xff", b"\x80", b"\x7f\x00", b""],
+            [b"", b"\x80", b"\xff", b"\x00", b"\x7f", b"\x7f\x00"],
+        ),
     ],
 )
 def test_order_is_javas(element: SqlType, given: list[Any], expected: list[Any]) -> None:

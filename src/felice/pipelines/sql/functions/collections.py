@@ -137,7 +137,6 @@ def _joined_text(types: Sequence[SqlType | None], _: Sequence[Any]) -> SqlType:
     "The elements as one text, with commas between them. A null element is `null`.",
     ("ARRAY_JOIN(ARRAY[1, NULL, 2])", "'1,null,2'"),
     by_type=True,
-    takes_nulls=True,
     result_type=_joined_text,
 )
 @scalar(
