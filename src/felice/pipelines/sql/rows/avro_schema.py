@@ -9,7 +9,6 @@ STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +36,6 @@ MAP_ENTRY = "MapEntry"
 ENTRY_TYPE = "connect.internal.type"
 """What marks the records that maps are made of."""
 _OLD_ENTRY = "io.confluent.connect.avro.MapEntry"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Node = Any
 """A part of a parsed schema: a name, a list (a union) or an object."""
@@ -67,11 +65,6 @@ _TYPES: dict[str, SqlType] = {
 _LOGICAL = {
     (node["type"], node["logicalType"]): type_ for type_, node in _SIMPLE.items() if isinstance(node, dict)
 }
-
-
-def is_name(name: str) -> bool:
-    """Whether Avro takes the name of a column, in which points become underlines."""
-    return _NAME.fullmatch(field_name(name)) is not None
 
 
 def field_name(name: str) -> str:

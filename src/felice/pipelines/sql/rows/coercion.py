@@ -85,13 +85,20 @@ def coercion(type_: SqlType, names: Names) -> Coerce:
         case Array(element):
             return _array(type_, coercion(element, names))
         case Map(key, value):
-            return _map(type_, coercion(key, names), coercion(value, names))
+            return _map(type_, _key(key, names), coercion(value, names))
         case Struct(fields):
             return struct(tuple((name, coercion(one, names)) for name, one in fields), type_, names)
         case Decimal():
             return _scalar(type_, lambda value: fitted(_as_decimal(value), type_))
         case _:
             return _scalar(type_, _SCALARS[type_])
+
+
+def _key(type_: SqlType, names: Names) -> Coerce:
+    """The function that makes keys of a map; they come as texts."""
+    if type_ != BOOLEAN:
+        return coercion(type_, names)
+    return _scalar(type_, lambda name: _boolean({"true": True, "false": False}.get(name)))
 
 
 def struct(fields: tuple[tuple[str, Coerce], ...], type_: SqlType, names: Names) -> Coerce:

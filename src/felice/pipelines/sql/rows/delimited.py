@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import decimal
 import re
 from collections.abc import Callable
 from functools import cached_property
@@ -58,7 +59,7 @@ class DelimitedFormat(RowFormat):
 
     @cached_property
     def _texts(self) -> list[Callable[[Any], str]]:
-        return [_TEXTS.get(type_, str) for _, type_ in self.columns]
+        return [_plain if isinstance(type_, Decimal) else _TEXTS.get(type_, str) for _, type_ in self.columns]
 
     @cached_property
     def _parsers(self) -> list[Parse]:
@@ -124,6 +125,10 @@ class DelimitedFormat(RowFormat):
             if end != self.delimiter:
                 return fields
             place = found.end()
+
+
+def _plain(value: decimal.Decimal) -> str:
+    return f"{value:f}"
 
 
 def _parser(type_: SqlType) -> Parse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from felice.dataclass import dataclass
@@ -93,8 +94,10 @@ def check(description: FormatDescription, columns: Columns, is_key: bool) -> Non
         raise ValueError(f"The 'NONE' format can only be used when no columns are defined. Got: [{told}]")
     if len(columns) > 1 and not features.has_many:
         raise ValueError(f"The '{description.name}' format only supports a single field. Got: {told}")
+    takes_name = _TAKES_NAME.get(description.name, _any_name)
     for name, type_ in columns:
-        if (reason := _LIMITS[description.name](type_)) is not None:
+        reason = _name_limit(takes_name, ((name, type_),)) or _LIMITS[description.name](type_)
+        if reason is not None:
             raise ValueError(f"The '{description.name}' format does not support {reason}, column: `{name}`")
 
 
@@ -166,16 +169,27 @@ def _protobuf(type_: SqlType) -> str | None:
     return None
 
 
-def _avro(type_: SqlType) -> str | None:
-    # Imported late for what it is made of.
-    from felice.pipelines.sql.rows.avro_schema import is_name
-
-    for one in types_in(type_):
-        if isinstance(one, Struct) and (wrong := [name for name, _ in one.fields if not is_name(name)]):
-            return (
-                f"the name `{wrong[0]}`: Schema is not compatible with Avro: Illegal character in: {wrong[0]}"
-            )
+def _name_limit(takes: Callable[[str], bool], fields: Columns) -> str | None:
+    """The first name of these fields, and of those inside them, that a format does not take."""
+    for name, type_ in fields:
+        if not takes(name):
+            return f"the name `{name}`: Illegal character in: {name}"
+        for one in types_in(type_):
+            if isinstance(one, Struct) and (inner := _name_limit(takes, one.fields)) is not None:
+                return inner
     return None
+
+
+def _any_name(name: str) -> bool:
+    return True
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAKES_NAME: dict[str, Callable[[str], bool]] = {
+    "AVRO": lambda name: _NAME.fullmatch(name.replace(".", "_")) is not None,
+    "PROTOBUF": lambda name: _NAME.fullmatch(name) is not None,
+    "PROTOBUF_NOSR": lambda name: _NAME.fullmatch(name) is not None,
+}
 
 
 def _any(type_: SqlType) -> str | None:
@@ -187,7 +201,7 @@ _LIMITS: dict[str, Callable[[SqlType], str | None]] = {
     "JSON": _maps_of_texts,
     "DELIMITED": _delimited,
     "NONE": _any,
-    "AVRO": _avro,
+    "AVRO": _any,
     "JSON_SR": _maps_of_texts,
     "PROTOBUF": _protobuf,
     "PROTOBUF_NOSR": _protobuf,

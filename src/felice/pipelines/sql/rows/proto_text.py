@@ -27,7 +27,7 @@ _META_FIELD = 1088
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/ | (?P<text>"(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
-    | (?P<word>[\w.]+) | (?P<sign>[^\s\w])""",
+    | (?P<word>[\w.]+) | (?P<sign>[^\s\w"'])""",
     re.VERBOSE | re.DOTALL,
 )
 _WHOLE = (
@@ -202,7 +202,8 @@ class _Reader:
         }
         special |= dict.fromkeys(("option", "reserved", "extensions", "extend"), self._skip_to_end)
         # A field's type may have one of these names; then a name and a number follow.
-        if token in special and self._tokens[self._place + 2 : self._place + 3] != ["="]:
+        sign, number = (*self._tokens[self._place + 2 : self._place + 4], "", "")[:2]
+        if token in special and not (sign == "=" and number[:1].isdigit()):
             self._place += 1
             special[token]()
         else:

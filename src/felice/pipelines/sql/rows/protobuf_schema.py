@@ -10,7 +10,6 @@ with OPTIONAL, WRAPPER       numbers, texts, booleans and bytes are optional, or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,7 +41,6 @@ from felice.pipelines.sql.types import (
     Struct,
 )
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS: dict[SqlType, tuple[str, str]] = {
     BOOLEAN: ("bool", "Bool"),
     INTEGER: ("int32", "Int32"),
@@ -61,11 +59,6 @@ _MESSAGES: dict[SqlType, tuple[str, str]] = {
 LOGICAL = {message: type_ for type_, (message, _) in _MESSAGES.items()}
 """The types of messages that are one value."""
 _DEFAULT_PRECISION = 64
-
-
-def is_name(name: str) -> bool:
-    """Whether Protobuf takes the name of a column."""
-    return _NAME.fullmatch(name) is not None
 
 
 def schema_of(columns: Columns, full_name: str | None, nullable: str | None) -> str:
@@ -101,8 +94,6 @@ class _Writer:
 
     def _field(self, name: str, type_: SqlType, nested: list[str], indent: str) -> tuple[str, str, str]:
         """Label, type and options of a field. Its messages are added to `nested`."""
-        if not is_name(name):
-            raise ValueError(f"the column `{name}` cannot be a field of a message")
         match type_:
             case Array(element):
                 return ("repeated ", *self._field(name, element, nested, indent)[1:])

@@ -156,7 +156,8 @@ def _converted(field: FieldDescriptor, type_: SqlType, path: str) -> Convert | N
 def _scalar(field: FieldDescriptor, type_: SqlType) -> Convert | None:
     kind = KINDS.get(field.type)
     if field.enum_type is not None:
-        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        # Of several names of one number, the first counts.
+        names = {value.number: value.name for value in reversed(list(field.enum_type.values))}
         return (lambda number: names.get(number, str(number))) if type_ == STRING else None
     if kind == type_:
         return (lambda value: truncated(value, 64)) if kind == BIGINT else _same

@@ -86,7 +86,8 @@ def values_of(type_: SqlType, is_null: bool = True) -> st.SearchStrategy[Any]:
             made = st.tuples(*(values_of(one, is_null) for _, one in fields))
         case _:
             made = VALUES[type_]
-    return st.none() | made if is_null else made
+    found: st.SearchStrategy[Any] = st.none() | made if is_null else made
+    return found
 
 
 def rows_of(
@@ -113,15 +114,11 @@ def without_msgspec() -> Iterator[None]:
 
 
 def format_of(name: str, columns: Columns, is_key: bool = False, **options: Any) -> Format:
-    registry, description = MemoryRegistry(), FormatDescription(name, **options)
-    try:
-        check(description, columns, is_key)
-    except ValueError:
-        pytest.skip("not of this format")
-    return row_format(description, columns, registry=registry, subject="t-value", is_key=is_key)
+    description = FormatDescription(name, **options)
+    return row_format(description, columns, registry=MemoryRegistry(), subject="t-value", is_key=is_key)
 
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @few
@@ -196,7 +193,6 @@ def test_kafka_holds_one_column(case: tuple[Columns, Any]) -> None:
 
 
 ANY_KEYS = st.builds(Map, st.sampled_from([INTEGER, DOUBLE, BYTES, Decimal(5, 2)]), SCALARS)
-ODD: dict[SqlType, st.SearchStrategy[Any]] = {STRING: st.text(max_size=5), DOUBLE: st.floats()}
 
 
 @few

@@ -1,0 +1,238 @@
+"""JSON of rows: as lenient as ksqlDB, and the same with and without msgspec."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from felice.pipelines.errors import FormatError
+from felice.pipelines.sql.rows import json as row_json
+from felice.pipelines.sql.rows.coercion import loaded
+from felice.pipelines.sql.rows.json import BareJsonFormat, JsonFormat
+from felice.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+)
+
+
+@contextmanager
+def without_msgspec() -> Iterator[None]:
+    with patch.dict(sys.modules, {"msgspec": None}):
+        yield
+
+
+def shape(value: Any) -> Any:
+    return (type(value), repr(value))
+
+
+def read_in_both_ways(type_: SqlType, text: str) -> Any:
+    """The value of a column, wrapped and bare, with msgspec and without; or the text of the error."""
+    found: list[Any] = []
+    for data, format_ in (
+        (f'{{"C":{text}}}', JsonFormat((("C", type_),))),
+        (text, BareJsonFormat((("C", type_),))),
+        (f'{{"C":{text}}}', JsonFormat((("C", type_),))),
+    ):
+        is_last = len(found) == 2
+        try:
+            if is_last:
+                with without_msgspec():
+                    row = format_.read(data.encode())
+            else:
+                row = format_.read(data.encode())
+            found.append(shape(None if row is None else row[0]))
+            value = None if row is None else row[0]
+        except ValueError as error:
+            value = str(error).replace("$.C", "$")
+            found.append(value)
+    assert found == [found[0]] * 3
+    return value
+
+
+LARGE = "123456789012345678901234567890"
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (BOOLEAN, "true", True),
+        (BOOLEAN, '"true"', '$: expected BOOLEAN, and got "true"'),
+        (BOOLEAN, "1", "$: expected BOOLEAN, and got 1"),
+        (INTEGER, "7", 7),
+        (INTEGER, '"-7"', -7),
+        (INTEGER, "1.9", 1),
+        (INTEGER, "-1.9e1", -19),
+        (INTEGER, "2147483648", -(1 << 31)),
+        (INTEGER, '"2147483648"', "$: '2147483648' is no whole number of 32 bits"),
+        (INTEGER, '" 1"', "$: ' 1' is no whole number of 32 bits"),
+        (INTEGER, "true", "$: expected INTEGER, and got true"),
+        (INTEGER, "1e999999999", "$: 1E+999999999 is too large for 32 bits"),
+        (BIGINT, "2147483648", 1 << 31),
+        (BIGINT, '"9223372036854775807"', (1 << 63) - 1),
+        (BIGINT, "[1]", "$: expected BIGINT, and got [1]"),
+        (DOUBLE, "1", 1.0),
+        (DOUBLE, '"1.5e3"', 1500.0),
+        (DOUBLE, '"1f"', 1.0),
+        (DOUBLE, '"-Infinity"', -math.inf),
+        (DOUBLE, "1e400", math.inf),
+        (DOUBLE, '"x"', "$: 'x' is no number"),
+        (STRING, '"a\\u00e4"', "aä"),
+        (STRING, '"\\ud800"', "\ud800"),
+        (STRING, "1.50", "1.50"),
+        (STRING, "1e5", "1E+5"),
+        (STRING, LARGE, LARGE),
+        (STRING, "true", "true"),
+        (STRING, '{"b": 1.50, "a": [null, "x"]}', '{"b":1.50,"a":[null,"x"]}'),
+        (STRING, '[1, "a", null, [true], {"a": 1}]', '[1, a, null, [true], {"a":1}]'),
+        (Decimal(4, 2), "1.5", decimal.Decimal("1.50")),
+        (Decimal(4, 2), '"12"', decimal.Decimal("12.00")),
+        (Decimal(4, 2), "1e1", decimal.Decimal("10.00")),
+        (Decimal(32, 2), f"{LARGE}.10", decimal.Decimal(f"{LARGE}.10")),
+        (Decimal(4, 2), "1.001", "$: 1.001 does not fit into DECIMAL(4, 2) without rounding"),
+        (Decimal(4, 2), "100", "$: 100 does not fit into DECIMAL(4, 2) without rounding"),
+        (Decimal(4, 2), "false", "$: expected DECIMAL(4, 2), and got false"),
+        (BYTES, '"YWI="', b"ab"),
+        (BYTES, "1", "$: expected BYTES, and got 1"),
+        (DATE, "-1", -1),
+        (DATE, '"3"', 3),
+        (TIME, "86400000", 86_400_000),
+        (TIME, "86400001", "$: a TIME has from 0 to 86400000 milliseconds, and got 86400001"),
+        (TIMESTAMP, "10", 10),
+        (Array(INTEGER), '[1, "2", null]', [1, 2, None]),
+        (Array(INTEGER), "{}", "$: expected ARRAY<INTEGER>, and got {}"),
+        (Array(Array(INTEGER)), "[[], [1, true]]", "$[1][1]: expected INTEGER, and got true"),
+        (Map(STRING, BIGINT), '{"a": 1, "B": "2", "c": null}', {"a": 1, "B": 2, "c": None}),
+        (Map(STRING, Decimal(3, 1)), '{"a": 1, "b": null}', {"a": decimal.Decimal("1.0"), "b": None}),
+        (Map(STRING, INTEGER), '{"a": []}', "$.a: expected INTEGER, and got []"),
+        (Map(INTEGER, INTEGER), '{"1": 2}', {1: 2}),
+        (Struct((("A", INTEGER), ("b", STRING))), '{"a": 1, "B": "no", "x": 2}', (1, None)),
+        (Struct((("A", INTEGER),)), '{"A": null, "a": 1}', (None,)),
+        (Struct((("A", INTEGER),)), '{"A": {}}', "$.A: expected INTEGER, and got {}"),
+        (Struct((("A", INTEGER),)), "[]", "$: expected STRUCT<`A` INTEGER>, and got []"),
+        (Struct((("A", INTEGER),)), "null", None),
+    ],
+)
+def test_values_are_read_as_ksqldb_reads_them(type_: SqlType, text: str, value: Any) -> None:
+    assert shape(read_in_both_ways(type_, text)) == shape(value)
+
+
+ROW = (
+    ("ID", INTEGER),
+    ("name", STRING),
+    ("S", Struct((("X", BIGINT), ("Y", Array(Struct((("Z", STRING),))))))),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ('{"ID":1,"name":"a","S":{"X":2,"Y":[{"Z":"z"}]}}', (1, "a", (2, [("z",)]))),
+        ('{"id":1,"name":"a","s":{"x":2,"y":[{"z":"z"}]}}', (1, "a", (2, [("z",)]))),
+        ('{"iD":1,"NAME":"not this column","S":{}}', (1, None, (None, None))),
+        ('{"ID":1,"id":2,"Id":3}', (1, None, None)),
+        ('{"other":[1,{"ID":5}]}', (None, None, None)),
+        ('{"\\u0069d":1}', (1, None, None)),
+        ("{}", (None, None, None)),
+        (" null ", None),
+    ],
+)
+def test_names_match_in_other_case(text: str, row: Any) -> None:
+    format_ = JsonFormat(ROW)
+    # The second time, the decoder may be one for the names of this text.
+    assert [format_.read(text.encode()) for _ in range(2)] == [row, row]
+    with without_msgspec():
+        assert JsonFormat(ROW).read(text.encode()) == row
+
+
+def test_a_topic_with_other_names_is_read_leniently_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    def lenient(data: bytes) -> Any:
+        asked.append(data)
+        return loaded(data)
+
+    monkeypatch.setattr(row_json, "loaded", lenient)
+    format_ = JsonFormat(ROW)
+    rows: list[bytes | None] = [
+        b'{"id":%d,"name":"a","s":{"x":2,"y":[{"z":"z"}]}}' % number for number in range(3)
+    ]
+    assert [row[0] for row in format_.decode_all(rows)] == [0, 1, 2] and asked == rows[:1]
+    # A field that the record does not have in any spelling costs no second reading either.
+    assert format_.read(b'{"id":1,"s":null}') == (1, None, None) and len(asked) == 1
+    # Names that change with each record are read, too.
+    for number in range(40):
+        text = json.dumps({"Id" if number % 2 else "iD": number}).encode()
+        assert format_.read(text) == (number, None, None)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"ID":1} x', b"\xff", b'{"ID":NaN}', b"[" * 100_000])
+def test_what_is_no_json_is_refused(data: bytes) -> None:
+    for type_ in (JsonFormat, BareJsonFormat):
+        with pytest.raises(FormatError, match="is not JSON"):
+            type_((("ID", INTEGER),)).decode(data)
+
+
+ODD: dict[SqlType, st.SearchStrategy[Any]] = {
+    STRING: st.text(max_size=6) | st.text('\ud83d\ude00\ud800\n"\\', max_size=4),
+    DOUBLE: st.floats() | st.integers(-10_000, 10_000).map(lambda number: number / 7),
+    Decimal(30, 20): st.integers(-(10**25), 10**25).map(lambda whole: decimal.Decimal(f"{whole}E-20")),
+    BYTES: st.binary(max_size=3),
+    BOOLEAN: st.booleans(),
+    BIGINT: st.integers(-(1 << 63), (1 << 63) - 1),
+}
+CASES = st.sampled_from(list(ODD)).flatmap(lambda type_: st.tuples(st.just(type_), st.none() | ODD[type_]))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(CASES)
+def test_the_bytes_are_the_same_with_and_without_msgspec(case: tuple[SqlType, Any]) -> None:
+    type_, value = case
+    columns = (("A", type_), ("é", Array(type_)), ("M", Map(STRING, type_)), ("S", Struct((("x", type_),))))
+    row = (value, [value, value], {"k": value}, (value,))
+    data = JsonFormat(columns).write(row)
+    with without_msgspec():
+        assert JsonFormat(columns).write(row) == data
+    json.loads(data)
+
+
+def test_numbers_that_json_lacks_are_null() -> None:
+    columns = (("A", DOUBLE), ("B", DOUBLE), ("C", DOUBLE))
+    assert JsonFormat(columns).write((math.nan, math.inf, -math.inf)) == b'{"A":null,"B":null,"C":null}'
+    assert BareJsonFormat((("A", DOUBLE),)).write((math.nan,)) == b"null"
+
+
+def test_bytes_of_rows() -> None:
+    columns = (
+        ("ID", INTEGER),
+        ("D", Decimal(4, 2)),
+        ("B", BYTES),
+        ("S", Struct((("a b", BOOLEAN),))),
+        ("F", DOUBLE),
+    )
+    row = (1, decimal.Decimal("1.10"), b"ab", (None,), 1e16)
+    assert JsonFormat(columns).write(row) == b'{"ID":1,"D":1.10,"B":"YWI=","S":{"a b":null},"F":1e16}'
+    assert BareJsonFormat((("A", STRING),)).encode_all([("x",), (None,), None]) == [b'"x"', None, None]
+    with pytest.raises(FormatError, match=r"\('a',\) cannot be written as JSON"):
+        JsonFormat((("ID", INTEGER), ("N", INTEGER))).encode(("a",))
