@@ -40,22 +40,32 @@ from felice.pipelines.sql.types import (
     text_of,
 )
 
-Coerce = Callable[[Any, str], Any]
-"""(value, its place) -> value of SQL. Raises ValueError that names the place."""
+Coerce = Callable[[Any], Any]
+"""value of JSON -> value of SQL. Raises `Misfit`."""
 _MOST_SHOWN = 60
 
 
+class Misfit(FormatError):
+    """A value that is not of its type. The text begins with its place in the whole, which is `$`."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"${path}: {reason}")
+        self._reason, self._path = reason, path
+
+    def inside(self, part: str) -> Misfit:
+        """The same of the whole in which the value is a part."""
+        return Misfit(self._reason, part + self._path)
+
+
 class Names:
-    """How fields of JSON are found by the names of columns. Most of them have exactly these names."""
+    """How fields of JSON are found that do not have exactly the names of columns."""
 
     def __init__(self, fold: Callable[[str], str]) -> None:
         """`fold` is what a column's name must equal when the name of a field is in capitals."""
         self._fold = fold
 
     def find(self, fields: Mapping[str, Any], name: str) -> str | None:
-        """The name of the field that a column reads; None if there is none."""
-        if name in fields:
-            return name
+        """The name of the field that a column reads, if none has its name; None if there is none."""
         wanted = self._fold(name)
         found = None
         for one in fields:
@@ -70,13 +80,20 @@ ANY_CASE = Names(str.upper)
 """Case never matters, if no field has exactly the name."""
 
 
-def loaded(data: bytes) -> Any:
-    """The value of JSON. Numbers keep their digits. Raises ValueError for what is no JSON."""
-    return json.loads(data, parse_float=decimal.Decimal, parse_constant=_no_number)
-
-
 def _no_number(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+# `json.loads` makes one for each text, which takes longer than the work itself.
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_no_number)
+
+
+def loaded(data: bytes) -> Any:
+    """The value of JSON. Numbers keep their digits. Raises ValueError for what is no JSON."""
+    try:
+        return _DECODER.decode(data.decode())
+    except UnicodeDecodeError:
+        return _DECODER.decode(data.decode(json.detect_encoding(data)))
 
 
 def coercion(type_: SqlType, names: Names) -> Coerce:
@@ -86,8 +103,8 @@ def coercion(type_: SqlType, names: Names) -> Coerce:
             return _array(type_, coercion(element, names))
         case Map(key, value):
             return _map(type_, _key(key, names), coercion(value, names))
-        case Struct(fields):
-            return struct(tuple((name, coercion(one, names)) for name, one in fields), type_, names)
+        case Struct():
+            return _struct(type_, names)
         case Decimal():
             return _scalar(type_, lambda value: fitted(_as_decimal(value), type_))
         case _:
@@ -101,64 +118,79 @@ def _key(type_: SqlType, names: Names) -> Coerce:
     return _scalar(type_, lambda name: _boolean({"true": True, "false": False}.get(name)))
 
 
-def struct(fields: tuple[tuple[str, Coerce], ...], type_: SqlType, names: Names) -> Coerce:
-    """The function that makes the tuple of some fields."""
+def _struct(type_: Struct, names: Names) -> Coerce:
+    fields = [(name, coercion(one, names)) for name, one in type_.fields]
     find = names.find
 
-    def make(value: Any, path: str) -> Any:
+    def make(value: Any) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _refusal(type_, value, path)
-        found = ((name, coerce, find(value, name)) for name, coerce in fields)
-        return tuple(
-            None if spelled is None else coerce(value[spelled], f"{path}.{name}")
-            for name, coerce, spelled in found
-        )
+            raise _refusal(type_, value)
+        row, name = [], ""
+        try:
+            for name, coerce in fields:
+                spelled = name if name in value else find(value, name)
+                row.append(None if spelled is None else coerce(value[spelled]))
+        except Misfit as error:
+            raise error.inside(f".{name}") from None
+        return tuple(row)
 
     return make
 
 
-def _array(type_: SqlType, element: Coerce) -> Coerce:
-    def make(value: Any, path: str) -> Any:
+def _array(type_: Array, element: Coerce) -> Coerce:
+    def make(value: Any) -> Any:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise _refusal(type_, value, path)
-        return [element(one, f"{path}[{number}]") for number, one in enumerate(value)]
+            raise _refusal(type_, value)
+        made: list[Any] = []
+        try:
+            for one in value:
+                made.append(element(one))
+        except Misfit as error:
+            raise error.inside(f"[{len(made)}]") from None
+        return made
 
     return make
 
 
-def _map(type_: SqlType, key: Coerce, member: Coerce) -> Coerce:
-    def make(value: Any, path: str) -> Any:
+def _map(type_: Map, key: Coerce, member: Coerce) -> Coerce:
+    def make(value: Any) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _refusal(type_, value, path)
-        return {key(name, f"{path}.{name}"): member(one, f"{path}.{name}") for name, one in value.items()}
+            raise _refusal(type_, value)
+        made, name = {}, ""
+        try:
+            for name, one in value.items():
+                made[key(name)] = member(one)
+        except Misfit as error:
+            raise error.inside(f".{name}") from None
+        return made
 
     return make
 
 
 def _scalar(type_: SqlType, convert: Callable[[Any], Any]) -> Coerce:
-    def make(value: Any, path: str) -> Any:
+    def make(value: Any) -> Any:
         if value is None:
             return None
         try:
             return convert(value)
         except TypeError:
-            raise _refusal(type_, value, path) from None
+            raise _refusal(type_, value) from None
         except ValueError as error:
-            raise FormatError(f"{path}: {error}") from None
+            raise Misfit(str(error)) from None
 
     return make
 
 
-def _refusal(type_: SqlType, value: Any, path: str) -> FormatError:
+def _refusal(type_: SqlType, value: Any) -> Misfit:
     text = text_of_json(value)
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-    return FormatError(f"{path}: expected {text_of(type_)}, and got {shown}")
+    return Misfit(f"expected {text_of(type_)}, and got {shown}")
 
 
 def _is_number(value: Any) -> bool:

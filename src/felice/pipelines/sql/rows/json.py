@@ -47,9 +47,17 @@ class JsonFormat(RowFormat):
         return object_writer(self.columns)
 
     @cached_property
+    def _reader(self) -> Reader:
+        return object_reader(self.columns)
+
+    @cached_property
     def read(self) -> Read:
         """Reads a row; None for JSON's null."""
-        return object_reader(self.columns)
+        return self._reader.read
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The row of each."""
+        return self._reader.read_all(data)
 
     def placed_by(self, data: bytes) -> bytes | None:
         """Not known: other writers put spaces elsewhere."""
@@ -107,10 +115,27 @@ def _fast(encode: Write, text: Callable[[Any], str]) -> Write:
     return write
 
 
-def object_reader(columns: Columns) -> Read:
-    """The function that reads rows from objects."""
+class Reader:
+    """Reads objects leniently."""
+
+    def __init__(self, type_: Struct) -> None:
+        self._type = type_
+        self._coerce = coercion(type_, CAPITALS)
+
+    def read(self, data: bytes) -> Row | None:
+        """The row; None for JSON's null."""
+        return cast(Row | None, self._coerce(loaded(data)))
+
+    def read_all(self, data: list[bytes | None]) -> list[Row | None]:
+        """The row of each."""
+        read = self.read
+        return [None if one is None else read(one) for one in data]
+
+
+def object_reader(columns: Columns) -> Reader:
+    """Reads rows from objects."""
     type_, typed = Struct(columns), _typed()
-    return _lenient(type_) if typed is None else _Objects(type_, typed).read
+    return Reader(type_) if typed is None else _TypedReader(type_, typed)
 
 
 def value_reader(type_: SqlType) -> Read:
@@ -131,15 +156,15 @@ def value_reader(type_: SqlType) -> Read:
 
 def _lenient(type_: SqlType) -> Read:
     coerce = coercion(type_, CAPITALS)
-    return lambda data: coerce(loaded(data), "$")
+    return lambda data: coerce(loaded(data))
 
 
-class _Objects:
+class _TypedReader(Reader):
     """Reads objects in both ways."""
 
     def __init__(self, type_: Struct, typed: Any) -> None:
-        self._type, self._typed = type_, typed
-        self._coerce = coercion(type_, CAPITALS)
+        super().__init__(type_)
+        self._typed, self._unset, self._as_tuple = typed, typed.UNSET, typed.as_tuple
         self._names = [name.lower().encode() for name, _ in type_.fields]
         self._spellings = _MOST_SPELLINGS
         self._spell(type_)
@@ -150,35 +175,45 @@ class _Objects:
 
     def read(self, data: bytes) -> Row | None:
         """The row; None for JSON's null."""
-        unset = self._typed.UNSET
         try:
-            row = self._decode(data)
-            if unset in row:
+            row: Row = self._as_tuple(self._decode(data))
+            if self._unset in row:
                 row = self._without_absent(row, data)
             return row if self._convert is None else cast(Row, self._convert(row))
+        except self._typed.Absent:
+            return self._learn(data)
         except ValueError:
-            return self._read_leniently(data)
+            return super().read(data)
+
+    def read_all(self, data: list[bytes | None]) -> list[Row | None]:
+        """The row of each; all in the typed way, or one by one."""
+        decode, as_tuple, unset, convert = self._decode, self._as_tuple, self._unset, self._convert
+        try:
+            rows = [as_tuple(decode(one)) for one in data]
+            if not any(unset in row for row in rows):
+                return rows if convert is None else list(map(convert, rows))
+        except (ValueError, TypeError):  # TypeError: null is among them
+            pass
+        return super().read_all(data)
 
     def _without_absent(self, row: Row, data: bytes) -> Row:
-        """The row with nulls for absent fields, if the record does not have them in other case. Raises ValueError."""
-        unset, folded = self._typed.UNSET, data.lower()
+        """The row with nulls for absent fields. Raises `Absent` if the record may have one in other case."""
+        unset, folded = self._unset, data.lower()
         plain = data.isascii() and b"\\" not in data
-        if any(
-            value is unset and (not plain or name in folded)
-            for value, name in zip(row, self._names, strict=True)
-        ):
-            raise ValueError("a field may be spelled in another way")
-        return tuple(None if value is unset else value for value in row)
+        for value, name in zip(row, self._names, strict=True):
+            if value is unset and (not plain or name in folded):
+                raise self._typed.Absent
+        return tuple([None if value is unset else value for value in row])
 
-    def _read_leniently(self, data: bytes) -> Row | None:
+    def _learn(self, data: bytes) -> Row | None:
+        """Read leniently, and remember the names of fields."""
         value = loaded(data)
-        row: Row | None = self._coerce(value, "$")
         if self._spellings:
             spelled = _spelled(self._type, value)
             if spelled != self._spelled:
                 self._spellings -= 1
                 self._spell(spelled)
-        return row
+        return cast(Row | None, self._coerce(value))
 
 
 def _spelled(type_: SqlType, value: Any) -> Any:
@@ -197,5 +232,5 @@ def _spelled(type_: SqlType, value: Any) -> Any:
 
 
 def _spelled_field(name: str, type_: SqlType, value: dict[str, Any]) -> tuple[str, SqlType]:
-    found = CAPITALS.find(value, name)
+    found = name if name in value else CAPITALS.find(value, name)
     return (name, type_) if found is None else (found, _spelled(type_, value[found]))

@@ -77,7 +77,7 @@ class JsonSchemaFormat(SchemaFormat):
     def reader_of(self, schema: RegisteredText) -> Callable[[bytes], Any]:
         """The function that reads values."""
         expect_type(schema, JSON)
-        return value_reader(self.columns[0][1]) if self.is_bare else object_reader(self.columns)
+        return value_reader(self.columns[0][1]) if self.is_bare else object_reader(self.columns).read
 
 
 def schema_of(columns: Columns, full_name: str | None, is_bare: bool) -> str:

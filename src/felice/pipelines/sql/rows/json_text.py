@@ -7,6 +7,7 @@ Keeps true:  the bytes are those that msgspec writes, in particular of numbers: 
 from __future__ import annotations
 
 import base64
+import decimal
 import math
 from collections.abc import Callable
 from json.encoder import encode_basestring
@@ -65,8 +66,10 @@ def _double(value: float) -> str:
 
 
 def _shortest(value: float) -> str:
-    # `e16`, where Python writes `e+16`; and `e-7`, where it writes `e-07`.
+    # As msgspec: `e16`, where Python writes `e+16`; `e-7` for `e-07`; and no exponent of -5.
     digits, letter, exponent = repr(value).partition("e")
+    if exponent == "-05":
+        return f"{decimal.Decimal(repr(value)):f}"
     return f"{digits}e{int(exponent)}" if letter else digits
 
 

@@ -52,7 +52,12 @@ _SCALARS: dict[SqlType, Any] = {
     TIME: Annotated[int, Meta(ge=0, le=DAY_MS)],
     TIMESTAMP: _whole(64),
 }
+as_tuple = msgspec.structs.astuple
 encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Absent(ValueError):
+    """A field is absent, or its name is in other case."""
 
 
 def decoder(type_: SqlType) -> Callable[[bytes], Any]:
@@ -61,14 +66,13 @@ def decoder(type_: SqlType) -> Callable[[bytes], Any]:
     return decode if convert is None else lambda data: convert(decode(data))
 
 
-def field_decoder(type_: Struct) -> tuple[Callable[[bytes], tuple[Any, ...]], Convert | None]:
+def field_decoder(type_: Struct) -> tuple[Callable[[bytes], Any], Convert | None]:
     """The decoder of the fields of an object, and what makes the tuple of values of them; None if they are it.
 
-    A field that is absent is `UNSET` in what the first returns; the second must not get it.
+    The first makes an instance of a class, of which `as_tuple` makes the tuple of fields. In it a field that is absent
+    is `UNSET`; the second must not get it.
     """
-    decode = msgspec.json.Decoder(_fields(type_)).decode
-    as_tuple = msgspec.structs.astuple
-    return lambda data: as_tuple(decode(data)), _converted(type_)
+    return msgspec.json.Decoder(_fields(type_)).decode, _converted(type_)
 
 
 def _annotation(type_: SqlType) -> Any:
@@ -125,12 +129,12 @@ def _or_null(convert: Convert | None) -> Convert | None:
 
 
 def _struct(type_: Struct) -> Convert:
-    as_tuple, convert = msgspec.structs.astuple, _converted(type_)
+    convert = _converted(type_)
 
     def make(value: Any) -> Any:
         row = as_tuple(value)
         if UNSET in row:
-            raise ValueError("a field is absent, or its name is in other case")
+            raise Absent
         return row if convert is None else convert(row)
 
     return make
@@ -152,23 +156,24 @@ def shaped(type_: SqlType) -> Convert | None:
             one, name = _or_null(shaped(member)) or _same, key_text(key)
             return lambda value: {name(key): one(each) for key, each in value.items()}
         case Struct(fields):
-            names, places = [name for name, _ in fields], _shapes(fields)
-            return lambda value: dict(zip(names, _at(value, places), strict=True))
+            return _object(fields)
         case _:
             return None
 
 
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
     """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
-    names, places = [name for name, _ in fields], _shapes(fields)
-    if not places:
-        return lambda row: encode(dict(zip(names, row, strict=True)))
-    return lambda row: encode(dict(zip(names, _at(row, places), strict=True)))
+    make = _object(fields)
+    return lambda row: encode(make(row))
 
 
-def _shapes(fields: tuple[tuple[str, SqlType], ...]) -> list[tuple[int, Convert]]:
+def _object(fields: tuple[tuple[str, SqlType], ...]) -> Convert:
+    """What makes of a tuple what is written as an object: msgspec writes its classes faster than dicts."""
+    names = {f"f{number}": name for number, (name, _) in enumerate(fields)}
+    kind = msgspec.defstruct("Fields", [(slot, Any) for slot in names], rename=names, gc=False)
     shapes = [(place, _or_null(shaped(one))) for place, (_, one) in enumerate(fields)]
-    return [(place, shape) for place, shape in shapes if shape is not None]
+    places = [(place, shape) for place, shape in shapes if shape is not None]
+    return (lambda row: kind(*_at(row, places))) if places else (lambda row: kind(*row))
 
 
 def _at(row: tuple[Any, ...], places: list[tuple[int, Convert]]) -> list[Any]:

@@ -26,9 +26,9 @@ def plain_of(type_: SqlType, value: Any) -> Any:
     return _plain(type_)(value)
 
 
-def value_of(type_: SqlType, plain: Any, path: str = "$") -> Any:
+def value_of(type_: SqlType, plain: Any) -> Any:
     """The value that parsed JSON stands for. Raises ValueError that names the place of what is not of the type."""
-    return _value(type_)(plain, path)
+    return _value(type_)(plain)
 
 
 @cache

@@ -118,7 +118,7 @@ def format_of(name: str, columns: Columns, is_key: bool = False, **options: Any)
     return row_format(description, columns, registry=MemoryRegistry(), subject="t-value", is_key=is_key)
 
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @few
