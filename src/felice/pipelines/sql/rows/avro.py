@@ -16,7 +16,7 @@ from typing import Any
 from felice.pipelines.errors import FormatError
 from felice.pipelines.sql.rows.avro_schema import Names, Node, entry_of, field_name, parsed, schema_of
 from felice.pipelines.sql.rows.columns import matching
-from felice.pipelines.sql.rows.numbers import double_text, fitted
+from felice.pipelines.sql.rows.numbers import double_text, fitting
 from felice.pipelines.sql.rows.registry import AVRO, RegisteredText
 from felice.pipelines.sql.rows.schema_format import SchemaFormat, expect_type
 from felice.pipelines.sql.types import (
@@ -174,11 +174,11 @@ def _same(value: Any) -> Any:
 
 
 def _decimal_reader(node: Node, type_: Decimal) -> Convert:
-    exponent = -node.get("scale", 0)
+    exponent, fit = -node.get("scale", 0), fitting(type_)
 
     def read(value: bytes) -> decimal.Decimal:
         whole = int.from_bytes(value, signed=True)
-        return fitted(decimal.Decimal((whole < 0, tuple(map(int, str(abs(whole)))), exponent)), type_)
+        return fit(decimal.Decimal((whole < 0, tuple(map(int, str(abs(whole)))), exponent)))
 
     return read
 
@@ -253,10 +253,10 @@ _WRITTEN_AS: dict[SqlType, tuple[str, ...]] = _READ_FROM | {
 
 
 def _decimal_writer(node: Node) -> Convert:
-    to = Decimal(node["precision"], node.get("scale", 0))
+    fit = fitting(Decimal(node["precision"], node.get("scale", 0)))
 
     def write(value: decimal.Decimal) -> bytes:
-        sign, digits, _ = fitted(value, to).as_tuple()
+        sign, digits, _ = fit(value).as_tuple()
         whole = int("".join(map(str, digits))) * (-1 if sign else 1)
         # As BigInteger.toByteArray: the fewest bytes that hold number and sign.
         size = node.get("size") or (whole if whole >= 0 else ~whole).bit_length() // 8 + 1

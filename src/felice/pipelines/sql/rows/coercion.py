@@ -17,7 +17,7 @@ from felice.pipelines.sql.rows.numbers import (
     as_double,
     decimal_of,
     double_of,
-    fitted,
+    fitting,
     time_of,
     truncated,
     whole_of,
@@ -106,7 +106,8 @@ def coercion(type_: SqlType, names: Names) -> Coerce:
         case Struct():
             return _struct(type_, names)
         case Decimal():
-            return _scalar(type_, lambda value: fitted(_as_decimal(value), type_))
+            fit = fitting(type_)
+            return _scalar(type_, lambda value: fit(_as_decimal(value)))
         case _:
             return _scalar(type_, _SCALARS[type_])
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.types import Array, Decimal, Map, Primitive, SqlType, Struct, text_of
+from felice.pipelines.sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from felice.pipelines.streams.formats import Format
 
 T = TypeVar("T")
@@ -15,22 +16,40 @@ Columns = tuple[tuple[str, SqlType], ...]
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowFormat(Format):
     """A format of rows, which are tuples of the columns' values. None is a record without value, or without key.
 
-    What it needs to read and write is made when it is first used; only the fields travel to other processes.
+    What it needs to read and write is made when it is first used; only the fields travel to other processes. Formats
+    that give each row the same bytes are equal: names of columns do not count where they are not written.
     """
 
     columns: Columns
 
-    def show(self) -> str:
-        """The columns as text."""
-        return ", ".join(f"{name} {text_of(type_)}" for name, type_ in self.columns)
+    @property
+    def has_names(self) -> bool:
+        """Whether the names of columns are written."""
+        return True
+
+    def _identity(self) -> tuple[Any, ...]:
+        shown = self.columns if self.has_names else tuple(type_ for _, type_ in self.columns)
+        others = [getattr(self, one.name) for one in fields(self) if one.compare and one.name != "columns"]
+        return type(self), shown, *others
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowFormat) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
 
 
 class BareFormat(RowFormat):
     """A format of rows of one column, which is written without its name. Null is written as a null record."""
+
+    @property
+    def has_names(self) -> bool:
+        """The name is not written."""
+        return False
 
     def write_one(self, value: Any) -> bytes:
         """The bytes of a column's value that is not null."""
@@ -76,14 +95,14 @@ def parts_of(type_: SqlType) -> tuple[SqlType, ...]:
             return (element,)
         case Map(key, value):
             return key, value
-        case Struct(fields):
-            return tuple(field for _, field in fields)
+        case Struct():
+            return tuple(field for _, field in type_.fields)
         case Primitive() | Decimal():
             return ()
 
 
-def matching(fields: Mapping[str, T], name: str) -> T | None:
+def matching(given: Mapping[str, T], name: str) -> T | None:
     """The field of this name; without regard to case if there is none of exactly this name; None if neither is."""
-    if name in fields:
-        return fields[name]
-    return {one.upper(): field for one, field in fields.items()}.get(name.upper())
+    if name in given:
+        return given[name]
+    return {one.upper(): field for one, field in given.items()}.get(name.upper())

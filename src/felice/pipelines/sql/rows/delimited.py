@@ -16,7 +16,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
 from felice.pipelines.sql.rows.columns import Row, RowFormat
-from felice.pipelines.sql.rows.numbers import decimal_of, double_of, double_text, fitted, time_of, whole_of
+from felice.pipelines.sql.rows.numbers import decimal_of, double_of, double_text, fitting, time_of, whole_of
 from felice.pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -50,12 +50,17 @@ def delimiter_of(given: str) -> str:
     return character
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DelimitedFormat(RowFormat):
     """Rows as lines. `delimiter` is a character."""
 
     name = "DELIMITED"
     delimiter: str
+
+    @property
+    def has_names(self) -> bool:
+        """The names are not written."""
+        return False
 
     @cached_property
     def _texts(self) -> list[Callable[[Any], str]]:
@@ -132,7 +137,10 @@ def _plain(value: decimal.Decimal) -> str:
 
 
 def _parser(type_: SqlType) -> Parse:
-    return (lambda text: fitted(decimal_of(text), type_)) if isinstance(type_, Decimal) else _PARSERS[type_]
+    if not isinstance(type_, Decimal):
+        return _PARSERS[type_]
+    fit = fitting(type_)
+    return lambda text: fit(decimal_of(text))
 
 
 def _bytes(text: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from felice.pipelines.sql.rows.numbers import DAY_MS, fitted
+from felice.pipelines.sql.rows.numbers import DAY_MS, fitting
 from felice.pipelines.sql.rows.plain import key_text
 from felice.pipelines.sql.types import (
     BIGINT,
@@ -102,7 +102,7 @@ def _read(type_: SqlType) -> Convert | None:
     """What makes values of what is decoded; None if they are the same. Neither is null."""
     match type_:
         case Decimal():
-            return lambda number: fitted(number, type_)
+            return fitting(type_)
         case Array(element):
             return _each(_or_null(_read(element)))
         case Map(key, member):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import decimal
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from felice.pipelines.sql.types import Decimal
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,10})?")
 _DOUBLE = re.compile(r"\s*([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?\s*")
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT = decimal.Context(prec=10_000, traps=[decimal.Inexact, decimal.InvalidOperation])
+_NAN = decimal.Decimal("NaN")
 _LARGEST_DIGITS = 400
 """A number with more digits before its point is no number of any type but DECIMAL; it is refused before it is made."""
 DAY_MS = 86_400_000
@@ -47,21 +47,34 @@ def double_of(text: str) -> float:
 
 def decimal_of(text: str) -> decimal.Decimal:
     """The decimal that a text says. Raises ValueError if it says none."""
-    if not _DECIMAL.fullmatch(text):
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        number = _NAN
+    if not number.is_finite():
         raise ValueError(f"{text!r} is no decimal number")
-    return decimal.Decimal(text)
+    return number
 
 
-def fitted(number: decimal.Decimal, type_: Decimal) -> decimal.Decimal:
-    """The same number with the scale of its type. Raises ValueError if it would have to be rounded, or is too large."""
-    if number.is_finite() and (not number or number.adjusted() < type_.precision - type_.scale):
+def fitting(type_: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:
+    """The function that gives numbers the scale of a type.
+
+    It raises ValueError for those that would have to be rounded, or are too large.
+    """
+    context = decimal.Context(prec=type_.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    scale = decimal.Decimal((0, (1,), -type_.scale))
+
+    def fit(number: decimal.Decimal) -> decimal.Decimal:
         try:
-            if number.as_tuple().exponent == -type_.scale:
-                return number
-            return number.quantize(decimal.Decimal((0, (1,), -type_.scale)), context=_EXACT)
-        except (decimal.Inexact, decimal.InvalidOperation):
-            pass
-    raise ValueError(f"{number} does not fit into DECIMAL({type_.precision}, {type_.scale}) without rounding")
+            fitted = context.quantize(number, scale)
+        except decimal.DecimalException:
+            fitted = _NAN
+        if fitted.is_nan():
+            told = f"DECIMAL({type_.precision}, {type_.scale})"
+            raise ValueError(f"{number} does not fit into {told} without rounding")
+        return fitted
+
+    return fit
 
 
 def as_double(number: Any) -> float:

@@ -42,6 +42,11 @@ class PackedFormat(RowFormat):
 
     name = "packed rows"
 
+    @property
+    def has_names(self) -> bool:
+        """The names are not written."""
+        return False
+
     @cached_property
     def _is_plain(self) -> bool:
         return all(isinstance(type_, Primitive) for _, type_ in self.columns)

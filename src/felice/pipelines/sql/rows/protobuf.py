@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProtobufFormat(SchemaFormat):
     """Rows as messages after the id of their schema and the place of their type in it."""
 
@@ -72,7 +72,7 @@ class ProtobufFormat(SchemaFormat):
         return read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProtobufNoSrFormat(RowFormat):
     """Rows as messages of the type that the columns make."""
 

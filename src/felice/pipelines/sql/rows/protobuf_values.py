@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.sql.rows.columns import Columns, Row, matching
-from felice.pipelines.sql.rows.numbers import double_text, fitted, truncated
+from felice.pipelines.sql.rows.numbers import double_text, fitting, truncated
 from felice.pipelines.sql.rows.proto_text import as_field
 from felice.pipelines.sql.rows.protobuf_schema import (
     DECIMAL_MESSAGE,
@@ -144,9 +144,8 @@ def _converted(field: FieldDescriptor, type_: SqlType, path: str) -> Convert | N
         gets = _gets(message, type_.fields, path)
         return lambda value: tuple([get(value) for get in gets])
     if isinstance(type_, Decimal):
-        return (
-            (lambda value: fitted(_decimal(value), type_)) if message.full_name == DECIMAL_MESSAGE else None
-        )
+        fit = fitting(type_)
+        return (lambda value: fit(_decimal(value))) if message.full_name == DECIMAL_MESSAGE else None
     if (wrapped := wrapped_in(message)) is not None:
         inner = _scalar(wrapped, type_)
         return None if inner is None else lambda value: inner(value.value)
@@ -298,8 +297,10 @@ def _holds(field: FieldDescriptor, type_: SqlType) -> bool:
 
 
 def _decimal_fill(type_: Decimal) -> Put:
+    fit = fitting(type_)
+
     def fill(message: Any, value: decimal.Decimal) -> None:
-        sign, digits, _ = fitted(value, type_).as_tuple()
+        sign, digits, _ = fit(value).as_tuple()
         whole = int("".join(map(str, digits))) * (-1 if sign else 1)
         size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
         message.value = whole.to_bytes(size, signed=True)

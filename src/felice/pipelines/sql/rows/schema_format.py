@@ -25,7 +25,7 @@ _MOST_READERS = 1000
 """Schemas whose readers are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SchemaFormat(RowFormat):
     """A format with a registry. Formats that differ only in their subject are equal: an id belongs to a schema."""
 
@@ -36,6 +36,11 @@ class SchemaFormat(RowFormat):
     """Whether a row is written as the value of its single column."""
     full_name: str | None
     schema_id: int | None
+
+    @property
+    def has_names(self) -> bool:
+        """The name of a bare value is not written."""
+        return not self.is_bare
 
     def own_schema(self) -> tuple[str, str]:
         """The type and text of the schema of the columns."""

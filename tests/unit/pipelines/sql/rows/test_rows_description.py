@@ -234,3 +234,20 @@ def test_an_outage_of_the_registry_is_no_fault_of_a_record() -> None:
             work()
     with pytest.raises(FormatError, match="does not begin with 0"):
         format_.decode(b"\2")
+
+
+def test_formats_are_equal_if_their_bytes_are() -> None:
+    def made(name: str, *columns: Any, **options: Any) -> Any:
+        description = FormatDescription(name, **options)
+        return row_format(description, columns, registry=registry, subject=columns[0][0], is_key=True)
+
+    registry = MemoryRegistry()
+    one, other, wide = ("A", INTEGER), ("B", INTEGER), ("A", BIGINT)
+    for name in ("KAFKA", "JSON", "DELIMITED", "AVRO", "JSON_SR"):
+        assert made(name, one) == made(name, other) and hash(made(name, one)) == hash(made(name, other))
+        assert made(name, one) != made(name, wide)
+    assert made("DELIMITED", one, delimiter="TAB") != made("DELIMITED", one)
+    assert made("PROTOBUF", one) != made("PROTOBUF", other) and made("PROTOBUF", one) == made("PROTOBUF", one)
+    assert made("PROTOBUF", one, nullable="OPTIONAL") != made("PROTOBUF", one)
+    assert made("JSON", one, wide) != made("JSON", other, wide)
+    assert made("JSON", one) != made("KAFKA", one) and made("JSON", one) != one
