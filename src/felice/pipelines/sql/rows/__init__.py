@@ -22,12 +22,14 @@ from felice.pipelines.sql.rows.description import (
     check,
     features_of,
     is_bare,
+    is_bare_schema,
 )
 from felice.pipelines.sql.rows.json import BareJsonFormat, JsonFormat
 from felice.pipelines.sql.rows.kafka import KafkaFormat
 from felice.pipelines.sql.rows.nothing import NoneFormat
 from felice.pipelines.sql.rows.packed import tuples
 from felice.pipelines.sql.rows.registry import RegisteredText, Registry
+from felice.pipelines.sql.types import SqlType, Struct
 from felice.pipelines.streams.formats import Format
 
 __all__ = [
@@ -102,20 +104,37 @@ def _with_schema(
 def columns_of_schema(description: FormatDescription, schema: RegisteredText, *, is_key: bool) -> Columns:
     """The columns that a schema of a registry describes.
 
-    Names are in capitals, but as they are if the description has the schema's id. A schema that is no record is one
-    column, ROWKEY or ROWVAL; so is a record of a description that is not wrapped. Raises ValueError for a schema that
-    cannot be used.
+    Names are in capitals, but as they are if the description has the schema's id. Where single columns are bare, which
+    they are in keys, the schema is that of one column, ROWKEY or ROWVAL. Raises ValueError for a schema that cannot be
+    used.
     """
+    type_ = _type_of_schema(description, schema)
+    if type_ is None:
+        raise ValueError("Schema does not include any columns with types that ksqlDB supports")
+    if is_bare_schema(description, is_key):
+        return (("ROWKEY" if is_key else "ROWVAL", type_),)
+    if not isinstance(type_, Struct):
+        raise ValueError(
+            "Schema returned from schema registry is anonymous type. To use this schema with ksqlDB, set "
+            "'WRAP_SINGLE_VALUE=false' in the WITH clause properties."
+        )
+    return type_.fields
+
+
+def _type_of_schema(description: FormatDescription, schema: RegisteredText) -> SqlType | None:
     fold: Callable[[str], str] = str.upper if description.schema_id is None else str
-    single = fold("ROWKEY" if is_key else "ROWVAL")
-    if description.name == "PROTOBUF":
-        from felice.pipelines.sql.rows import protobuf_schema
+    match description.name:
+        case "AVRO":
+            from felice.pipelines.sql.rows import avro_schema
 
-        return protobuf_schema.columns_of(schema.text, schema.references, fold, description.full_name)
-    from felice.pipelines.sql.rows import avro_schema, json_schema
+            return avro_schema.type_of_schema(schema.text, schema.references, fold)
+        case "JSON_SR":
+            from felice.pipelines.sql.rows import json_schema
 
-    module = {"AVRO": avro_schema, "JSON_SR": json_schema}.get(description.name)
-    if module is None:
-        raise ValueError(f"the format {description.name} has no schemas in a registry")
-    bare = description.is_wrapped is False
-    return module.columns_of(schema.text, schema.references, fold, single, bare)  # type: ignore[no-any-return]
+            return json_schema.type_of_schema(schema.text, schema.references, fold)
+        case "PROTOBUF":
+            from felice.pipelines.sql.rows import protobuf_schema
+
+            return protobuf_schema.type_of_schema(schema.text, schema.references, fold, description.full_name)
+        case name:
+            raise ValueError(f"the format {name} has no schemas in a registry")

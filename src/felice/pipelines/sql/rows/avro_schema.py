@@ -179,21 +179,13 @@ def parsed(text: str, references: References) -> Node:
         raise ValueError(f"the Avro schema cannot be used: {error}") from error
 
 
-def columns_of(
-    text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool
-) -> Columns:
-    """The columns of a schema. Fields whose types SQL does not have are left out.
+def type_of_schema(text: str, references: References, fold: Callable[[str], str]) -> SqlType | None:
+    """The type of a schema's values; None if SQL does not have it. Fields whose types SQL lacks are left out.
 
-    `fold` makes the names of columns. A schema that is no record is one column, whose name is `single`, and so is a
-    record with `is_bare`. Raises ValueError if there are no columns.
+    `fold` makes the names of fields. Raises ValueError for a schema that is not right, or contains itself.
     """
     schema = parsed(text, references)
-    type_ = _type(schema, Names(schema), fold, ())
-    if isinstance(type_, Struct) and not is_bare:
-        return type_.fields
-    if type_ is None:
-        raise ValueError("the schema has no columns of types that SQL has")
-    return ((single, type_),)
+    return _type(schema, Names(schema), fold, ())
 
 
 def _type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:

@@ -75,8 +75,12 @@ def features_of(description: FormatDescription) -> Features:
 
 def is_bare(description: FormatDescription, columns: Columns, is_key: bool) -> bool:
     """Whether rows are written as the value of their single column."""
-    features = features_of(description)
-    if len(columns) != 1 or not features.has_choice:
+    return len(columns) == 1 and is_bare_schema(description, is_key)
+
+
+def is_bare_schema(description: FormatDescription, is_key: bool) -> bool:
+    """Whether single columns are written as bare values: keys are, and values where the statement says so."""
+    if not features_of(description).has_choice:
         return False
     return is_key if description.is_wrapped is None else not description.is_wrapped
 

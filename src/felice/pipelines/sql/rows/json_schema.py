@@ -111,16 +111,9 @@ def _node(type_: SqlType) -> dict[str, Any]:
             return _SIMPLE[type_]
 
 
-def columns_of(
-    text: str, references: References, fold: Callable[[str], str], single: str, is_bare: bool
-) -> Columns:
-    """The columns of a schema; arguments as those of `avro_schema.columns_of`."""
-    type_ = _Types(json.loads(text), dict(references), fold).of_root()
-    if isinstance(type_, Struct) and not is_bare:
-        return type_.fields
-    if type_ is None:
-        raise ValueError("the schema has no columns of types that SQL has")
-    return ((single, type_),)
+def type_of_schema(text: str, references: References, fold: Callable[[str], str]) -> SqlType | None:
+    """The type of a schema's values; as that of `avro_schema`."""
+    return _Types(json.loads(text), dict(references), fold).of_root()
 
 
 class _Types:

@@ -184,14 +184,11 @@ def oneofs_of(message: Descriptor) -> dict[str, OneofDescriptor]:
     return {f"{one.name}_{one.index}": one for one in real}
 
 
-def columns_of(
-    text: str, references: References, fold: Callable[[str], str], full_name: str | None = None
-) -> Columns:
-    """The columns of a message type. `fold` makes their names. Raises ValueError if it has none that SQL has."""
-    type_ = _struct(message_of(parsed(text, references), full_name), fold, ())
-    if not isinstance(type_, Struct):
-        raise ValueError("the schema has no columns of types that SQL has")
-    return type_.fields
+def type_of_schema(
+    text: str, references: References, fold: Callable[[str], str], full_name: str | None
+) -> SqlType | None:
+    """The type of a message type; None if it has no field of a type of SQL. `fold` makes the names of fields."""
+    return _struct(message_of(parsed(text, references), full_name), fold, ())
 
 
 def _struct(message: Descriptor, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:

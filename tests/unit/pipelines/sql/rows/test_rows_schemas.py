@@ -223,10 +223,14 @@ def test_names_and_single_columns_of_avro_schemas() -> None:
     assert columns(record) == (("A", INTEGER), ("B", STRING))
     assert columns(record, schema_id=1) == (("a", INTEGER), ("B", STRING))
     assert columns(record, is_wrapped=False) == (("ROWVAL", Struct((("A", INTEGER), ("B", STRING)))),)
+    assert columns(record, is_key=True) == (("ROWKEY", Struct((("A", INTEGER), ("B", STRING)))),)
     assert columns('"long"', is_key=True) == (("ROWKEY", BIGINT),)
+    assert columns('"long"', is_wrapped=False) == (("ROWVAL", BIGINT),)
+    with pytest.raises(ValueError, match="set 'WRAP_SINGLE_VALUE=false'"):
+        columns('"long"')
     with pytest.raises(ValueError, match=r"the record n\.r contains itself"):
         columns(avro(("a", ["null", "r"])))
-    with pytest.raises(ValueError, match="no columns"):
+    with pytest.raises(ValueError, match="does not include any columns"):
         columns(avro(("a", "null")))
 
 
