@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from felice.pipelines.streams.record import Group, Record
+from felice.pipelines.streams.record import Group
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.pipelines.streams.topology import SubTopology
-from felice.streams import App, DeadLetters, Stream
+from felice.streams import App, Context, DeadLetters, Format, Processor, Record, Stream
 from peers.streams_oracle import Row
 from streams.comparison import random_rows, topics_of
 from streams.topologies import TOPOLOGIES
@@ -86,6 +87,43 @@ def letters(app: App) -> None:
     windows.count(name="n").to_stream().key_by(lambda key, value: key.key).to("out")
 
 
+class Picky(Format):
+    """Text, but not all of it."""
+
+    name = "picky"
+
+    def write(self, value: str) -> bytes:
+        return value.encode()
+
+    def read(self, data: bytes) -> str:
+        if data in (b"3", b"7"):
+            raise ValueError("a number that is not liked")
+        return data.decode()
+
+
+LETTERS = DeadLetters("letters")
+
+
+def picky(app: App, policy: Any = LETTERS) -> Stream:
+    return app.stream("a", value=Picky(), on_bad_record=policy)
+
+
+def timed(app: App, policy: Any) -> Stream:
+    return app.stream(
+        "a", value=Picky(), on_bad_record="skip", on_error=policy, ts=lambda key, value: int(value)
+    )
+
+
+class Ticking(Processor):
+    """Passes records, and sends one for each tick of stream time."""
+
+    def init(self, context: Context) -> None:
+        context.schedule(10, lambda time: [Record("tick", "t", time)])
+
+    def process(self, record: Record) -> list[Record]:
+        return [record]
+
+
 OWN: dict[str, Callable[[App], None]] = {
     "map_records": lambda app: (
         app.stream("a").map_records(lambda one: one._replace(timestamp=one.timestamp - 30)).to("out")
@@ -100,6 +138,21 @@ OWN: dict[str, Callable[[App], None]] = {
     "logged": lambda app: logged(app).to("out"),
     "logged_filter": lambda app: logged(app).filter(lambda key, value: value != "5").to("out"),
     "logged_letters": letters,
+    "bad_skipped": lambda app: picky(app, "skip").to("out"),
+    "bad_letters": lambda app: picky(app).to("out"),
+    "bad_letters_filter": lambda app: picky(app).filter(lambda key, value: value != "5").to("out"),
+    "bad_letters_count": lambda app: picky(app).group_by_key().count(name="n").to("out", key="string"),
+    "bad_letters_errors": lambda app: (
+        app.stream("a", value=Picky(), on_bad_record=LETTERS, on_error=LETTERS)
+        .map_values(lambda key, value: str(1 / (int(value) - 5)))
+        .to("out")
+    ),
+    "bad_letters_process": lambda app: picky(app).process(Ticking).to("out"),
+    "bad_letters_late": lambda app: (
+        picky(app).group_by_key().tumbling(10, on_late=LETTERS).count(name="n").to_stream().to("out")
+    ),
+    "times_skipped": lambda app: timed(app, "skip").to("out"),
+    "times_letters": lambda app: timed(app, LETTERS).group_by_key().count(name="n").to("out"),
 }
 """Topologies that Kafka Streams does not have."""
 

@@ -36,6 +36,11 @@ sent_headers.append(headers)
 """
 _FILLED = {"timestamp": "sent_timestamps.append(timestamp)\n", "headers": "sent_headers.append(headers)\n"}
 """How a row of steps adds the columns that are filled afterwards, if a step sets them."""
+_SKIP_MARKED = """\
+if key.__class__ is Marked:
+    key.answer()
+    continue
+"""
 _NUMBER = """\
 while len(sent_numbers) < len(sent_keys):
     sent_numbers.append(number)
@@ -45,6 +50,13 @@ Aside = tuple[int, int, Sequence[Any]]
 """A record that no step sends: how many were sent before it, the position of its cause in the group, and the record."""
 PushAll = Callable[[list[Any], list[Any], Iterator[int], list[int], list[Headers]], None]
 """Takes keys, values, an iterator of the timestamps, the timestamps, and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """In place of the key of a record that reaches no operator."""
+
+    answer: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -81,7 +93,7 @@ class Sent:
         positions, numbers, records = zip(*aside, strict=True)
         if is_numbered and not self.numbers:
             self.numbers.extend(range(len(self.keys)))
-        if self.numbers:
+        if is_numbered or self.numbers:
             _insert(self.numbers, positions, numbers)
         for column, parts in zip(self.columns(), zip(*records, strict=True), strict=True):
             _insert(column, positions, parts)
@@ -121,8 +133,12 @@ class Fused(NamedTuple):
         push: Push = _made(f"def run({_RECORD}):\n{_block(body)}", names)
         return push
 
-    def push_all(self, sent: Sent, *, stops_at_errors: bool, is_numbered: bool) -> PushAll:
-        """One function for records by column. It adds to `sent`, which is empty before."""
+    def push_all(
+        self, sent: Sent, *, stops_at_errors: bool, is_numbered: bool, has_marks: bool = False
+    ) -> PushAll:
+        """One function for records by column. It adds to `sent`, which is empty before. `has_marks`: some keys may be
+        `Marked`.
+        """
         topic = self.steps[-1][0].topic if self.steps and stops_at_errors else None
         filled = ""
         if topic is None:
@@ -130,13 +146,15 @@ class Fused(NamedTuple):
             numbered = is_numbered
             body += _NUMBER if is_numbered else ""
         else:
-            numbered = any(step.only_if or step.then or step.loop for step, _ in self.steps)
+            numbered = has_marks or any(step.only_if or step.then or step.loop for step, _ in self.steps)
             added = "".join(
                 add for name, add in _FILLED.items() if any(step.sets(name) for step, _ in self.steps)
             )
             body, names = self._body(_ADD + added + ("sent_numbers.append(number)\n" if numbered else ""))
             filled = f"    fill({topic!r}, timestamps, all_headers, has_numbers={numbered})\n"
-        names |= _lists(sent) | {"fill": sent.fill}
+        if has_marks:
+            body = _SKIP_MARKED + body
+        names |= _lists(sent) | {"fill": sent.fill, "Marked": Marked}
         loop = f"for {_RECORD} in zip(keys, values, left, all_headers, strict=True):\n"
         if numbered:
             loop = f"for number, {_RECORD} in zip(range(len(keys)), keys, values, left, all_headers, strict=True):\n"

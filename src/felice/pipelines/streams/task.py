@@ -16,14 +16,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
+from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, NamedTuple
 
 from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import LimitsOf, TopicLimits
 from felice.pipelines.streams.formats import BYTES, STRING, Format
-from felice.pipelines.streams.fusing import Aside, Fused, PushAll, Sent, fused
+from felice.pipelines.streams.fusing import Aside, Fused, Marked, PushAll, Sent, fused
 from felice.pipelines.streams.record import (
     LATE,
     LATEST_MS,
@@ -123,6 +123,22 @@ def with_event_time(record: TopicRecord, formats: TopicFormats) -> TopicRecord:
         return record  # `process` answers it as `on_error` says.
 
 
+def event_times(
+    formats: TopicFormats, keys: list[bytes | None], values: list[bytes | None]
+) -> list[int] | None:
+    """The timestamps that an input chooses for records; None if it chooses none for one of them."""
+    assert formats.timestamp_of is not None
+    try:
+        times = list(
+            map(formats.timestamp_of, formats.key.decode_all(keys), formats.value.decode_all(values))
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None  # `with_event_time` finds the record.
+    return times if all(type(one) is int and 0 <= one <= LATEST_MS for one in times) else None
+
+
 def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
     assert formats.timestamp_of is not None
     try:
@@ -179,7 +195,7 @@ class Task:
         """What functions and policies send: a row of steps fills its columns only when all records have passed."""
         self._ahead = [store for store in self.stores.values() if isinstance(store.rows, OrderedRows)]
         """Stores on disk. Most of them have the keys of the records."""
-        self._sources: dict[str, tuple[TopicFormats, Push, PushAll]] = {}
+        self._sources: dict[str, _Input] = {}
         self._timed: list[tuple[TimedOperator, Push, str]] = []
         self._batched: list[BatchedOperator] = []
         self._ending: list[tuple[EndingOperator, Push, Node]] = []
@@ -195,9 +211,7 @@ class Task:
             )
             behind[id(node)] = steps if len(node.parents) < 2 else Fused((), (steps.push(),))
             if node.source is not None:
-                stops = node.source.on_error == FAIL
-                push_all = steps.push_all(self._sent, stops_at_errors=stops, is_numbered=self._is_numbered)
-                self._sources[node.source.name] = node.source, steps.push(), push_all
+                self._sources[node.source.name] = _Input(node.source, steps, self._sent, self._is_numbered)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -219,15 +233,19 @@ class Task:
 
         A `StreamsError` has the failing record's number; the stores are in an unknown state then.
         """
-        formats, push, push_all = self._sources[topic]
+        source = self._sources[topic]
+        formats = source.formats
         self._begin((formats, group))
         for store in self._ahead:
             store.look_ahead(group.keys, group.timestamps)
         try:
-            columns = None if self._timed or formats.timestamp_of else _decoded(formats, group)
+            columns = _decoded(formats, group)
+            push_all = source.push_all
+            if columns is None:
+                columns, push_all = self._marked(formats, group), source.push_marked
             with self._sending_aside():
-                if columns is None:
-                    self._push_each(formats, push, group)
+                if self._timed:
+                    self._push_each(source.push, columns, group)
                 else:
                     push_all(*columns, self._left, group.timestamps, group.headers)
         except _Stopped as stopped:
@@ -236,7 +254,7 @@ class Task:
             error.number = self._number(group)
             raise
         except OutsideError as error:
-            number = self._number(group)
+            number = max(0, self._number(group))
             raise StreamsError(_outside(formats, error), number=number) from error
         return self._sent
 
@@ -265,41 +283,38 @@ class Task:
         number = 0 if self._given is None else self._number(self._given[1])
         self._aside.append((len(self._sent.keys), number, record))
 
-    def _push_each(self, formats: TopicFormats, push: Push, group: Group) -> None:
-        for record in map(Record, group.keys, group.values, self._left, group.headers):
-            self._push_one(formats, push, record)
-            if self._is_numbered:
-                added = len(self._sent.keys) - len(self._sent.numbers)
-                self._sent.numbers.extend(repeat(self._number(group), added))
+    def _push_each(self, push: Push, columns: tuple[list[Any], list[Any]], group: Group) -> None:
+        """Between the records timers run."""
+        for key, value, timestamp, headers in zip(*columns, self._left, group.headers, strict=True):
+            if isinstance(key, Marked):
+                key.answer()
+                continue
+            self._clocks.advance(TASK_TIME, timestamp)
+            push(key, value, timestamp, headers)
+            given, self._given = self._given, None
+            self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
+            self._given = given
 
-    def _push_one(self, formats: TopicFormats, push: Push, record: Record) -> None:
+    def _marked(self, formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]]:
+        """Keys and values of records of which some reach no operator."""
+        read = [self._read(formats, record) for record in group.records()]
+        return [key for key, _ in read], [value for _, value in read]
+
+    def _read(self, formats: TopicFormats, record: Record) -> tuple[Any, Any]:
         try:
             key, value = _decoded_one(formats, record)
         except FormatError as error:
-            self._bad(record, formats, formats.on_bad_record, f"cannot be read: {error}")
-            return
+            return self._bad(record, formats, formats.on_bad_record, f"cannot be read: {error}")
         if formats.timestamp_of is not None and formats.on_error != FAIL:
             try:
                 _event_time(formats, key, value)
             except StreamsError as error:
-                self._answer(error, None)
-                return
+                return Marked(partial(self._answer, error, None)), None
         if not 0 <= record.timestamp <= LATEST_MS:
             policy = formats.on_error if formats.on_bad_record == FAIL else formats.on_bad_record
-            self._bad(
-                record,
-                formats,
-                policy,
-                f"has the timestamp {record.timestamp}, which is not from 0 to {LATEST_MS}",
-            )
-            return
-        if self._timed:
-            self._clocks.advance(TASK_TIME, record.timestamp)
-        push(key, value, record.timestamp, record.headers)
-        if self._timed:
-            given, self._given = self._given, None
-            self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
-            self._given = given
+            why = f"has the timestamp {record.timestamp}, which is not from 0 to {LATEST_MS}"
+            return self._bad(record, formats, policy, why)
+        return key, value
 
     def _begin(self, given: tuple[TopicFormats, Group] | None) -> None:
         self._sent.clear()
@@ -381,15 +396,20 @@ class Task:
         assert isinstance(clocks, Clocks)
         return clocks
 
-    def _bad(self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str) -> None:
-        """Answer a record that reaches no operator."""
+    def _bad(
+        self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str
+    ) -> tuple[Marked, None]:
+        """A record that is answered in its turn, and reaches no operator."""
+        return Marked(partial(self._answer_bad, record, formats, policy, why)), None
+
+    def _answer_bad(self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str) -> None:
         if isinstance(policy, DeadLetters):
             timestamp = min(max(0, record.timestamp), LATEST_MS)
-            self._sent.add(TopicRecord(policy.topic, record.key, record.value, timestamp, record.headers))
+            self._send_aside(TopicRecord(policy.topic, record.key, record.value, timestamp, record.headers))
         elif policy == SKIP:
             self.skipped += 1
         else:
-            raise StreamsError(f"a record of {formats.title} {why}") from None
+            raise StreamsError(f"a record of {formats.title} {why}")
 
     def _fused(self, node: Node, behind: Fused) -> Fused:
         failed = self._failed(node)
@@ -516,6 +536,22 @@ class Task:
         self._sent.add(TopicRecord(topic, key, value, timestamp, headers))
 
 
+class _Input:
+    """What a task does with the records of a topic."""
+
+    def __init__(self, formats: TopicFormats, steps: Fused, sent: Sent, is_numbered: bool) -> None:
+        self.formats, self.push = formats, steps.push()
+        self._made = partial(
+            steps.push_all, sent, stops_at_errors=formats.on_error == FAIL, is_numbered=is_numbered
+        )
+        self.push_all = self._made()
+
+    @cached_property
+    def push_marked(self) -> PushAll:
+        """For groups in which some records reach no operator. Most tasks never need it."""
+        return self._made(has_marks=True)
+
+
 def _chosen_topic(topic: object) -> str:
     if not isinstance(topic, str) or not topic:
         raise ValueError(f"the topic of the record is {shown(topic)}; it must be the name of a topic")
@@ -552,11 +588,15 @@ def _decoded(formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]]
     if group.timestamps and not 0 <= min(group.timestamps) <= max(group.timestamps) <= LATEST_MS:
         return None
     try:
-        return formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
+        keys, values = formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
+        if formats.timestamp_of is not None and formats.on_error != FAIL:
+            for key, value in zip(keys, values, strict=True):
+                _event_time(formats, key, value)
     except OutsideError:
         raise
     except Exception:
-        return None  # Read one by one, each record is answered as `on_bad_record` says.
+        return None  # Read one by one, each record is answered as `on_bad_record` and `on_error` say.
+    return keys, values
 
 
 def _decoded_one(formats: TopicFormats, record: Record) -> tuple[Any, Any]:

@@ -25,7 +25,9 @@ def plan_of() -> Plan:
     app = App("addresses", value="string")
     app.stream("a").group_by_key().count().to("counts")
     app.stream("b").group_by_key().tumbling(5).count().to("windows")
-    app.stream("timed", ts="at").group_by_key().count(name="timed").to("timed-counts")
+    app.stream("timed", ts=lambda key, value: 100 + len(value or "")).group_by_key().count(name="timed").to(
+        "timed-counts"
+    )
     app.stream("passed").to("out")
     return Plan(cloudpickle.dumps(app.topology), 3, ())  # type: ignore[no-untyped-call]
 
@@ -50,7 +52,7 @@ def source(dice: Random, topics: tuple[str, ...], rows: int) -> pa.RecordBatch:
 def test_columns_are_addressed_as_rows_are(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     plan, batch = plan_of(), source(Random(rows), ("a", "b"), rows)
     plain = plan.application().plain_topics
-    assert sorted(plain) == ["a", "b"]
+    assert sorted(plain) == ["a", "b", "timed"]
     made = address_columns(batch, plain, plan.places, SCHEMA)
     assert made is not None
     monkeypatch.setattr(stage, "address_columns", lambda *_: None)
@@ -67,10 +69,18 @@ def test_a_record_without_key_stays_with_its_partition() -> None:
             assert row["place"] == given["partition"] % plan.places
 
 
-@pytest.mark.parametrize("other", ["timed", "passed"])
-def test_topics_that_need_functions_first_are_left_to_rows(other: str) -> None:
+def test_the_times_that_an_input_chooses_are_set_before() -> None:
+    plan, batch = plan_of(), source(Random(2), ("a", "timed"), 40)
+    (made,) = address(batch, plan.application(), {}, plan.places)
+    for row, given in zip(made.to_pylist(), batch.to_pylist(), strict=True):
+        own = int(given["timestamp"].timestamp() * 1_000_000) // 1000
+        chosen = 100 + len(given["value"] or b"")
+        assert row["timestamp"] == (chosen if given["topic"] == "timed" else own)
+
+
+def test_topics_of_parts_without_state_are_left_to_rows() -> None:
     plan, dice = plan_of(), Random(1)
-    batch = source(dice, ("a", other), 30)
+    batch = source(dice, ("a", "passed"), 30)
     assert address_columns(batch, plan.application().plain_topics, plan.places, SCHEMA) is None
 
 

@@ -48,7 +48,7 @@ from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Result
 from felice.pipelines.streams.on_spark.state import StateFiles
 from felice.pipelines.streams.record import Group, Headers, RecordMetadata
 from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, with_event_time
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, event_times, with_event_time
 from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
@@ -137,7 +137,6 @@ class Application:
             if len(numbers) == 1
             and topic not in self._again
             and numbers[0] in placed
-            and self._formats[topic].timestamp_of is None
             and not self._formats[topic].is_global
         }
 
@@ -172,13 +171,32 @@ class Application:
         return rows.set_column(rows.schema.get_field_index("topic"), rows.schema.field("topic"), known)
 
     def is_read_by(self, tasks: Mapping[int, Task], topic: str) -> bool:
-        """Whether only these tasks read a topic, by one input, and its records keep their timestamps."""
+        """Whether only these tasks read a topic, by one input."""
         return (
             topic in self.reads
             and topic not in self._again
-            and self._formats[topic].timestamp_of is None
             and self.reads[topic] == [number for number in self.reads[topic] if number in tasks]
         )
+
+    def with_event_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a source with the timestamps that the only inputs of topics choose."""
+        topics = batch.column("topic").dictionary_encode()
+        codes, times = topics.indices.to_numpy(), None
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            if topic not in self._again and self._formats[topic].timestamp_of is not None:
+                times = milliseconds_of(batch) if times is None else times
+                rows = np.flatnonzero(codes == code)
+                times[rows] = self._event_times(topic, batch.take(pa.array(rows)))
+        if times is None:
+            return batch
+        at = batch.schema.get_field_index("timestamp")
+        column = pa.array(times * 1000).cast(batch.schema.field(at).type)
+        return batch.set_column(at, batch.schema.field(at), column)
+
+    def _event_times(self, topic: str, rows: pa.RecordBatch) -> list[int]:
+        keys, values = (rows.column(name).to_pylist() for name in ("key", "value"))
+        found = event_times(self._formats[topic], keys, values)
+        return found or [self.timed(*record).timestamp for record in _source_records(rows)]
 
     def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
         """The record with the timestamp that its input chooses."""
@@ -280,6 +298,7 @@ def address(
     batch: pa.RecordBatch, application: Application, stateless: Mapping[int, Task], places: int
 ) -> list[pa.RecordBatch]:
     """The addressed rows of a source's columns."""
+    batch = application.with_event_times(batch)
     if (plainly := address_columns(batch, application.plain_topics, places, SCHEMA)) is not None:
         return [plainly]
     with garbage_left():
@@ -323,9 +342,11 @@ def _address_each(
     rows = Rows()
     for given, origin, offset in _source_records(batch):
         results = 0
-        for name in application.inputs_of(given.topic):
-            record = given if name == given.topic else given._replace(topic=name)
-            record = application.timed(record, origin, offset)
+        names = application.inputs_of(given.topic)
+        for name in names:
+            record = given
+            if len(names) > 1:
+                record = application.timed(given._replace(topic=name), origin, offset)
             for part in application.reads[name]:
                 if part in stateless:
                     at = origin, offset, results
