@@ -153,6 +153,15 @@ def _event_time(formats: TopicFormats, key: Any, value: Any) -> int:
     return timestamp
 
 
+def _no_event_time_of(formats: TopicFormats, key: Any, value: Any) -> StreamsError | None:
+    """Why an input chooses no timestamp for a record; None if it chooses one."""
+    try:
+        _event_time(formats, key, value)
+    except StreamsError as error:
+        return error
+    return None
+
+
 def _outside(formats: TopicFormats, error: OutsideError) -> str:
     return f"records of {formats.title} cannot be processed now: {error}"
 
@@ -239,10 +248,8 @@ class Task:
         for store in self._ahead:
             store.look_ahead(group.keys, group.timestamps)
         try:
-            columns = _decoded(formats, group)
-            push_all = source.push_all
-            if columns is None:
-                columns, push_all = self._marked(formats, group), source.push_marked
+            columns, has_marks = self._read(formats, group)
+            push_all = source.push_marked if has_marks else source.push_all
             with self._sending_aside():
                 if self._timed:
                     self._push_each(source.push, columns, group)
@@ -295,26 +302,29 @@ class Task:
             self._on_time(STREAM_TIME, self._clocks.get(TASK_TIME))
             self._given = given
 
-    def _marked(self, formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]]:
-        """Keys and values of records of which some reach no operator."""
-        read = [self._read(formats, record) for record in group.records()]
-        return [key for key, _ in read], [value for _, value in read]
-
-    def _read(self, formats: TopicFormats, record: Record) -> tuple[Any, Any]:
-        try:
-            key, value = _decoded_one(formats, record)
-        except FormatError as error:
-            return self._bad(record, formats, formats.on_bad_record, f"cannot be read: {error}")
+    def _read(self, formats: TopicFormats, group: Group) -> tuple[tuple[list[Any], list[Any]], bool]:
+        """Keys and values, and whether some keys are `Marked`."""
+        keys, unread = _read_all(formats.key, group.keys)
+        values, others = _read_all(formats.value, group.values)
+        marks = {
+            number: self._bad(
+                formats, group.record(number), formats.on_bad_record, f"cannot be read: {error}"
+            )
+            for number, error in (others | unread).items()
+        }
         if formats.timestamp_of is not None and formats.on_error != FAIL:
-            try:
-                _event_time(formats, key, value)
-            except StreamsError as error:
-                return Marked(partial(self._answer, error, None)), None
-        if not 0 <= record.timestamp <= LATEST_MS:
+            for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+                if number not in marks and (error := _no_event_time_of(formats, key, value)) is not None:
+                    marks[number] = Marked(partial(self._answer, error, None))
+        if group.timestamps and not 0 <= min(group.timestamps) <= max(group.timestamps) <= LATEST_MS:
             policy = formats.on_error if formats.on_bad_record == FAIL else formats.on_bad_record
-            why = f"has the timestamp {record.timestamp}, which is not from 0 to {LATEST_MS}"
-            return self._bad(record, formats, policy, why)
-        return key, value
+            for number, timestamp in enumerate(group.timestamps):
+                if number not in marks and not 0 <= timestamp <= LATEST_MS:
+                    why = f"has the timestamp {timestamp}, which is not from 0 to {LATEST_MS}"
+                    marks[number] = self._bad(formats, group.record(number), policy, why)
+        if marks:
+            keys = [marks.get(number, key) for number, key in enumerate(keys)]
+        return (keys, values), bool(marks)
 
     def _begin(self, given: tuple[TopicFormats, Group] | None) -> None:
         self._sent.clear()
@@ -396,20 +406,21 @@ class Task:
         assert isinstance(clocks, Clocks)
         return clocks
 
-    def _bad(
-        self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str
-    ) -> tuple[Marked, None]:
-        """A record that is answered in its turn, and reaches no operator."""
-        return Marked(partial(self._answer_bad, record, formats, policy, why)), None
+    def _bad(self, formats: TopicFormats, record: Record, policy: OnBadRecord, why: str) -> Marked:
+        """A record that reaches no operator."""
 
-    def _answer_bad(self, record: Record, formats: TopicFormats, policy: OnBadRecord, why: str) -> None:
-        if isinstance(policy, DeadLetters):
-            timestamp = min(max(0, record.timestamp), LATEST_MS)
-            self._send_aside(TopicRecord(policy.topic, record.key, record.value, timestamp, record.headers))
-        elif policy == SKIP:
-            self.skipped += 1
-        else:
-            raise StreamsError(f"a record of {formats.title} {why}")
+        def answer() -> None:
+            if isinstance(policy, DeadLetters):
+                timestamp = min(max(0, record.timestamp), LATEST_MS)
+                self._send_aside(
+                    TopicRecord(policy.topic, record.key, record.value, timestamp, record.headers)
+                )
+            elif policy == SKIP:
+                self.skipped += 1
+            else:
+                raise StreamsError(f"a record of {formats.title} {why}")
+
+        return Marked(answer)
 
     def _fused(self, node: Node, behind: Fused) -> Fused:
         failed = self._failed(node)
@@ -583,29 +594,23 @@ def _timer_error(clock: str, time: int, cause: BaseException | None, node: str |
     return StreamsError(f"a timer of the {clock} clock fails at {time}: {told(cause)}", node)
 
 
-def _decoded(formats: TopicFormats, group: Group) -> tuple[list[Any], list[Any]] | None:
-    """Keys and values; None if a record cannot be read, or has no valid timestamp."""
-    if group.timestamps and not 0 <= min(group.timestamps) <= max(group.timestamps) <= LATEST_MS:
-        return None
+def _read_all(format_: Format, data: list[bytes | None]) -> tuple[list[Any], dict[int, FormatError]]:
+    """The value of each, and by position the errors of those that cannot be read."""
     try:
-        keys, values = formats.key.decode_all(group.keys), formats.value.decode_all(group.values)
-        if formats.timestamp_of is not None and formats.on_error != FAIL:
-            for key, value in zip(keys, values, strict=True):
-                _event_time(formats, key, value)
+        return format_.decode_all(data), {}
     except OutsideError:
         raise
     except Exception:
-        return None  # Read one by one, each record is answered as `on_bad_record` and `on_error` say.
-    return keys, values
-
-
-def _decoded_one(formats: TopicFormats, record: Record) -> tuple[Any, Any]:
-    try:
-        return formats.key.decode(record.key), formats.value.decode(record.value)
-    except (FormatError, OutsideError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # Of a format of the application.
-        raise FormatError(told(error)) from error
+        values, errors = list[Any](), dict[int, FormatError]()
+    for number, one in enumerate(data):
+        try:
+            values.append(format_.decode(one))
+        except (OutsideError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # Perhaps of a format of the application.
+            errors[number] = error if isinstance(error, FormatError) else FormatError(told(error))
+            values.append(None)
+    return values, errors
 
 
 def _unwritable(formats: TopicFormats, key: Any, value: Any, error: BaseException) -> BaseException:
