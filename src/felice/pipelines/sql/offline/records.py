@@ -41,7 +41,7 @@ class Part:
         if names is None:
             raise ValueError(f"expected an object with {', '.join(name for name, _ in self.columns)}")
         return tuple(
-            value_of(type_, plain[name] if name in plain else names.get(name.upper()), f"$.{name}")
+            value_of(type_, plain[name] if name in plain else names.get(name.upper()))
             for name, type_ in self.columns
         )
 
