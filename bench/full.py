@@ -75,6 +75,7 @@ _STREAMS: dict[str, Factory] = {
     "felice.streams": streams.felice_streams,
     "kafka streams": streams.kafka_streams,
 }
+_SQL: dict[str, Factory] = {"felice.sql": streams.felice_sql, **_STREAMS}
 _THREE: dict[str, Factory] = {name: lambda name=name: _handed(CLUSTERS[name]) for name in ("felice", "kafka")}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -198,6 +199,14 @@ def _streams() -> dict[str, Workload]:
             is_warmed_up=False,
         )
         for kind in streams.KINDS
+    }
+    found |= {
+        f"sql-{kind}": Workload(
+            _SQL,
+            lambda o, kind=kind: streams.application(kind, o.of(1_000_000), max(2.0, 10 * o.scale)),
+            is_warmed_up=False,
+        )
+        for kind in streams.STATEMENTS
     }
     for kind in streams.LARGE:
         for name, keys in streams.MANY_KEYS.items():

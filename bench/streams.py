@@ -106,6 +106,34 @@ def _felice(bootstrap: str, topics: Topics, directory: Path) -> subprocess.Popen
     return _process(command, directory, {"FELICE_BENCH_STREAM": chosen})
 
 
+_GIVEN = (
+    "CREATE STREAM given (k STRING KEY, v STRING) WITH (kafka_topic = '{0.input}', value_format = 'KAFKA');"
+)
+_RESULTS = "CREATE TABLE results WITH (kafka_topic = '{0.output}', value_format = 'JSON') AS "
+_COUNTED = _GIVEN + _RESULTS + "SELECT k, COUNT(*) AS n FROM given "
+STATEMENTS = {
+    COUNT: _COUNTED + "GROUP BY k;",
+    "hopping": _COUNTED
+    + "WINDOW HOPPING (SIZE 1 MINUTE, ADVANCE BY 20 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY k;",
+    "sessions": _COUNTED + "WINDOW SESSION (5 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY k;",
+    "join": _GIVEN
+    + "CREATE TABLE rows (k STRING PRIMARY KEY, r STRING) WITH (kafka_topic = '{0.table}', value_format = 'KAFKA');"
+    + "CREATE STREAM results WITH (kafka_topic = '{0.output}') AS "
+    + "SELECT g.k, g.v || '|' || r.r AS both FROM given g JOIN rows r ON g.k = r.k;",
+}
+"""The applications that are measured as queries of SQL, too."""
+
+
+def _felice_sql(bootstrap: str, topics: Topics, directory: Path) -> subprocess.Popen[bytes]:
+    statements = directory / "queries.sql"
+    begin = "SET 'auto.offset.reset' = 'earliest';"
+    statements.write_text(begin + STATEMENTS[topics.kind].format(topics))
+    felice = Path(sys.executable).parent / "felice"
+    command = [str(felice), "run", str(statements), "-b", bootstrap, "--master", "local[2]"]
+    command += ["--checkpoint", str(directory / "checkpoint")]
+    return _process(command, directory, {})
+
+
 def _kafka_streams(bootstrap: str, topics: Topics, directory: Path) -> subprocess.Popen[bytes]:
     from peers.applications import application_class_path, find_applications
     from peers.cache import PeerMissing
@@ -144,6 +172,11 @@ def _runner(name: str, command: Command) -> Iterator[Runner]:
 def felice_streams() -> Any:
     """`felice run` on `local[2]`."""
     return _runner("felice", _felice)
+
+
+def felice_sql() -> Any:
+    """`felice run` of a file of SQL, on `local[2]`."""
+    return _runner("felice.sql", _felice_sql)
 
 
 def kafka_streams() -> Any:
