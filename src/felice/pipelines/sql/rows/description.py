@@ -163,8 +163,8 @@ def _maps_of_texts(type_: SqlType) -> str | None:
 
 
 def _protobuf(type_: SqlType) -> str | None:
-    if (wrong := _maps_of_texts(type_)) is not None:
-        return wrong
+    if _maps_of_texts(type_) is not None:
+        return "MAP keys of other types: PROTOBUF format only supports MAP types with STRING keys"
     for one in types_in(type_):
         if isinstance(one, Array) and isinstance(one.element, Array | Map):
             return f"{_base(one.element)}s in an ARRAY"

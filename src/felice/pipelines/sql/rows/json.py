@@ -165,7 +165,8 @@ class _TypedReader(Reader):
     def __init__(self, type_: Struct, typed: Any) -> None:
         super().__init__(type_)
         self._typed, self._unset, self._as_tuple = typed, typed.UNSET, typed.as_tuple
-        self._names = [name.lower().encode() for name, _ in type_.fields]
+        # A record without these bytes, in capitals, has no such field. Other names may be written with escapes.
+        self._names = [name.encode() if name.isidentifier() else b"" for name, _ in type_.fields]
         self._spellings = _MOST_SPELLINGS
         self._spell(type_)
 
@@ -187,23 +188,29 @@ class _TypedReader(Reader):
 
     def read_all(self, data: list[bytes | None]) -> list[Row | None]:
         """The row of each; all in the typed way, or one by one."""
-        decode, as_tuple, unset, convert = self._decode, self._as_tuple, self._unset, self._convert
+        if None in data:
+            return super().read_all(data)
+        decode, as_tuple, unset, complete = self._decode, self._as_tuple, self._unset, self._without_absent
         try:
             rows = [as_tuple(decode(one)) for one in data]
-            if not any(unset in row for row in rows):
-                return rows if convert is None else list(map(convert, rows))
-        except (ValueError, TypeError):  # TypeError: null is among them
-            pass
-        return super().read_all(data)
+            for place, row in enumerate(rows):
+                if unset in row:
+                    rows[place] = complete(row, cast(bytes, data[place]))
+            return rows if self._convert is None else list(map(self._convert, rows))
+        except ValueError:
+            return super().read_all(data)
 
     def _without_absent(self, row: Row, data: bytes) -> Row:
         """The row with nulls for absent fields. Raises `Absent` if the record may have one in other case."""
-        unset, folded = self._unset, data.lower()
-        plain = data.isascii() and b"\\" not in data
-        for value, name in zip(row, self._names, strict=True):
-            if value is unset and (not plain or name in folded):
-                raise self._typed.Absent
-        return tuple([None if value is unset else value for value in row])
+        folded, made = data.upper() if data.isascii() else data.decode().upper().encode(), list(row)
+        for place, value in enumerate(row):
+            if value is self._unset:
+                if self._names[place] in folded:
+                    raise self._typed.Absent
+                made[place] = None
+        if b"\\u" in data:
+            raise self._typed.Absent
+        return tuple(made)
 
     def _learn(self, data: bytes) -> Row | None:
         """Read leniently, and remember the names of fields."""

@@ -75,9 +75,13 @@ def reader(message: Descriptor, columns: Columns) -> Callable[[bytes], Row]:
 
 
 def _gets(message: Descriptor, columns: Columns, path: str) -> list[Get]:
-    given: dict[str, FieldDescriptor | OneofDescriptor] = dict(message.fields_by_name)
-    given |= oneofs_of(message)
+    given = _parts(message)
     return [_get(matching(given, name), type_, f"{path}.{name}".lstrip(".")) for name, type_ in columns]
+
+
+def _parts(message: Descriptor) -> dict[str, FieldDescriptor | OneofDescriptor]:
+    """What columns may stand for: fields and oneofs."""
+    return {**message.fields_by_name, **oneofs_of(message)}
 
 
 def _get(found: FieldDescriptor | OneofDescriptor | None, type_: SqlType, path: str) -> Get:
@@ -200,8 +204,7 @@ def _fill(message: Descriptor, columns: Columns, path: str) -> Put:
     puts: list[Put] = []
     for name, type_ in columns:
         place = f"{path}.{name}".lstrip(".")
-        field = matching(message.fields_by_name, name)
-        put = None if field is None else _put(field, type_, place)
+        put = _put(matching(_parts(message), name), type_, place)
         if put is None:
             raise ValueError(f"the message {message.full_name} has no field for {place} {text_of(type_)}")
         puts.append(put)
@@ -214,7 +217,12 @@ def _fill(message: Descriptor, columns: Columns, path: str) -> Put:
     return fill
 
 
-def _put(field: FieldDescriptor, type_: SqlType, path: str) -> Put | None:
+def _put(field: FieldDescriptor | OneofDescriptor | None, type_: SqlType, path: str) -> Put | None:
+    if field is None:
+        return None
+    if isinstance(field, OneofDescriptor):
+        # Its fields are those of the message; the last one that is not null stays.
+        return _fill(field.containing_type, type_.fields, path) if isinstance(type_, Struct) else None
     name = field.name
     if isinstance(type_, Map):
         return _put_map(field, type_, path)

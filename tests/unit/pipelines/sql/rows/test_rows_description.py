@@ -104,7 +104,7 @@ TEXTS = Map(STRING, STRING)
             {},
             (("A", Map(DOUBLE, STRING)),),
             False,
-            "Only MAPs with STRING keys are supported",
+            "PROTOBUF format only supports MAP types with STRING keys",
         ),
         ("PROTOBUF_NOSR", {}, (("A", Array(TEXTS)),), False, "does not support MAPs in an ARRAY"),
         ("PROTOBUF", {}, (("a b", INTEGER),), False, "does not support the name `a b`"),

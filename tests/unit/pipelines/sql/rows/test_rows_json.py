@@ -154,6 +154,8 @@ ROW = (
         ('{"ID":1,"id":2,"Id":3}', (1, None, None)),
         ('{"other":[1,{"ID":5}]}', (None, None, None)),
         ('{"\\u0069d":1}', (1, None, None)),
+        ('{"\u0131d":1,"name":"ı"}', (1, "ı", None)),
+        ('{"name":"says \\"x\\""}', (None, 'says "x"', None)),
         ("{}", (None, None, None)),
         (" null ", None),
     ],
@@ -164,6 +166,11 @@ def test_names_match_in_other_case(text: str, row: Any) -> None:
     assert [format_.read(text.encode()) for _ in range(2)] == [row, row]
     with without_msgspec():
         assert JsonFormat(ROW).read(text.encode()) == row
+
+
+def test_a_name_may_be_written_with_escapes() -> None:
+    format_ = JsonFormat((("A/B", INTEGER), ("C", INTEGER)))
+    assert format_.read(b'{"A\\/B":1}') == (1, None) == format_.read(b'{"a\\/B":1}')
 
 
 def test_json_may_be_in_utf_16() -> None:
@@ -185,6 +192,9 @@ def test_a_topic_with_other_names_is_read_leniently_once(monkeypatch: pytest.Mon
     assert [row[0] for row in format_.decode_all(rows)] == [0, 1, 2] and asked == rows[:1]
     # A field that the record does not have in any spelling costs no second reading either.
     assert format_.read(b'{"id":1,"s":null}') == (1, None, None) and len(asked) == 1
+    assert format_.read('{"id":1,"name":"ä\\n"}'.encode()) == (1, "ä\n", None) and len(asked) == 1
+    assert format_.decode_all([b'{"id":2}', b'{"id":3,"name":"x"}']) == [(2, None, None), (3, "x", None)]
+    assert len(asked) == 1
     # Names that change with each record are read, too.
     for number in range(40):
         text = json.dumps({"Id" if number % 2 else "iD": number}).encode()

@@ -380,6 +380,20 @@ def test_protobuf_of_others_is_read_by_the_types_of_columns() -> None:
             wrong.decode(data)
 
 
+def test_enums_and_oneofs_are_written_to_the_schema_of_an_id() -> None:
+    registry = MemoryRegistry()
+    registry.register("other", "PROTOBUF", PROTO, id=9)
+    pay = Struct((("CARD", STRING), ("CASH", Struct((("CENTS", BIGINT),)))))
+    columns: Columns = (("STATE", STRING), ("U", BIGINT), ("PAY_0", pay))
+    format_ = format_of("PROTOBUF", columns, registry, schema_id=9)
+    for row in (("LOST", 7, (None, (5,))), ("NEW", 0, ("x", None)), ("OLD", 1, None)):
+        assert format_.read(format_.write(row)) == row
+    with pytest.raises(FormatError):
+        format_.encode(("NO STATE", 1, None))
+    with pytest.raises(OutsideError, match="no field for BY_NUMBER"):
+        format_of("PROTOBUF", (("BY_NUMBER", INTEGER),), registry, schema_id=9).write((1,))
+
+
 def test_protobuf_without_null() -> None:
     columns: Columns = (
         ("I", INTEGER),
