@@ -108,7 +108,10 @@ def columns_of_schema(description: FormatDescription, schema: RegisteredText, *,
     they are in keys, the schema is that of one column, ROWKEY or ROWVAL. Raises ValueError for a schema that cannot be
     used.
     """
-    type_ = _type_of_schema(description, schema)
+    try:
+        type_ = _type_of_schema(description, schema)
+    except (AttributeError, LookupError, RecursionError, TypeError) as error:
+        raise ValueError(f"the schema {schema.id} is damaged: {error}") from error
     if type_ is None:
         raise ValueError("Schema does not include any columns with types that ksqlDB supports")
     if is_bare_schema(description, is_key):

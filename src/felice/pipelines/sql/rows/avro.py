@@ -14,7 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from felice.pipelines.errors import FormatError
-from felice.pipelines.sql.rows.avro_schema import Names, Node, entry_of, field_name, parsed, schema_of
+from felice.pipelines.sql.rows.avro_schema import (
+    Names,
+    Node,
+    decimal_type,
+    entry_of,
+    field_name,
+    parsed,
+    schema_of,
+)
 from felice.pipelines.sql.rows.columns import matching
 from felice.pipelines.sql.rows.numbers import double_text, fitting
 from felice.pipelines.sql.rows.registry import AVRO, RegisteredText
@@ -155,7 +163,8 @@ def _converted(node: Node, type_: SqlType, names: Names, path: str) -> Convert |
     kind = node["type"]
     match type_:
         case Decimal():
-            return _decimal_reader(node, type_) if node.get("logicalType") == "decimal" else None
+            written = decimal_type(node)
+            return None if written is None else _decimal_reader(written, type_)
         case Array(element) if kind == "array":
             one = _reader(node["items"], element, names, f"{path}[]")
             return lambda values: list(map(one, values))
@@ -173,8 +182,8 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _decimal_reader(node: Node, type_: Decimal) -> Convert:
-    exponent, fit = -node.get("scale", 0), fitting(type_)
+def _decimal_reader(written: Decimal, type_: Decimal) -> Convert:
+    exponent, fit = -written.scale, fitting(type_)
 
     def read(value: bytes) -> decimal.Decimal:
         whole = int.from_bytes(value, signed=True)
@@ -231,7 +240,8 @@ def _unconverted(node: Node, type_: SqlType, names: Names, path: str) -> Convert
     kind = node["type"]
     match type_:
         case Decimal():
-            return _decimal_writer(node) if node.get("logicalType") == "decimal" else None
+            to = decimal_type(node)
+            return None if to is None else _decimal_writer(to, node.get("size"))
         case Array(element) if kind == "array":
             one = _writer(node["items"], element, names, f"{path}[]")
             return lambda values: list(map(one, values))
@@ -252,14 +262,15 @@ _WRITTEN_AS: dict[SqlType, tuple[str, ...]] = _READ_FROM | {
 }
 
 
-def _decimal_writer(node: Node) -> Convert:
-    fit = fitting(Decimal(node["precision"], node.get("scale", 0)))
+def _decimal_writer(to: Decimal, size_bytes: int | None) -> Convert:
+    """`size_bytes` is that of a fixed type, or None."""
+    fit = fitting(to)
 
     def write(value: decimal.Decimal) -> bytes:
         sign, digits, _ = fit(value).as_tuple()
         whole = int("".join(map(str, digits))) * (-1 if sign else 1)
         # As BigInteger.toByteArray: the fewest bytes that hold number and sign.
-        size = node.get("size") or (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
+        size = size_bytes or (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
         return whole.to_bytes(size, signed=True)
 
     return write

@@ -167,6 +167,16 @@ def entry_of(node: Node, names: Names) -> tuple[Node, Node] | None:
     return (fields["key"], fields["value"]) if set(fields) == {"key", "value"} else None
 
 
+def decimal_type(node: Node) -> Decimal | None:
+    """The type of the decimals that a node's bytes stand for; None if they are only bytes."""
+    if node.get("logicalType") != "decimal" or node["type"] not in ("bytes", "fixed"):
+        return None
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    # Avro ignores a logical type that is not right.
+    is_right = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision
+    return Decimal(precision, scale) if is_right else None
+
+
 def parsed(text: str, references: References) -> Node:
     """The parsed schema, in which each name is full. Raises ValueError for one that is not right."""
     from felice.client.schema_registry.avro_format import AvroFormat
@@ -201,8 +211,8 @@ def _type(node: Node, names: Names, fold: Callable[[str], str], within: tuple[st
         return None if member is None else Map(STRING, member)
     if kind in ("record", "error"):
         return _struct_type(found, names, fold, within)
-    if found.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
-        return Decimal(found["precision"], found.get("scale", 0))
+    if (decimals := decimal_type(found)) is not None:
+        return decimals
     return _LOGICAL.get((kind, found.get("logicalType")), _TYPES.get(kind))
 
 

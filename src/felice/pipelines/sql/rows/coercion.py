@@ -94,6 +94,8 @@ def loaded(data: bytes) -> Any:
         return _DECODER.decode(data.decode())
     except UnicodeDecodeError:
         return _DECODER.decode(data.decode(json.detect_encoding(data)))
+    except decimal.InvalidOperation:
+        raise ValueError("the exponent of a number is too large") from None
 
 
 def coercion(type_: SqlType, names: Names) -> Coerce:
@@ -182,7 +184,7 @@ def _scalar(type_: SqlType, convert: Callable[[Any], Any]) -> Coerce:
             return convert(value)
         except TypeError:
             raise _refusal(type_, value) from None
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise Misfit(str(error)) from None
 
     return make

@@ -73,6 +73,8 @@ def test_plain_values_are_read_leniently(type_: SqlType, plain: Any, value: Any)
         (Array(PAIR), [{"a": 1}, {"A": "x"}], "$[1].A: 'x' is no whole number of 32 bits"),
         (Map(STRING, PAIR), {"k": []}, "$.k: expected STRUCT<`A` INTEGER, `b` ARRAY<BYTES>>, and got []"),
         (BYTES, "?", "$: "),
+        (INTEGER, math.inf, "$: cannot convert float infinity to integer"),
+        (Decimal(4, 2), math.nan, "$: NaN does not fit"),
         (INTEGER, {"x" * 100: 1}, '$: expected INTEGER, and got {"' + "x" * 58 + "..."),
     ],
 )

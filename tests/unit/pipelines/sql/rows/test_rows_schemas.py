@@ -195,6 +195,7 @@ AVRO_TYPES = [
     ({"type": "fixed", "name": "x", "size": 4}, "BYTES"),
     ({"type": "fixed", "name": "x", "size": 4, "logicalType": "decimal", "precision": 5}, "DECIMAL(5, 0)"),
     ({"type": "long", "logicalType": "timestamp-millis"}, "TIMESTAMP"),
+    ({"type": "bytes", "logicalType": "decimal"}, "BYTES"),
     ({"type": "long", "logicalType": "timestamp-micros"}, "BIGINT"),
     ({"type": "string", "logicalType": "uuid"}, "STRING"),
     ({"type": "map", "values": ["null", "int"]}, "MAP<STRING, INTEGER>"),
@@ -513,6 +514,9 @@ def test_a_json_schema_names_the_places_of_its_properties() -> None:
         ("A", STRING),
         ("B", STRING),
     )
+    damaged = RegisteredText(7, "JSON", '{"properties": {"a": {"$ref": 5}}}')
+    with pytest.raises(ValueError, match="the schema 7 is damaged"):
+        columns_of_schema(FormatDescription("JSON_SR"), damaged, is_key=False)
     loop = RegisteredText(1, "JSON", '{"properties": {"a": {"$ref": "#"}}}')
     with pytest.raises(ValueError, match="the schema # contains itself"):
         columns_of_schema(FormatDescription("JSON_SR"), loop, is_key=False)
