@@ -108,6 +108,7 @@ TEXTS = Map(STRING, STRING)
         ),
         ("PROTOBUF_NOSR", {}, (("A", Array(TEXTS)),), False, "does not support MAPs in an ARRAY"),
         ("PROTOBUF", {}, (("a b", INTEGER),), False, "does not support the name `a b`"),
+        ("PROTOBUF", {}, (("A", Struct(())),), False, "does not support a STRUCT without fields"),
         ("PROTOBUF_NOSR", {"schema_id": 1}, ONE, False, "does not support the property SCHEMA_ID"),
     ],
 )

@@ -130,6 +130,11 @@ LARGE = "123456789012345678901234567890"
         (Map(STRING, Decimal(3, 1)), '{"a": 1, "b": null}', {"a": decimal.Decimal("1.0"), "b": None}),
         (Map(STRING, INTEGER), '{"a": []}', "$.a: expected INTEGER, and got []"),
         (Map(INTEGER, INTEGER), '{"1": 2}', {1: 2}),
+        (Map(STRING, Struct((("A", INTEGER),))), '{"k": {"a": 1}}', {"k": (1,)}),
+        (Map(STRING, INTEGER), "[]", "$: expected MAP<STRING, INTEGER>, and got []"),
+        (Decimal(4, 2), '"x"', "$: 'x' is no decimal number"),
+        (DOUBLE, "1" * 400, math.inf),
+        (DOUBLE, "-" + "1" * 400, -math.inf),
         (Struct((("A", INTEGER), ("b", STRING))), '{"a": 1, "B": "no", "x": 2}', (1, None)),
         (Struct((("A", INTEGER),)), '{"A": null, "a": 1}', (None,)),
         (Struct((("A", INTEGER),)), '{"A": {}}', "$.A: expected INTEGER, and got {}"),
@@ -160,11 +165,16 @@ ROW = (
         ('{"\u0131d":1,"name":"ı"}', (1, "ı", None)),
         ('{"name":"says \\"x\\""}', (None, 'says "x"', None)),
         ("{}", (None, None, None)),
+        ("[1]", "expected STRUCT"),
         (" null ", None),
     ],
 )
 def test_names_match_in_other_case(text: str, row: Any) -> None:
     format_ = JsonFormat(ROW)
+    if isinstance(row, str):
+        with pytest.raises(FormatError, match=row):
+            format_.decode_all([text.encode()])
+        return
     # The second time, the decoder may be one for the names of this text.
     assert [format_.read(text.encode()) for _ in range(2)] == [row, row]
     with without_msgspec():
@@ -239,6 +249,18 @@ def test_numbers_that_json_lacks_are_null() -> None:
     columns = (("A", DOUBLE), ("B", DOUBLE), ("C", DOUBLE))
     assert JsonFormat(columns).write((math.nan, math.inf, -math.inf)) == b'{"A":null,"B":null,"C":null}'
     assert BareJsonFormat((("A", DOUBLE),)).write((math.nan,)) == b"null"
+    with pytest.raises(FormatError, match="null has no bytes"):
+        BareJsonFormat((("A", DOUBLE),)).encode_all([(1.0,)]) and BareJsonFormat((("A", DOUBLE),)).key_bytes(
+            (None,)
+        )
+
+
+def test_bare_values_without_msgspec() -> None:
+    with without_msgspec():
+        format_ = BareJsonFormat((("A", Map(STRING, DOUBLE)),))
+        assert format_.write(({"é": 1e-5},)) == '{"é":0.00001}'.encode()
+        assert format_.read(b'{"x":"1"}') == ({"x": 1.0},) and format_.placed_by(b"") is None
+    assert BareJsonFormat(format_.columns).write(({"é": 1e-5},)) == '{"é":0.00001}'.encode()
 
 
 def test_bytes_of_rows() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from felice.pipelines.errors import FormatError
 from felice.pipelines.sql.rows import FormatDescription, check, row_format, tuples
 from felice.pipelines.sql.rows.columns import Columns
 from felice.pipelines.sql.rows.numbers import DAY_MS
@@ -214,6 +215,9 @@ def test_packed_rows_are_the_same_bytes_with_and_without_msgspec(case: tuple[Col
         (Array(STRING), ["a" * 40, "\udfff"]),
         (Map(STRING, STRING), {None: "x", "\ud800": None}),
         (Map(INTEGER, Array(BYTES)), {None: [b"", None], 300: None}),
+        (Array(Struct((("X", DATE), ("Y", Array(STRING))))), [(3, ["a", None]), None, (None, None)]),
+        (Map(Decimal(5, 2), Struct((("X", BIGINT),))), {decimal.Decimal("1.10"): (1,)}),
+        (BIGINT, -5),
         (DOUBLE, -0.0),
         (DOUBLE, math.inf),
         (BIGINT, -(1 << 63)),
@@ -224,9 +228,31 @@ def test_packed_rows_hold_odd_values(type_: SqlType, value: Any) -> None:
     format_ = tuples((("A", type_), ("B", INTEGER)))
     data = format_.write((value, 1))
     assert shape(format_.read(data)) == shape((value, 1))
+    with without_msgspec():
+        slow = tuples(format_.columns)
+        assert slow.write((value, 1)) == data and shape(slow.read(data)) == shape((value, 1))
     assert format_.encode_all([(value, 1)]) == [data] and shape(format_.decode_all([data])) == shape(
         [(value, 1)]
     )
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x92\x01", b"\x92\x01\x02\x03", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xd9\x05a"]
+)
+def test_other_bytes_are_no_packed_rows(data: bytes) -> None:
+    columns = (("A", INTEGER), ("B", INTEGER))
+    with pytest.raises(FormatError, match="is not packed rows"):
+        tuples(columns).decode(data)
+    with without_msgspec(), pytest.raises(FormatError, match="is not packed rows"):
+        tuples(columns).decode(data)
+
+
+@pytest.mark.parametrize("value", [1 << 64, -(1 << 63) - 1, object()])
+def test_other_values_are_not_packed(value: Any) -> None:
+    with pytest.raises(FormatError, match="cannot be written as packed rows"):
+        tuples((("A", INTEGER),)).encode((value,))
+    with without_msgspec(), pytest.raises(FormatError, match="cannot be written as packed rows"):
+        tuples((("A", INTEGER),)).encode((value,))
 
 
 def test_a_row_that_cannot_change_is_its_own_packed_form() -> None:

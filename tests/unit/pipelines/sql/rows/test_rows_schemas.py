@@ -279,6 +279,20 @@ def test_a_schema_by_its_id_decides_what_is_written() -> None:
         format_.encode((None,))
     with pytest.raises(OutsideError, match="the schema has no field for NAME"):
         format_of("AVRO", (("NAME", STRING),), registry, schema_id=42).write(("a",))
+    maps = '{"type": "map", "values": ["null", {"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal",'
+    registry.register("other", "AVRO", f'{maps} "precision": 5, "scale": 1}}]}}', id=44)
+    column: Columns = (("M", Map(STRING, Decimal(4, 1))),)
+    format_ = format_of("AVRO", column, registry, schema_id=44, is_wrapped=False)
+    row = ({"a": decimal.Decimal("-1.5"), "b": None},)
+    assert (
+        format_.read(format_.write(row)) == row and format_.write(row)[5:].hex() == "04026102fffffff102620000"
+    )
+    with pytest.raises(OutsideError, match="the value is MAP<INTEGER, STRING>, and the schema says map"):
+        format_of("AVRO", (("M", Map(INTEGER, STRING)),), registry, schema_id=44, is_wrapped=False).write(
+            ({},)
+        )
+    with pytest.raises(OutsideError, match="the schema 44 is of type AVRO; expected PROTOBUF"):
+        format_of("PROTOBUF", (("ID", INTEGER),), registry, schema_id=44).write((1,))
     with pytest.raises(OutsideError, match="has no schema with the id 43"):
         format_of("AVRO", (("ID", INTEGER),), registry, schema_id=43).write((1,))
     proto = 'syntax = "proto3"; message A { int32 x = 1; } message B { message C { int32 id = 3; } }'
@@ -500,6 +514,53 @@ def test_types_of_json_schemas(node: Any, told: str | None) -> None:
     assert [(name, text_of(type_)) for name, type_ in columns if name == "C"] == (
         [] if told is None else [("C", told)]
     )
+
+
+@pytest.mark.parametrize("name", [*KINDS, "PROTOBUF_NOSR"])
+def test_data_that_ends_too_early_is_refused(name: str) -> None:
+    format_ = format_of(name, COLUMNS, MemoryRegistry())
+    with pytest.raises(FormatError, match=f"is not {name}: "):
+        format_.decode(format_.write(ROW)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("AVRO", '{"type": "record"', "delimiter"),
+        (
+            "AVRO",
+            '{"type": "array", "items": "unknown"}',
+            "cannot be used: the Avro schema has the type",
+        ),
+        (
+            "JSON_SR",
+            '{"properties": {"a": {"$ref": "#/$defs/no"}}}',
+            "refers to #/\\$defs/no, which is not in it",
+        ),
+        (
+            "JSON_SR",
+            '{"properties": {"a": {"$ref": "other"}}}',
+            "refers to other, which is not one of its references",
+        ),
+        (
+            "PROTOBUF",
+            'syntax = "proto3"; message A { Unknown a = 1; }',
+            "the Protobuf schema is not complete",
+        ),
+        ("PROTOBUF", 'syntax = "proto3"; enum A { B = 0; } ;', "has no message at all"),
+        (
+            "PROTOBUF",
+            'syntax = "proto3"; message A { message B {} B b = 1; }',
+            "does not include any columns",
+        ),
+        ("JSON", "{}", "the format JSON has no schemas in a registry"),
+    ],
+)
+def test_schemas_that_cannot_be_used(name: str, text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        columns_of_schema(
+            FormatDescription(name), RegisteredText(1, KINDS.get(name, name), text), is_key=False
+        )
 
 
 def test_a_json_schema_names_the_places_of_its_properties() -> None:
