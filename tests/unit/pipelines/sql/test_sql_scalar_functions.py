@@ -38,6 +38,7 @@ NUMBERS: list[tuple[str, Any]] = [
     ("ROUND(0.4)", Decimal(0)),
     ("TRUNC(-2.75, 1)", Decimal("-2.70")),
     ("SIGN(-0.5)", -1),
+    ("SIGN(0.5)", 1),
     ("SIGN(SQRT(-1))", 0),
     ("GREATEST(NULL, 2, 3000000000)", 3000000000),
     ("GREATEST(1.5, 2E0, 1)", 2.0),
@@ -97,6 +98,9 @@ TEXTS: list[tuple[str, Any]] = [
     ("INSTR('short', 'or', 4)", 0),
     ("INSTR('corporate floor', 'or', -4)", 5),
     ("INSTR('corporate floor', 'r', -1)", 15),
+    ("INSTR('corporate floor', 'rx', -1)", 0),
+    ("INSTR('abba', 'a', -4)", 1),
+    ("INSTR('abba', 'a', -3, 1)", 1),
     ("INSTR('aaa', 'aa', 1, 2)", 2),
     ("INSTR('aaa', 'aa', 1, 3)", 0),
     ("INSTR('aaa', 'a', 0)", 0),
@@ -104,6 +108,7 @@ TEXTS: list[tuple[str, Any]] = [
     ("INSTR('aaa', 'a', 1, 0)", 0),
     ("INSTR(NULL, 'a')", 0),
     ("INSTR('a', 'a', NULL)", None),
+    ("INSTR('a', 'a', 1, NULL)", None),
     ("FIELD(NULL, 'a', NULL)", 0),
     ("FIELD('x')", 0),
     ("CHR(99000)", "𘊸"),
@@ -324,6 +329,12 @@ def test_types(call: str, type_: types.SqlType) -> None:
 def test_values_without_an_order_have_no_greatest(call: str) -> None:
     with pytest.raises(SqlError, match="expected a value that is not NULL|have no greatest one"):
         evaluated(call)
+
+
+def test_the_least_whole_numbers_are_their_own_absolute_values() -> None:
+    for type_, least in ((types.INTEGER, -(1 << 31)), (types.BIGINT, -(1 << 63))):
+        assert called("ABS", [(least, type_)]) == (least, type_)
+        assert called("ABS", [(least + 1, type_)]) == (-least - 1, type_)
 
 
 @pytest.mark.parametrize(
