@@ -54,7 +54,7 @@ def _type_of_literal(value: Any) -> types.SqlType | None:
         case bool():
             return types.BOOLEAN
         case int():
-            return types.INTEGER if abs(value) < 1 << 31 else types.BIGINT
+            return types.INTEGER if -(1 << 31) <= value < 1 << 31 else types.BIGINT
         case Decimal():
             scale = -int(value.as_tuple().exponent)
             return types.Decimal(max(len(value.as_tuple().digits), scale), scale)

@@ -15,7 +15,8 @@ from felice.pipelines.sql.syntax.errors import SqlError
 from sql_calls import called, evaluated
 
 NUMBERS: list[tuple[str, Any]] = [
-    ("ABS(-2147483648)", 2147483648),
+    ("ABS(-2147483648)", -2147483648),
+    ("ABS(-2147483649)", 2147483649),
     ("ABS(-9223372036854775808)", -9223372036854775808),
     ("ABS(NULL)", None),
     ("FLOOR(-0.5E0)", -1.0),
