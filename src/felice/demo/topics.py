@@ -24,6 +24,7 @@ from felice.records.batch import iter_batches
 
 CHUNK_ROWS = 20_000
 RESULTS = "delays"
+CARRIERS = "carriers"
 RESULT_PARTITIONS = 2
 GROUP = "felice-demo"
 # A poll for a chunk ends after this time also if there are fewer rows.
@@ -67,7 +68,7 @@ SOURCES = (FLIGHTS, *TABLES)
 def create_topics(bootstrap: str) -> None:
     """Creates all topics of the demo."""
     wanted = [NewTopic(topic.name, topic.partitions, config=topic.config()) for topic in SOURCES]
-    wanted.append(NewTopic(RESULTS, RESULT_PARTITIONS))
+    wanted += [NewTopic(name, RESULT_PARTITIONS) for name in (RESULTS, CARRIERS)]
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         for created in admin.create_topics(wanted).values():
             created.result()
@@ -108,13 +109,26 @@ def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
 
 def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int, pd.DataFrame]:
     """Reads the results as a member of a group. Returns the number of records, and the last row of each key."""
-    last: dict[bytes, bytes] = {}
     read = 0
-    for table in _consume(bootstrap, RESULTS):
-        last.update(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
-        read += len(table)
-        advance(len(table))
+
+    def count(rows: int) -> None:
+        nonlocal read
+        read += rows
+        advance(rows)
+
+    last = read_last(bootstrap, RESULTS, count)
     return read, windows_of(list(last.values()))
+
+
+def read_last(
+    bootstrap: str, topic: str, advance: Callable[[int], None] = lambda rows: None
+) -> dict[bytes, bytes]:
+    """The last value of each key of a topic."""
+    last: dict[bytes, bytes] = {}
+    for table in _consume(bootstrap, topic):
+        last.update(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        advance(len(table))
+    return last
 
 
 def count_records(

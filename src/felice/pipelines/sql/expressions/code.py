@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from decimal import Decimal
 from typing import Any
 
 from felice.dataclass import dataclass
@@ -47,12 +48,13 @@ class Names:
     constants: dict[str, Any] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
     _numbers: int = 0
-    _known: dict[tuple[type, Any], str] = field(default_factory=dict)
+    _known: dict[tuple[type, Any, str], str] = field(default_factory=dict)
 
     def constant(self, value: Any) -> str:
         """The name of a value."""
         try:
-            key = type(value), value
+            # Equal decimals of other scales, and 0.0 and -0.0, are other constants.
+            key = type(value), value, repr(value) if isinstance(value, float | Decimal) else ""
             if (name := self._known.get(key)) is not None:
                 return name
         except TypeError:  # It cannot be hashed.

@@ -203,7 +203,8 @@ def _literal(cursor: Cursor, *, is_negative: bool = False) -> Literal | None:
     if token.kind is Kind.INTEGER:
         return Literal(_integer(sign * int(cursor.take().text), token.position))
     if token.kind is Kind.DECIMAL:
-        return Literal(sign * Decimal(cursor.take().text))
+        # Not a product, which would be rounded to 28 digits.
+        return Literal(Decimal(cursor.take().text).copy_sign(sign))
     if token.kind is Kind.DOUBLE:
         return Literal(sign * float(cursor.take().text))
     if token.is_word(*_CONSTANTS):
