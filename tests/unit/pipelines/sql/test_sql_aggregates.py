@@ -315,7 +315,7 @@ AGGREGATES: dict[str, tuple[str, list[SqlType], tuple[Any, ...], list[st.SearchS
     "average of doubles": ("AVG", [DOUBLE], (), [DOUBLES]),
     "greatest": ("MAX", [STRING], (), [WORDS]),
     "least": ("MIN", [DOUBLE], (), [DOUBLES]),
-    "top": ("TOPK", [INTEGER], (2,), [INTEGERS]),
+    "top": ("TOPK", [STRING], (2,), [WORDS]),
     "top distinct": ("TOPKDISTINCT", [STRING], (2,), [WORDS]),
     "earliest": ("EARLIEST_BY_OFFSET", [STRING], (), [WORDS]),
     "earliest with nulls": ("EARLIEST_BY_OFFSET", [STRING], (False,), [WORDS]),
