@@ -56,7 +56,8 @@ def test_what_is_no_json_is_an_error(text: str) -> None:
 
 def test_texts_are_written() -> None:
     assert (
-        written([None, True, 1, Number("1E+3"), {"ä\x1f": "\n"}]) == '[null,true,1,1000,{"ä\\u001F":"\\n"}]'
+        written([None, True, False, Number("1E+3"), {"ä \x1f": "\n"}])
+        == '[null,true,false,1000,{"ä \\u001F":"\\n"}]'
     )
     assert quoted('"\\\b\f\n\r\t/') == r'"\"\\\b\f\n\r\t/"'
     with pytest.raises(ValueError, match="too many digits to be written"):

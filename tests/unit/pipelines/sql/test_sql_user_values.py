@@ -21,7 +21,7 @@ from felice.pipelines.sql.types import (
     SqlType,
     Struct,
 )
-from felice.pipelines.sql.users.values import given_values, returned_values
+from felice.pipelines.sql.users.values import given_values, returned_values, type_of_annotation
 
 PERSON = Struct((("NAME", STRING), ("TAGS", Array(Struct((("N", INTEGER),))))))
 
@@ -45,6 +45,8 @@ def test_values_reach_python_and_come_back(type_: SqlType, value: Any, python: A
 @pytest.mark.parametrize(
     ("type_", "python", "value"),
     [
+        (INTEGER, -(2**31), -(2**31)),
+        (INTEGER, 2**31 - 1, 2**31 - 1),
         (DOUBLE, 1, 1.0),
         (Decimal(4, 2), 1, Number("1.00")),
         (Decimal(4, 2), Number("1.005"), Number("1.01")),
@@ -62,6 +64,7 @@ def test_what_python_returns_is_converted(type_: SqlType, python: Any, value: An
         (INTEGER, "a", "expected INTEGER, and got 'a'"),
         (INTEGER, True, "expected INTEGER, and got True"),
         (INTEGER, 2**31, "expected INTEGER, and got 2147483648"),
+        (INTEGER, -(2**31) - 1, "expected INTEGER, and got -2147483649"),
         (BIGINT, 1.0, r"expected BIGINT, and got 1\.0"),
         (BOOLEAN, 1, "expected BOOLEAN, and got 1"),
         (DOUBLE, True, "expected DOUBLE, and got True"),
@@ -81,3 +84,16 @@ def test_what_python_returns_is_converted(type_: SqlType, python: Any, value: An
 def test_wrong_values_are_refused(type_: SqlType, python: Any, reason: str) -> None:
     with pytest.raises(TypeError, match=reason):
         returned_values(type_)(python)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "type_", "may_be_null"),
+    [
+        (bool, BOOLEAN, False),
+        (list[int], Array(BIGINT), False),
+        (dict[str, bytes | None], Map(STRING, BYTES), False),
+        (list[float] | None, Array(DOUBLE), True),
+    ],
+)
+def test_types_of_annotations(annotation: Any, type_: SqlType, may_be_null: bool) -> None:
+    assert type_of_annotation(annotation) == (type_, may_be_null)

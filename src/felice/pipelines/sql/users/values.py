@@ -204,4 +204,4 @@ def _type_of_union(annotation: Any, choices: Sequence[Any]) -> tuple[SqlType, bo
     others = [one for one in choices if one is not type(None)]
     if len(others) != 1:
         raise TypeError(f"there is no SQL type for the annotation {annotation!r}, which has several types")
-    return type_of_annotation(others[0])[0], len(others) < len(choices)
+    return type_of_annotation(others[0])[0], True
