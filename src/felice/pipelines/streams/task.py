@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -44,7 +43,7 @@ from felice.pipelines.streams.record import (
     TimedOperator,
     made,
 )
-from felice.pipelines.streams.side_output import sending
+from felice.pipelines.streams.side_output import Sending
 from felice.pipelines.streams.stores import TASK_TIME, Clocks, OrderedRows, Store
 from felice.pipelines.streams.telling import shown, told
 from felice.pipelines.streams.topology import (
@@ -200,6 +199,7 @@ class Task:
         """The timestamps of those after the current one."""
         self._set_aside_last: int | None = None
         """The position of the last record of the group that became a dead letter."""
+        self._taking_aside = Sending(self._send_from_side)
         self._aside: list[Aside] = []
         """What functions and policies send: a row of steps fills its columns only when all records have passed."""
         self._ahead = [store for store in self.stores.values() if isinstance(store.rows, OrderedRows)]
@@ -250,7 +250,7 @@ class Task:
         try:
             columns, has_marks = self._read(formats, group)
             push_all = source.push_marked if has_marks else source.push_all
-            with self._sending_aside():
+            with self._taking_aside:
                 if self._timed:
                     self._push_each(source.push, columns, group)
                 else:
@@ -263,16 +263,13 @@ class Task:
         except OutsideError as error:
             number = max(0, self._number(group))
             raise StreamsError(_outside(formats, error), number=number) from error
-        return self._sent
+        return self._all_sent()
 
-    @contextmanager
-    def _sending_aside(self) -> Iterator[None]:
-        """What is sent aside in this block goes between the other records at its end."""
-        self._aside.clear()
-        with sending(self._send_from_side):
-            yield
+    def _all_sent(self) -> Sent:
+        """What was sent, with what was sent aside."""
         if self._aside:
             self._sent.insert(self._aside, is_numbered=self._is_numbered)
+        return self._sent
 
     def _send_from_side(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers
@@ -328,6 +325,7 @@ class Task:
 
     def _begin(self, given: tuple[TopicFormats, Group] | None) -> None:
         self._sent.clear()
+        self._aside.clear()
         self._given, self._set_aside_last = given, None
         if given is not None:
             self._left = iter(given[1].timestamps)
@@ -355,13 +353,13 @@ class Task:
     def end_batch(self) -> Sent:
         """Returns what operators send to topics at the end of a batch. It changes with the next call."""
         self._begin(None)
-        with self._sending_aside():
+        with self._taking_aside:
             for operator, push, node in reversed(self._ending):
                 self._ends = node
                 for record in operator.end_batch():
                     self._push_change(record, push)
         self._ends = None
-        return self._sent
+        return self._all_sent()
 
     def _push_change(self, record: Record, push: Push) -> None:
         try:
@@ -384,9 +382,9 @@ class Task:
     def advance_wall_clock(self, time: int) -> list[TopicRecord]:
         """Returns what the timers of the wall clock send to topics. The first call starts them."""
         self._begin(None)
-        with self._sending_aside():
+        with self._taking_aside:
             self._on_time(WALL_CLOCK, time)
-        return records_of(self._sent)
+        return records_of(self._all_sent())
 
     def _on_time(self, clock: str, time: int) -> None:
         for operator, push, name in self._timed:

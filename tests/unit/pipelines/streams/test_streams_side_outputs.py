@@ -77,6 +77,13 @@ def test_a_group_whose_records_send_one_result_each_numbers_all_that_it_sends() 
     ]
 
 
+def test_a_group_that_sends_nothing_else_numbers_its_side_outputs() -> None:
+    app = logging_app()
+    task = Task(app.topology, app.topology.parts()[0])
+    sent = task.process_group("in", Group([b"k"] * 2, [(30).to_bytes(8)] * 2, [4, 5], [()] * 2))
+    assert (sent.topics, sent.numbers) == (["log", "log"], [0, 1])
+
+
 def test_late_letters_of_a_group_keep_their_parts() -> None:
     app = App("late", value="string")
     windows = app.stream("in").group_by_key().tumbling(10, on_late=DeadLetters("letters"))
