@@ -62,10 +62,12 @@ class Sides:
             return found[0]
         if not found:
             raise SqlError(
-                f"column {expression_text(given)} cannot be resolved{self._hint(given)}", given.position
+                f"column '{expression_text(given)}' cannot be resolved{self._hint(given)}", given.position
             )
         choices = " or ".join(self.qualified(one) for one in found)
-        raise SqlError(f"column {expression_text(given)} is ambiguous: it could be {choices}", given.position)
+        raise SqlError(
+            f"column '{expression_text(given)}' is ambiguous. Could be {choices}: name the source", given.position
+        )
 
     def side_named(self, name: str, given: Column) -> int:
         """The number of the side that the query calls so. Raises `SqlError`."""
@@ -74,7 +76,7 @@ class Sides:
                 return number
         known = [side.alias for side in self.sides]
         raise SqlError(
-            f"column {expression_text(given)} cannot be resolved: {name_text(name)} is no source of the query"
+            f"column '{expression_text(given)}' cannot be resolved: {name_text(name)} is no source of the query"
             f"{near(name, known)}",
             given.position,
         )
