@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from felice.pipelines.sql.analysis.join_checks import (
+    canonical_condition,
+    check_partitions,
+    check_types,
+    check_value_formats,
+    check_windows,
+    check_within,
+    condition_sides,
+)
 from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.plan import (
     FOREIGN_KEY,
@@ -14,15 +23,21 @@ from felice.pipelines.sql.analysis.plan import (
     JoinPlan,
     Side,
 )
-from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import Catalogue
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, Join, Query
+from felice.pipelines.sql.syntax.tree import Column, Expression, Join, Query, placed
 from felice.pipelines.sql.syntax.writer import expression_text, name_text
-from felice.pipelines.sql.types import SqlType, text_of
+from felice.pipelines.sql.types import SqlType
 
 LEFT, RIGHT, FULL, INNER = "LEFT", "RIGHT", "FULL", "INNER"
+TOLD = {
+    INNER: "[INNER] JOIN",
+    LEFT: "LEFT [OUTER] JOIN",
+    RIGHT: "RIGHT [OUTER] JOIN",
+    FULL: "[FULL] OUTER JOIN",
+}
+ROWKEY = "ROWKEY"
 
 
 def sides_of(query: Query, catalogue: Catalogue) -> tuple[Side, ...]:
@@ -33,7 +48,12 @@ def sides_of(query: Query, catalogue: Catalogue) -> tuple[Side, ...]:
         alias = given.alias or given.name
         if any(side.source.name == source.name for side in sides):
             name = name_text(source.name)
-            raise SqlError(f"cannot join {name} to {name}: self joins are not supported", given.position)
+            raise SqlError(
+                f"N-way joins do not support multiple occurrences of the same source. Source: '{name}'"
+                if len(sides) > 1
+                else f"Can not join '{name}' to '{name}': self joins are not yet supported",
+                given.position,
+            )
         if any(side.alias == alias for side in sides):
             raise SqlError(f"two sources of the query are called {name_text(alias)}", given.position)
         sides.append(Side(alias, source))
@@ -47,20 +67,31 @@ class JoinKey(NamedTuple):
     """For each part of the key, the columns that have its value; the best name comes first."""
     types: tuple[SqlType, ...]
     is_synthetic: bool = False
-    """No column has its value: it is called ROWKEY."""
+    """No column has its value: the key has a name of its own."""
+    equals: tuple[Expression, ...] = ()
+    """All expressions that have the value of the key: rows are placed by them already."""
+
+
+def synthetic_name(sides: Sides) -> str:
+    """The name of a key that no column has: ROWKEY, with a number if a source has a column of that name."""
+    number, name = 0, ROWKEY
+    while sides.has(name):
+        number += 1
+        name = f"{ROWKEY}_{number}"
+    return name
 
 
 def join_plans(query: Query, sides: Sides, typing: Typing) -> tuple[tuple[JoinPlan, ...], JoinKey]:
     """The joins of a query, and its key. Raises `SqlError`."""
     first = sides.sides[0]
-    key = JoinKey(
-        tuple((typing.canonical(_column(first, name, len(sides.sides))),) for name, _ in first.source.key),
-        tuple(type_ for _, type_ in first.source.key),
-    )
+    columns = tuple(typing.canonical(_column(first, name, len(sides.sides))) for name, _ in first.source.key)
+    types = tuple(type_ for _, type_ in first.source.key)
+    key = JoinKey(tuple((one,) for one in columns), types, equals=columns if len(columns) == 1 else ())
+    if query.joins:
+        check_value_formats(sides.sides, query.joins[0])
     plans: list[JoinPlan] = []
-    is_table = first.source.is_table
     for number, join in enumerate(query.joins, 1):
-        plan, key = _joined(join, number, sides, typing, key, is_table=is_table)
+        plan, key = _joined(join, number, sides, typing, key)
         plans.append(plan)
     return tuple(plans), key
 
@@ -70,132 +101,109 @@ def _column(side: Side, name: str, count: int) -> Column:
 
 
 def _joined(
-    join: Join, number: int, sides: Sides, typing: Typing, key: JoinKey, *, is_table: bool
+    join: Join, number: int, sides: Sides, typing: Typing, key: JoinKey
 ) -> tuple[JoinPlan, JoinKey]:
-    left, right = _expressions(join, number, sides, typing)
-    left_type, right_type = typing.type_of(left), typing.type_of(right)
-    if left_type != right_type:
-        one, other = (
-            f"{expression_text(tree)} {text_of(type_)}"
-            for tree, type_ in ((left, left_type), (right, right_type))
-        )
-        raise SqlError(f"the join's types do not match: {one} = {other}", join.condition.position)
+    condition = canonical_condition(join, typing)
+    join = placed(replace(join, condition=condition), join.position)
+    left, right = condition_sides(condition, number, sides)
+    check_windows(join, sides, number)
     side = sides.sides[number]
-    how = _how(join, side, is_table=is_table)
-    _check_windows(join, sides, number)
-    is_key = len(key.expressions) == 1 and left in key.expressions[0] and not key.is_synthetic
-    right_keys = [typing.canonical(Column(name, side.alias)) for name, _ in side.source.key]
-    right_is_key = right_keys == [right]
-    if how in (STREAM_TABLE, TABLE_TABLE) and not right_is_key:
-        raise SqlError(
-            f"the join of {name_text(side.alias)} must use its primary key"
-            f" ({', '.join(map(expression_text, right_keys))}), not {expression_text(right)}",
-            join.condition.position,
-        )
-    if how == TABLE_TABLE and not is_key:
-        how = FOREIGN_KEY
-        if join.kind not in (INNER, LEFT):
-            raise SqlError(f"{join.kind} OUTER joins on a foreign key are not supported", join.position)
+    is_key = left in key.equals
+    right_is_key = [Column(name, side.alias) for name, _ in side.source.key] == [right]
+    how = _how(join, number, sides, is_key=is_key, left=left, right_is_key=right_is_key)
+    type_ = typing.type_of(left)
+    check_types(condition, how, typing)
+    if how != FOREIGN_KEY:
+        check_partitions(join, sides, number)
     plan = JoinPlan(
         how,
         join.kind,
         left,
         right,
-        left_type,
+        type_,
         moves_left=not is_key,
         moves_right=not right_is_key,
         before_ms=join.within.before.ms if join.within else 0,
         after_ms=join.within.after.ms if join.within else 0,
         grace_ms=join.within.grace.ms if join.within and join.within.grace else None,
     )
-    if how == FOREIGN_KEY:
-        return plan, key
-    return plan, _key_behind(join, left, right, left_type, key if is_key else None)
+    return plan, key if how == FOREIGN_KEY else _key_behind(join, left, right, type_, key, is_key=is_key)
 
 
 def _key_behind(
-    join: Join, left: Expression, right: Expression, type_: SqlType, before: JoinKey | None
+    join: Join, left: Expression, right: Expression, type_: SqlType, before: JoinKey, *, is_key: bool
 ) -> JoinKey:
-    known = before.expressions[0] if before is not None else (left,)
-    columns = tuple(one for one in (*known, right) if isinstance(one, Column))
-    if join.kind == FULL or not columns:
-        return JoinKey(((),), (type_,), is_synthetic=True)
-    return JoinKey((columns,), (type_,))
+    if join.kind == FULL:
+        return JoinKey(((),), (type_,), is_synthetic=True)  # Each side's column may be null.
+    equals = (*(before.equals if is_key else (left,)), right)
+    columns = tuple(one for one in equals if isinstance(one, Column))
+    return JoinKey((columns,), (type_,), is_synthetic=not columns, equals=equals)
 
 
-def _expressions(join: Join, number: int, sides: Sides, typing: Typing) -> tuple[Expression, Expression]:
-    """The expressions over the sides before and over the joined side."""
-    condition = join.condition
-    if not (isinstance(condition, Binary) and condition.operator == "="):
-        raise SqlError(
-            f"a join's condition must be `left = right`, and is {expression_text(condition)}",
-            condition.position,
-        )
-    one, other = (typing.canonical(side) for side in (condition.left, condition.right))
-    places = [_sides_in(tree, sides) for tree in (one, other)]
-    for tree, found in zip((one, other), places, strict=True):
-        if len(found) != 1:
+def _how(
+    join: Join, number: int, sides: Sides, *, is_key: bool, left: Expression, right_is_key: bool
+) -> str:
+    """The kind of a join. Raises `SqlError` for one that cannot be made."""
+    first, side = sides.sides[0], sides.sides[number]
+    told = f"{name_text(first.source.name)} {TOLD[join.kind]} {name_text(side.source.name)}"
+    if not side.source.is_table:
+        if first.source.is_table:
             raise SqlError(
-                f"each side of a join's condition must use one source, and {expression_text(tree)} uses "
-                f"{len(found) or 'none'}",
-                condition.position,
+                "Invalid join order: table-stream joins are not supported; only stream-table joins. "
+                f"Got {told}: name the stream first",
+                join.position,
             )
-        if found > {number}:
-            raise SqlError("a join's condition uses a source that is joined later", condition.position)
-    first, second = (next(iter(found)) for found in places)
-    if max(first, second) != number or first == second:
+        how = STREAM_STREAM
+    else:
+        how = TABLE_TABLE if first.source.is_table else STREAM_TABLE
+    check_within(join, how)
+    if how == STREAM_TABLE and join.kind == FULL:
         raise SqlError(
-            f"a join's condition must use {name_text(sides.sides[number].alias)} at one side and a source before it "
-            f"at the other: {expression_text(condition)}",
-            condition.position,
+            f"Invalid join type: full-outer join not supported for stream-table join. Got {told}", join.position
         )
-    return (other, one) if first == number else (one, other)
-
-
-def _sides_in(tree: Expression, sides: Sides) -> set[int]:
-    return {
-        sides.side_named(one.source, one)
-        for one in parts_of(tree)
-        if isinstance(one, Column) and one.source is not None
-    }
-
-
-def _how(join: Join, side: Side, *, is_table: bool) -> str:
-    if side.source.is_table:
-        how = TABLE_TABLE if is_table else STREAM_TABLE
-    elif is_table:
+    if how == STREAM_TABLE and join.kind == RIGHT:
         raise SqlError(
-            f"invalid join order: a table cannot be joined with stream {name_text(side.alias)}; name the stream first",
+            f"Invalid join type encountered: {TOLD[RIGHT]}. A stream-table join is an INNER or a LEFT one. Got {told}",
             join.position,
         )
-    else:
-        how = STREAM_STREAM
-    if how == STREAM_STREAM and join.within is None:
+    if how != STREAM_STREAM and not right_is_key:
+        what = "the primary key of the right input table" if how == TABLE_TABLE else "the table's primary key"
         raise SqlError(
-            "a join of two streams needs WITHIN: how far apart their records may be", join.position
+            f"Invalid join condition: {how} joins require to join on {what}. Got {_condition(join)}",
+            join.condition.position,
         )
-    if how != STREAM_STREAM and join.within is not None:
-        raise SqlError(f"a {how} join has no WITHIN: only joins of two streams have one", join.position)
-    if how == STREAM_TABLE and join.kind in (FULL, RIGHT):
-        raise SqlError(f"{join.kind} OUTER joins of a stream and a table are not supported", join.position)
+    if how == TABLE_TABLE and not is_key:
+        _check_foreign(join, number, sides, left, told)
+        return FOREIGN_KEY
     return how
 
 
-def _check_windows(join: Join, sides: Sides, number: int) -> None:
-    first, other = (sides.sides[place].source for place in (0, number))
-    if (first.window is None) != (other.window is None):
-        named = [f"{name_text(one.name)} is {'' if one.window else 'not '}windowed" for one in (first, other)]
+def _check_foreign(join: Join, number: int, sides: Sides, left: Expression, told: str) -> None:
+    if join.kind == FULL:
         raise SqlError(
-            f"the keys of joined sources must both be windowed or not: {' and '.join(named)}", join.position
+            f"Invalid join type: full-outer join not supported for foreign-key table-table join. Got {told}",
+            join.position,
         )
-    if first.window is not None and other.window is not None:
-        sessions = [one.kind == "SESSION" for one in (first.window, other.window)]
-        if sessions[0] != sessions[1]:
+    if join.kind == RIGHT:
+        raise SqlError(f"RIGHT OUTER JOIN on a foreign key is not supported. Got {told}", join.position)
+    if number > 1:
+        keys = [(side.alias, name) for side in sides.sides[:number] for name, _ in side.source.key]
+        if isinstance(left, Column) and (left.source, left.name) in keys:
             raise SqlError(
-                "a source with sessions cannot be joined with one with windows of a size", join.position
+                f"Cannot repartition a TABLE source. The rows before this join are not placed by "
+                f"{expression_text(left)}: join on a column that has their key",
+                join.condition.position,
             )
+        raise SqlError(
+            "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. "
+            f"Got {_condition(join)}: only the first join of a query may use a foreign key",
+            join.condition.position,
+        )
+    if sides.sides[number].source.window is not None:
+        raise SqlError(
+            "Foreign-key table-table joins are not supported on windowed tables", join.condition.position
+        )
 
 
-def is_stream(sides: Sequence[Side]) -> bool:
-    """Whether the rows of FROM are a stream's."""
-    return not sides[0].source.is_table
+def _condition(join: Join) -> str:
+    return expression_text(join.condition)
