@@ -81,7 +81,7 @@ def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Anal
         return Change(catalogue, _exists(known))
     if known is not None and not given.is_replacing:
         raise _already(given, known)
-    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, is_persistent=True)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
     sink = sink_of(given, plan, analyst.settings, analyst.around)
     _check_replacement(given, known, sink, catalogue)
     kept = known.query if known is not None else None
@@ -98,7 +98,7 @@ def _names(plan: QueryPlan) -> tuple[str, ...]:
 
 def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
     target = catalogue.source(given.name, given.position)
-    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, is_persistent=True)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
     check_insert(given, plan, target)
     named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
     id = str(named).upper() if named else _insert_id(given, catalogue, analyst)

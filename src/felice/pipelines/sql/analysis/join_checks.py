@@ -18,9 +18,7 @@ from felice.pipelines.sql.types import text_of
 def canonical_condition(join: Join, typing: Typing) -> Binary:
     """The condition of a join, `left = right`, with canonical sides. Raises `SqlError`."""
     found = _equality(join)
-    return placed(
-        Binary("=", typing.canonical(found.left), typing.canonical(found.right)), found.position
-    )
+    return placed(Binary("=", typing.canonical(found.left), typing.canonical(found.right)), found.position)
 
 
 def condition_sides(condition: Binary, number: int, sides: Sides) -> tuple[Expression, Expression]:

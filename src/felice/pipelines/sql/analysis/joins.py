@@ -100,9 +100,7 @@ def _column(side: Side, name: str, count: int) -> Column:
     return Column(name, side.alias if count > 1 else None)
 
 
-def _joined(
-    join: Join, number: int, sides: Sides, typing: Typing, key: JoinKey
-) -> tuple[JoinPlan, JoinKey]:
+def _joined(join: Join, number: int, sides: Sides, typing: Typing, key: JoinKey) -> tuple[JoinPlan, JoinKey]:
     condition = canonical_condition(join, typing)
     join = placed(replace(join, condition=condition), join.position)
     left, right = condition_sides(condition, number, sides)
@@ -140,9 +138,7 @@ def _key_behind(
     return JoinKey((columns,), (type_,), is_synthetic=not columns, equals=equals)
 
 
-def _how(
-    join: Join, number: int, sides: Sides, *, is_key: bool, left: Expression, right_is_key: bool
-) -> str:
+def _how(join: Join, number: int, sides: Sides, *, is_key: bool, left: Expression, right_is_key: bool) -> str:
     """The kind of a join. Raises `SqlError` for one that cannot be made."""
     first, side = sides.sides[0], sides.sides[number]
     told = f"{name_text(first.source.name)} {TOLD[join.kind]} {name_text(side.source.name)}"
@@ -159,7 +155,8 @@ def _how(
     check_within(join, how)
     if how == STREAM_TABLE and join.kind == FULL:
         raise SqlError(
-            f"Invalid join type: full-outer join not supported for stream-table join. Got {told}", join.position
+            f"Invalid join type: full-outer join not supported for stream-table join. Got {told}",
+            join.position,
         )
     if how == STREAM_TABLE and join.kind == RIGHT:
         raise SqlError(

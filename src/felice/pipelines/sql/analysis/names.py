@@ -66,7 +66,8 @@ class Sides:
             )
         choices = " or ".join(self.qualified(one) for one in found)
         raise SqlError(
-            f"column '{expression_text(given)}' is ambiguous. Could be {choices}: name the source", given.position
+            f"column '{expression_text(given)}' is ambiguous. Could be {choices}: name the source",
+            given.position,
         )
 
     def side_named(self, name: str, given: Column) -> int:
@@ -93,11 +94,20 @@ class Sides:
         """Whether a side has a column of this name."""
         return name in self._fields
 
-    def all_of(self, number: int, *, with_bounds: bool) -> list[Field]:
+    def all_of(self, number: int, *, with_bounds: bool, is_whole: bool = False) -> list[Field]:
         """What `*` stands for in a side: its key's columns, its values and headers, and the bounds of windows if the
-        query shows them.
+        query shows them. All that a row has, if it is whole: values, pseudo columns, keys and bounds.
         """
         fields = list(fields_of(number, self.sides[number].source))
+        if is_whole:
+            kinds = (
+                VALUE,
+                HEADERS,
+                *(name for name in PSEUDO if name not in WINDOW_BOUNDS),
+                KEY,
+                *WINDOW_BOUNDS,
+            )
+            return [one for kind in kinds for one in fields if one.kind == kind]
         keys = [one for one in fields if one.kind == KEY]
         bounds = [one for one in fields if one.kind in WINDOW_BOUNDS] if with_bounds else []
         return keys + bounds + [one for one in fields if one.kind in (VALUE, HEADERS)]

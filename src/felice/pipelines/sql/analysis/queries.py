@@ -12,9 +12,10 @@ from felice.pipelines.sql.analysis.aggregation import (
     window_plan,
 )
 from felice.pipelines.sql.analysis.declarations import PSEUDO
-from felice.pipelines.sql.analysis.joins import JoinKey, join_plans, sides_of
+from felice.pipelines.sql.analysis.joins import ROWKEY, JoinKey, join_plans, sides_of, synthetic_name
+from felice.pipelines.sql.analysis.keys import key_places, missing, missing_primary_key
 from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides
-from felice.pipelines.sql.analysis.plan import EXPLODED, GROUPS, Grouping, Output, QueryPlan
+from felice.pipelines.sql.analysis.plan import EXPLODED, FOREIGN_KEY, GROUPS, Grouping, Output, QueryPlan
 from felice.pipelines.sql.analysis.rewriting import rewritten
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import KEY, VALUE, Catalogue
@@ -35,8 +36,6 @@ from felice.pipelines.sql.syntax.tree import (
 from felice.pipelines.sql.syntax.writer import expression_text, name_text
 from felice.pipelines.sql.types import Map, SqlType, Struct, text_of
 
-ROWKEY = "ROWKEY"
-
 
 class _Item(NamedTuple):
     """A column of the projection: its name, and its canonical expression."""
@@ -47,23 +46,36 @@ class _Item(NamedTuple):
 
 
 def plan_of(
-    query: Query, catalogue: Catalogue, functions: FunctionTable, settings: Settings, *, is_persistent: bool
+    query: Query,
+    catalogue: Catalogue,
+    functions: FunctionTable,
+    settings: Settings,
+    *,
+    target: str | None,
 ) -> QueryPlan:
-    """The plan of a query. One that is not persistent shows rows, and needs no key. Raises `SqlError`."""
+    """The plan of a query, with the name of what it writes. One that only shows rows has none, and needs no key.
+    Raises `SqlError`.
+    """
     sides = Sides(sides_of(query, catalogue))
     typing = Typing(sides, functions, catalogue.types)
-    return _Analysis(query, sides, typing, settings, is_persistent=is_persistent).plan()
+    return _Analysis(query, sides, typing, settings, target).plan()
 
 
 class _Analysis:
     def __init__(
-        self, query: Query, sides: Sides, typing: Typing, settings: Settings, *, is_persistent: bool
+        self, query: Query, sides: Sides, typing: Typing, settings: Settings, target: str | None
     ) -> None:
         self._query, self._sides, self._typing, self._settings = query, sides, typing, settings
-        self._is_persistent = is_persistent
+        self._target, self._is_persistent = target, target is not None
         self._functions = typing.functions
         self._is_table = sides.sides[0].source.is_table
         self._joins, self._join_key = join_plans(query, sides, typing)
+        self._rowkey = synthetic_name(sides) if self._join_key.is_synthetic and not query.group_by else None
+        """The name of the key of joined rows, if no column has its value."""
+        self._columns: dict[tuple[str, str], SqlType] = {}
+        """The types of columns that stand for other expressions."""
+        if self._rowkey is not None:
+            self._columns[GROUPS, ROWKEY] = self._join_key.types[0]
 
     def plan(self) -> QueryPlan:
         """The plan. Raises `SqlError`."""
@@ -75,17 +87,18 @@ class _Analysis:
         partition = tuple(self._partitioned(one) for one in query.partition_by)
         items = self._items(partition if query.partition_by else None)
         exploded, items = self._exploded(items)
-        columns = {(EXPLODED, str(number)): type_ for number, (_, _, type_) in enumerate(exploded)}
+        for number, (_, _, type_) in enumerate(exploded):
+            self._columns[EXPLODED, str(number)] = type_
         key: tuple[Any, ...] | None = None
         if query.partition_by:
             key = tuple(one for one in partition if not isinstance(one, Literal))
-            expected = JoinKey(tuple((one,) for one in key), tuple(self._typing.type_of(one) for one in key))
+            expected = JoinKey(tuple((one,) for one in key), tuple(self._type_of(one) for one in key))
         else:
             expected = self._join_key
         what = "partitioning expression" if query.partition_by else "key column"
         if self._joins and not query.partition_by:
             what = "join expression"
-        outputs = self._outputs(items, expected, columns, what)
+        outputs = self._outputs(items, expected, what)
         source = self._sides.sides[0].source
         return QueryPlan(
             self._sides.sides,
@@ -132,21 +145,33 @@ class _Analysis:
             raise SqlError("LIMIT cannot be used in a query that runs on", query.position)
 
     def _condition(self, given: Expression, where: str) -> Any:
-        found = self._typing.canonical(given)
-        self._typing.compiler().boolean(found, where)
+        found = self._canonical(given)
+        self._typing.compiler(self._columns).boolean(found, where)
         return found
+
+    def _canonical(self, given: Expression) -> Any:
+        """The canonical form, in which the key that no column has stands for itself."""
+
+        def change(one: Any) -> Any:
+            is_rowkey = isinstance(one, Column) and one.source is None and one.name == self._rowkey
+            return placed(Column(ROWKEY, GROUPS), one.position) if is_rowkey else None
+
+        return self._typing.canonical(given if self._rowkey is None else rewritten(given, change))
+
+    def _type_of(self, given: Expression) -> SqlType:
+        return self._typing.type_of(given, self._columns)
 
     def _partitioned(self, given: Expression) -> Any:
         if isinstance(given, Literal) and given.value is None:
             if len(self._query.partition_by) > 1:
                 raise SqlError("PARTITION BY NULL has no further expressions", given.position)
             return given
-        found = self._typing.canonical(given)
+        found = self._canonical(given)
         self._check_key_type(found, "PARTITION BY")
         return found
 
     def _check_key_type(self, given: Expression, clause: str) -> None:
-        type_ = self._typing.type_of(given)
+        type_ = self._type_of(given)
         if isinstance(type_, Map):
             raise SqlError(
                 f"{clause}: {expression_text(given)} is {text_of(type_)}, and MAP is not supported in keys",
@@ -185,14 +210,9 @@ class _Analysis:
             is_bound = isinstance(one, Column) and one.source is None and one.name in WINDOW_BOUNDS
             if is_bound and not self._sides.has(one.name):
                 return placed(Column(one.name, GROUPS), one.position)
-            is_rowkey = isinstance(one, Column) and one.source is None and one.name == ROWKEY
-            if is_rowkey and self._join_key.is_synthetic and not self._sides.has(ROWKEY):
-                return placed(Column(ROWKEY, GROUPS), one.position)
             return None
 
-        return self._typing.canonical(
-            rewritten(given, change) if window or self._join_key.is_synthetic else given
-        )
+        return self._canonical(rewritten(given, change) if window else given)
 
     def _check_name(self, name: str, alias: str | None, given: Selected) -> None:
         if name in PSEUDO and (alias is not None or self._is_persistent):
@@ -226,18 +246,25 @@ class _Analysis:
             if star.source is None
             else [sides.side_named(star.source, placed(Column("*", star.source), star.position))]
         )
-        if self._join_key.is_synthetic and not self._query.group_by and partition is None:
-            yield _Item(ROWKEY, Column(ROWKEY, GROUPS), is_star=True)
+        has_rowkey = self._rowkey is not None and star.source is None
+        rowkey = [_Item(self._rowkey or ROWKEY, Column(ROWKEY, GROUPS), is_star=True)] if has_rowkey else []
+        # A joined row has the bounds of windows, and a partitioned one all that it was made of, under names of its own.
+        is_whole = several and partition is not None
         found = [
             (f"{sides.sides[number].alias}_{field.name}" if several else field.name, field, number)
             for number in numbers
-            for field in sides.all_of(number, with_bounds=not self._is_persistent)
+            for field in sides.all_of(
+                number, with_bounds=several or not self._is_persistent, is_whole=is_whole
+            )
         ]
         items = [_Item(name, self._column(field.name, number), is_star=True) for name, field, number in found]
-        if partition is None or several:
-            yield from items
+        if partition is None:
+            yield from (*rowkey, *items)
             return
-        yield from self._star_behind_partition(items, partition, [field.kind == KEY for _, field, _ in found])
+        are_keys = [field.kind == KEY and not several for _, field, _ in found]
+        yield from self._star_behind_partition(
+            [*items, *rowkey], partition, [*are_keys, *(False for _ in rowkey)]
+        )
 
     def _star_behind_partition(
         self, items: Sequence[_Item], partition: Sequence[Any], are_keys: Sequence[bool]
@@ -296,53 +323,45 @@ class _Analysis:
                 raise SqlError(f"the aggregate function {inner.function} needs GROUP BY", inner.position)
         return found, made
 
-    def _outputs(
-        self, items: Sequence[_Item], key: JoinKey, columns: dict[tuple[str, str], SqlType], what: str
-    ) -> tuple[Output, ...]:
+    def _outputs(self, items: Sequence[_Item], key: JoinKey, what: str) -> tuple[Output, ...]:
         """The columns of the result: those of its key, and those of its values."""
         if key.is_synthetic:
-            columns = columns | {(GROUPS, ROWKEY): key.types[0]}
             key = JoinKey(((Column(ROWKEY, GROUPS),),), key.types)
         if not self._is_persistent:
-            return tuple(self._value(one, columns) for one in items)
-        parts: dict[int, int] = {}
-        for part, names in enumerate(key.expressions):
-            place = self._key_place(items, names, what)
-            parts[place] = part
+            return tuple(self._value(one) for one in items)
+        position = self._query.columns[0].position
+        places = key_places([(one.name, one.expression) for one in items], key, position)
+        if None in places:
+            raise SqlError(self._missing(key, places, what), position)
+        parts = {place: part for part, place in enumerate(places)}
         outputs = [
             Output(one.name, key.types[parts[place]], KEY, None, parts[place])
             if place in parts
-            else self._value(one, columns)
+            else self._value(one)
             for place, one in enumerate(items)
         ]
         if all(one.role == KEY for one in outputs):
-            raise SqlError("the projection contains no value columns", self._query.columns[0].position)
+            raise SqlError("the projection contains no value columns", position)
         return tuple(outputs)
 
-    def _key_place(self, items: Sequence[_Item], names: Sequence[Any], what: str) -> int:
-        """Which column of the projection is a part of the key."""
-        for name in names:
-            places = [place for place, one in enumerate(items) if one.expression == name]
-            if len(places) > 1:
-                told = " and ".join(name_text(items[place].name) for place in places)
-                key = expression_text(name)
-                raise SqlError(
-                    f"the projection has the key {key} more than once: {told}; use AS_VALUE for copies",
-                    self._query.columns[0].position,
-                )
-            if places:
-                return places[0]
-        told = " or ".join(self._told(one) for one in names) or ROWKEY
-        raise SqlError(
-            f"the key is missing from the projection: it must include the {what} {told}",
-            self._query.columns[0].position,
+    def _missing(self, key: JoinKey, places: Sequence[int | None], what: str) -> str:
+        assert self._target is not None, "only results that are kept need a key"
+        if self._query.partition_by or not self._joins:
+            return missing(self._target, what, [names[0] for names in key.expressions])
+        if self._joins[-1].how == FOREIGN_KEY:
+            first = self._sides.sides[0]
+            lacks = [name for (name, _), place in zip(first.source.key, places, strict=True) if place is None]
+            return missing_primary_key(first.alias, lacks)
+        if self._rowkey is None:
+            return missing(self._target, what, key.expressions[0], is_any=True)
+        return (
+            f"{missing(self._target, what, [self._rowkey], is_any=True)} {self._rowkey} was added as a synthetic key "
+            "column because the join criteria did not match any source column. It may have another name: "
+            f"{self._rowkey} AS …"
         )
 
-    def _told(self, given: Any) -> str:
-        return ROWKEY if isinstance(given, Column) and given.source == GROUPS else expression_text(given)
-
-    def _value(self, item: _Item, columns: dict[tuple[str, str], SqlType]) -> Output:
-        return Output(item.name, self._typing.type_of(item.expression, columns), VALUE, item.expression)
+    def _value(self, item: _Item) -> Output:
+        return Output(item.name, self._type_of(item.expression), VALUE, item.expression)
 
     # GROUP BY
 
@@ -393,15 +412,15 @@ class _Analysis:
     def _grouped_outputs(
         self, items: Sequence[_Item], key: JoinKey, groups: Sequence[Any], aggregation: Aggregation
     ) -> tuple[Output, ...]:
-        if self._is_persistent:
-            for part, group in enumerate(groups):
-                if not any(one.expression == Column(str(part), GROUPS) for one in items):
-                    raise SqlError(
-                        "the key is missing from the projection: it must include the grouping expression "
-                        f"{expression_text(group)}",
-                        self._query.columns[0].position,
-                    )
-        return self._outputs(items, key, aggregation.columns, "grouping expression")
+        if self._target is not None:
+            places = [any(one.expression == place[0] for one in items) for place in key.expressions]
+            if not all(places):
+                lacks = [group for group, is_there in zip(groups, places, strict=True) if not is_there]
+                raise SqlError(
+                    missing(self._target, "grouping expression", lacks), self._query.columns[0].position
+                )
+        self._columns |= aggregation.columns
+        return self._outputs(items, key, "grouping expression")
 
 
 def _unique(name: str, taken: Sequence[str]) -> str:

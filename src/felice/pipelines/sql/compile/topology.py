@@ -12,6 +12,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import PSEUDO
+from felice.pipelines.sql.analysis.joins import ROWKEY
 from felice.pipelines.sql.analysis.names import Sides, fields_of
 from felice.pipelines.sql.analysis.plan import (
     AGGREGATES,
@@ -24,7 +25,6 @@ from felice.pipelines.sql.analysis.plan import (
     Output,
     QueryPlan,
 )
-from felice.pipelines.sql.analysis.queries import ROWKEY
 from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceInfo, WindowInfo
 from felice.pipelines.sql.compile.aggregates import Aggregates
@@ -140,9 +140,9 @@ class Compilation:
     def _text(self, layout: Sequence[Field] | None) -> RowText:
         tools = self._tools
         text = RowText(self._plan.sides, layout, tools.functions, tools.users, self._report)
-        for part, type_ in enumerate(self._plan.key_types if self._plan.joins else ()):
-            text.define(GROUPS, ROWKEY, "None if key is None else key[0]", type_)
-            assert part == 0, "joined rows have a key of one part"
+        if self._plan.joins:
+            key = "key.key" if self._plan.sides[0].source.window is not None else "key"
+            text.define(GROUPS, ROWKEY, f"None if key is None else {key}[0]", self._plan.joins[-1].key_type)
         return text
 
     # Sources

@@ -117,7 +117,7 @@ class Statements:
         """What each SELECT shows, or why it is refused."""
         for one in self.asked:
             try:
-                plan = plan_of(one.query, self.catalogue, self._functions, self.settings, is_persistent=False)
+                plan = plan_of(one.query, self.catalogue, self._functions, self.settings, target=None)
                 yield one, response(one.query, plan, self.catalogue, self._tools(), self.topics)
             except SqlError as error:
                 yield one, error
