@@ -187,8 +187,8 @@ def _check_foreign(join: Join, number: int, sides: Sides, left: Expression, told
         keys = [(side.alias, name) for side in sides.sides[:number] for name, _ in side.source.key]
         if isinstance(left, Column) and (left.source, left.name) in keys:
             raise SqlError(
-                f"Cannot repartition a TABLE source. The rows before this join are not placed by "
-                f"{expression_text(left)}: join on a column that has their key",
+                "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's key "
+                f"column instead of {expression_text(left)}",
                 join.condition.position,
             )
         raise SqlError(

@@ -41,7 +41,7 @@ def missing(target: str, what: str, required: Sequence[Any], *, is_any: bool = F
     example = texts[0] if is_any else ", ".join(texts)
     return (
         f"Key{'' if is_any else several} missing from projection (ie, SELECT). The query used to build "
-        f"{name_text(target)} must include the {what}{several} {joined} in its projection (eg, SELECT {example}...)."
+        f"`{target}` must include the {what}{several} {joined} in its projection (eg, SELECT {example}...)."
     )
 
 

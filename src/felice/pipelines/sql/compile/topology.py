@@ -142,7 +142,7 @@ class Compilation:
         text = RowText(self._plan.sides, layout, tools.functions, tools.users, self._report)
         if self._plan.joins:
             key = "key.key" if self._plan.sides[0].source.window is not None else "key"
-            text.define(GROUPS, ROWKEY, f"None if key is None else {key}[0]", self._plan.joins[-1].key_type)
+            text.define(GROUPS, ROWKEY, f"(None if key is None else {key}[0])", self._plan.joins[-1].key_type)
         return text
 
     # Sources
