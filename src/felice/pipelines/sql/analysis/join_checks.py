@@ -14,6 +14,8 @@ from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, Join, p
 from felice.pipelines.sql.syntax.writer import expression_text, name_text
 from felice.pipelines.sql.types import text_of
 
+WITH_SCHEMAS = {"AVRO", "JSON_SR", "PROTOBUF"}
+
 
 def canonical_condition(join: Join, typing: Typing) -> Binary:
     """The condition of a join, `left = right`, with canonical sides. Raises `SqlError`."""
@@ -128,6 +130,25 @@ def check_windows(join: Join, sides: Sides, number: int) -> None:
             "Session windowed sources can only be joined to other session windowed sources",
             join.position,
         )
+
+
+def check_windowed_keys(join: Join, sides: Sides, number: int, *, moves: bool) -> None:
+    """Raise `SqlError` for windowed sources that would be placed again: `moves` says that one is not placed by what it
+    is joined by.
+    """
+    first, other = (sides.sides[place].source for place in (0, number))
+    if first.window is None:
+        return
+    names = {first.key_format.name, other.key_format.name}
+    reason = "Implicit repartitioning of windowed sources is not supported: join them by their keys"
+    if not moves and len(names) == 1:
+        if not names & WITH_SCHEMAS:
+            return
+        reason += (
+            ", in another format: joins on windowed sources are not supported with Schema-Registry-enabled key "
+            f"formats ({', '.join(sorted(WITH_SCHEMAS))})"
+        )
+    raise SqlError(reason, join.position)
 
 
 def _is_session(window: WindowInfo) -> bool:

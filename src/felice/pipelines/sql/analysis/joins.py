@@ -10,6 +10,7 @@ from felice.pipelines.sql.analysis.join_checks import (
     check_partitions,
     check_types,
     check_value_formats,
+    check_windowed_keys,
     check_windows,
     check_within,
     condition_sides,
@@ -113,6 +114,7 @@ def _joined(join: Join, number: int, sides: Sides, typing: Typing, key: JoinKey)
     check_types(condition, how, typing)
     if how != FOREIGN_KEY:
         check_partitions(join, sides, number)
+        check_windowed_keys(join, sides, number, moves=not (is_key and right_is_key))
     plan = JoinPlan(
         how,
         join.kind,
@@ -187,8 +189,8 @@ def _check_foreign(join: Join, number: int, sides: Sides, left: Expression, told
         keys = [(side.alias, name) for side in sides.sides[:number] for name, _ in side.source.key]
         if isinstance(left, Column) and (left.source, left.name) in keys:
             raise SqlError(
-                "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's key "
-                f"column instead of {expression_text(left)}",
+                "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the "
+                f"TABLE's key column instead of {expression_text(left)}",
                 join.condition.position,
             )
         raise SqlError(
