@@ -11,7 +11,7 @@ from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import SESSION, WindowInfo
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, Join, placed
-from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.syntax.writer import expression_text, name_text, quoted
 from felice.pipelines.sql.types import text_of
 
 WITH_SCHEMAS = {"AVRO", "JSON_SR", "PROTOBUF"}
@@ -34,16 +34,16 @@ def condition_sides(condition: Binary, number: int, sides: Sides) -> tuple[Expre
             condition.position,
         )
     if first == second:
-        name = name_text(sides.sides[first].alias)
+        name = quoted(sides.sides[first].alias)
         raise SqlError(
             "Each side of the join must reference exactly one source and not the same source. "
             f"Left side references {name} and right references {name}",
             condition.position,
         )
     if number not in (first, second):
-        left, right = (name_text(sides.sides[place].alias) for place in (first, second))
+        left, right = (quoted(sides.sides[place].alias) for place in (first, second))
         raise SqlError(
-            f"A join criteria is expected to reference the source ({name_text(sides.sides[number].alias)}) in the FROM "
+            f"A join criteria is expected to reference the source ({quoted(sides.sides[number].alias)}) in the FROM "
             f"clause, instead the right source references {right} and the left source references {left}",
             condition.position,
         )
@@ -118,7 +118,7 @@ def check_windows(join: Join, sides: Sides, number: int) -> None:
     one, another = first.source.window, other.source.window
     if (one is None) != (another is None):
         told = [
-            f"{name_text(side.alias)} is {'not' if window is None else window.kind} windowed"
+            f"{quoted(side.alias)} is {'not' if window is None else window.kind} windowed"
             for side, window in ((first, one), (other, another))
         ]
         raise SqlError(
@@ -134,20 +134,19 @@ def check_windows(join: Join, sides: Sides, number: int) -> None:
 
 def check_windowed_keys(join: Join, sides: Sides, number: int, *, moves: bool) -> None:
     """Raise `SqlError` for windowed sources that would be placed again: `moves` says that one is not placed by what it
-    is joined by.
+    is joined by. Keys with schemas are written again, as schemas of equal keys may differ.
     """
     first, other = (sides.sides[place].source for place in (0, number))
     if first.window is None:
         return
-    names = {first.key_format.name, other.key_format.name}
-    reason = "Implicit repartitioning of windowed sources is not supported: join them by their keys"
-    if not moves and len(names) == 1:
-        if not names & WITH_SCHEMAS:
-            return
-        reason += (
-            ", in another format: joins on windowed sources are not supported with Schema-Registry-enabled key "
-            f"formats ({', '.join(sorted(WITH_SCHEMAS))})"
-        )
+    format_ = first.key_format.name
+    has_schemas = format_ in WITH_SCHEMAS
+    is_same = has_schemas or other.key_format.name == format_
+    if not moves and is_same and not (has_schemas and other.is_table):
+        return
+    reason = "Implicit repartitioning of windowed sources is not supported: join them by keys of one format"
+    if not moves and has_schemas:
+        reason += f" that has no schemas, unlike {', '.join(sorted(WITH_SCHEMAS))}"
     raise SqlError(reason, join.position)
 
 
@@ -160,7 +159,7 @@ def check_partitions(join: Join, sides: Sides, number: int) -> None:
     left, right = sides.sides[0], sides.sides[number]
     if left.source.partitions == right.source.partitions:
         return
-    one, other = name_text(left.alias), name_text(right.alias)
+    one, other = quoted(left.alias), quoted(right.alias)
     raise SqlError(
         f"Can't join {one} with {other} since the number of partitions don't match. "
         f"{one} partitions = {left.source.partitions}; {other} partitions = {right.source.partitions}. "

@@ -7,7 +7,7 @@ from typing import Any
 
 from felice.pipelines.sql.analysis.joins import JoinKey
 from felice.pipelines.sql.syntax.errors import Position, SqlError
-from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.syntax.writer import expression_text, quoted
 
 Columns = Sequence[tuple[str, Any]]
 """The names and expressions of a projection."""
@@ -22,7 +22,7 @@ def _place(columns: Columns, names: Sequence[Any], position: Position | None) ->
     for name in names:
         places = [place for place, (_, expression) in enumerate(columns) if expression == name]
         if len(places) > 1:
-            told = " and ".join(name_text(columns[place][0]) for place in places)
+            told = " and ".join(quoted(columns[place][0]) for place in places)
             raise SqlError(
                 f"The projection contains a key column more than once: {told}. Each key column must only be in the "
                 "projection once: use AS_VALUE for copies",
@@ -41,7 +41,7 @@ def missing(target: str, what: str, required: Sequence[Any], *, is_any: bool = F
     example = texts[0] if is_any else ", ".join(texts)
     return (
         f"Key{'' if is_any else several} missing from projection (ie, SELECT). The query used to build "
-        f"`{target}` must include the {what}{several} {joined} in its projection (eg, SELECT {example}...)."
+        f"{quoted(target)} must include the {what}{several} {joined} in its projection (eg, SELECT {example}...)."
     )
 
 
@@ -50,6 +50,6 @@ def missing_primary_key(alias: str, names: Sequence[str]) -> str:
     columns = "column" if len(names) == 1 else "columns"
     return (
         f"Primary key {columns} missing in projection. For foreign-key table-table joins, the projection must include "
-        f"all primary key columns from the left input table ({name_text(alias)}). Missing {columns}: "
-        f"{', '.join(f'`{name}`' for name in names)}."
+        f"all primary key columns from the left input table ({quoted(alias)}). Missing {columns}: "
+        f"{', '.join(map(quoted, names))}."
     )

@@ -89,8 +89,11 @@ class _Analysis:
         exploded, items = self._exploded(items)
         for number, (_, _, type_) in enumerate(exploded):
             self._columns[EXPLODED, str(number)] = type_
+        source = self._sides.sides[0].source
+        if source.window is not None and partition:
+            self._check_windowed_partition(partition)
         key: tuple[Any, ...] | None = None
-        if query.partition_by:
+        if partition and source.window is None:
             key = tuple(one for one in partition if not isinstance(one, Literal))
             expected = JoinKey(tuple((one,) for one in key), tuple(self._type_of(one) for one in key))
         else:
@@ -99,7 +102,6 @@ class _Analysis:
         if self._joins and not query.partition_by:
             what = "join expression"
         outputs = self._outputs(items, expected, what)
-        source = self._sides.sides[0].source
         return QueryPlan(
             self._sides.sides,
             self._joins,
@@ -110,7 +112,7 @@ class _Analysis:
             tuple(exploded),
             outputs,
             self._is_table,
-            None if query.partition_by else source.window,
+            source.window,
             limit=query.limit,
         )
 
@@ -169,6 +171,17 @@ class _Analysis:
         found = self._canonical(given)
         self._check_key_type(found, "PARTITION BY")
         return found
+
+    def _check_windowed_partition(self, partition: Sequence[Any]) -> None:
+        """Rows of windowed sources keep their keys: a new key would have no window."""
+        own = self._join_key.expressions
+        if len(own) != len(partition) or any(
+            one not in names for one, names in zip(partition, own, strict=True)
+        ):
+            raise SqlError(
+                "Implicit repartitioning of windowed sources is not supported: PARTITION BY must be their key",
+                self._query.partition_by[0].position,
+            )
 
     def _check_key_type(self, given: Expression, clause: str) -> None:
         type_ = self._type_of(given)

@@ -54,6 +54,11 @@ def name_text(name: str) -> str:
     """A name, in quotes unless it means the same without."""
     if _PLAIN.fullmatch(name) and name not in RESERVED:
         return name
+    return quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name in quotes."""
     return f"`{name.replace('`', '``')}`"
 
 
