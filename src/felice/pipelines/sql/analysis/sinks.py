@@ -30,7 +30,8 @@ def sink_of(
     kind = TABLE if plan.is_table else STREAM
     if kind != given.kind:
         raise SqlError(
-            f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS SELECT statement instead",
+            f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS SELECT statement "
+            "instead",
             given.position,
         )
     clause = WithClause.of(given.properties, of_query=True)
