@@ -392,7 +392,9 @@ class Compilation:
     def _filtered(self, table: Table, layout: Sequence[Field] | None) -> Table:
         if self._plan.where is None:
             return table
-        table.plan.send_old()  # So a row that never matched is not deleted.
+        joins = self._plan.joins
+        if not joins or joins[-1].how != FOREIGN_KEY:
+            table.plan.send_old()  # So a row that never matched is not deleted. Kafka Streams keeps no old one there.
         text = self._text(layout)
         text.require(self._plan.where, "WHERE", "False")
         text.lines.append("return True")
