@@ -18,8 +18,6 @@ from felice.pipelines.sql.analysis.plan import (
     AGGREGATES,
     FOREIGN_KEY,
     GROUPS,
-    STREAM_STREAM,
-    STREAM_TABLE,
     Field,
     JoinPlan,
     Output,
@@ -30,6 +28,7 @@ from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceIn
 from felice.pipelines.sql.compile.aggregates import Aggregates
 from felice.pipelines.sql.compile.event_time import record_time, time_function
 from felice.pipelines.sql.compile.generated import Report, RowText, write_explosion
+from felice.pipelines.sql.compile.joining import joined, joiner_of, stream_with_format, table_with_format
 from felice.pipelines.sql.compile.operators import RowFunction, Rows
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
@@ -42,10 +41,8 @@ from felice.pipelines.streams.app import App
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
 from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import EARLIEST, SKIP
-from felice.pipelines.streams.windows import JoinWindows
 
 Rowed = Stream | Table
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +226,7 @@ class Compilation:
         other: Rowed,
         other_layout: list[Field],
     ) -> Rowed:
-        joiner = _joiner(len(layout), len(other_layout))
+        joiner = joiner_of(len(layout), len(other_layout))
         value = tuples(tuple((field.name, field.type) for field in (*layout, *other_layout)))
         if join.how == FOREIGN_KEY:
             assert isinstance(rows, Table) and isinstance(other, Table)
@@ -237,22 +234,7 @@ class Compilation:
             method = rows.join if join.kind == "INNER" else rows.left_join
             return method(other, joiner, on=on, value=value)
         rows, other = self._placed(join, number, rows, layout, other)
-        swapped = _swapped(joiner)
-        if join.how == STREAM_STREAM:
-            assert isinstance(rows, Stream) and isinstance(other, Stream)
-            return _stream_join(join, rows, other, joiner, swapped, value)
-        if join.how == STREAM_TABLE:
-            assert isinstance(rows, Stream) and isinstance(other, Table)
-            return (rows.join if join.kind == "INNER" else rows.left_join)(other, joiner, value=value)
-        assert isinstance(rows, Table) and isinstance(other, Table)
-        match join.kind:
-            case "INNER":
-                return rows.join(other, joiner, value=value)
-            case "LEFT":
-                return rows.left_join(other, joiner, value=value)
-            case "RIGHT":
-                return other.left_join(rows, swapped, value=value)
-        return rows.outer_join(other, joiner, value=value)
+        return joined(join, rows, other, joiner, value)
 
     def _placed(
         self, join: JoinPlan, number: int, rows: Rowed, layout: list[Field], other: Rowed
@@ -268,10 +250,10 @@ class Compilation:
             if join.moves_right:
                 other = self._keyed(other, join.right, side, wanted)
             else:
-                other = _with_format(other, wanted)
+                other = stream_with_format(other, wanted)
         elif isinstance(rows, Table):
-            other = _table_with_format(other, rows.key_format)
-        return (_with_format(rows, wanted) if isinstance(rows, Stream) else rows), other
+            other = table_with_format(other, rows.key_format)
+        return (stream_with_format(rows, wanted) if isinstance(rows, Stream) else rows), other
 
     def _keyed(self, stream: Stream, expression: Any, layout: Sequence[Field], key: Format) -> Stream:
         text = self._text(layout)
@@ -583,70 +565,6 @@ def _expressions(plan: QueryPlan) -> tuple[Any, ...]:
         () if grouping is None else grouping.expressions,
         () if grouping is None else tuple(one.arguments for one in grouping.aggregates),
     )
-
-
-def _joiner(left: int, right: int) -> Callable[[Any, Any], Any]:
-    """The function that joins rows of these lengths; a missing row is one of nulls."""
-    no_left, no_right = (None,) * left, (None,) * right
-
-    def join(one: Any, other: Any) -> tuple[Any, ...]:
-        return (no_left if one is None else one) + (no_right if other is None else other)
-
-    return join
-
-
-def _swapped(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda one, other: joiner(other, one)
-
-
-def _stream_join(
-    join: JoinPlan,
-    rows: Stream,
-    other: Stream,
-    joiner: Callable[[Any, Any], Any],
-    swapped: Callable[[Any, Any], Any],
-    value: Format,
-) -> Stream:
-    grace_ms = join.grace_ms
-    waits = grace_ms is not None
-    if grace_ms is None:
-        grace_ms = max(0, DAY_MS - join.before_ms - join.after_ms)
-    windows = JoinWindows(join.before_ms, join.after_ms, grace_ms, waits)
-    match join.kind:
-        case "INNER":
-            return rows.join(other, joiner, within=windows, value=value)
-        case "LEFT":
-            return rows.left_join(other, joiner, within=windows, value=value)
-        case "RIGHT":
-            return other.left_join(rows, swapped, within=windows.of_other_side(), value=value)
-    return rows.outer_join(other, joiner, within=windows, value=value)
-
-
-def _with_format(stream: Stream, key: Format) -> Stream:
-    """The stream with keys of a format. It is placed again if its topic has another one."""
-    if stream.key_format == key and not stream.is_rekeyed:
-        return stream
-    is_same = stream.is_rekeyed or _is_alike(stream.key_format, key)
-    return Stream(
-        stream.scope, stream.node, key, stream.value_format, is_rekeyed=stream.is_rekeyed or not is_same
-    )
-
-
-def _table_with_format(table: Table, key: Format) -> Table:
-    if _is_alike(table.key_format, key):
-        return Table(table.scope, table.plan, key, table.value_format)
-    stream = table.to_stream()
-    return Stream(stream.scope, stream.node, key, stream.value_format, is_rekeyed=True).to_table()
-
-
-def _is_alike(one: Format, other: Format) -> bool:
-    """Whether two formats write equal keys as equal bytes. The names of their columns may differ."""
-    if type(one) is not type(other):
-        return False
-    if hasattr(one, "key"):
-        return _is_alike(one.key, other.key) and one.name == other.name  # type: ignore[attr-defined]
-    columns = [[type_ for _, type_ in getattr(each, "columns", ())] for each in (one, other)]
-    return columns[0] == columns[1] and len(columns[0]) == 1 and one.name == other.name
 
 
 def _type_of(plan: QueryPlan, column: str) -> SqlType:
