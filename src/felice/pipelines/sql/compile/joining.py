@@ -68,7 +68,8 @@ def _stream_join(
         case "LEFT":
             return rows.left_join(other, joiner, within=windows, value=value)
         case "RIGHT":
-            return other.left_join(rows, swapped, within=windows.of_other_side(), value=value)
+            # As in ksqlDB, WITHIN is seen from the stream whose records are all kept.
+            return other.left_join(rows, swapped, within=windows, value=value)
     return rows.outer_join(other, joiner, within=windows, value=value)
 
 
