@@ -64,10 +64,9 @@ class Sides:
             raise SqlError(
                 f"column '{expression_text(given)}' cannot be resolved{self._hint(given)}", given.position
             )
-        choices = " or ".join(self.qualified(one) for one in found)
+        choices = ", ".join(self.qualified(one) for one in found)
         raise SqlError(
-            f"column '{expression_text(given)}' is ambiguous. Could be {choices}: name the source",
-            given.position,
+            f"column '{expression_text(given)}' is ambiguous. Could be any of: {choices}", given.position
         )
 
     def side_named(self, name: str, given: Column) -> int:
