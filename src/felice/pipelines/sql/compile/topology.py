@@ -39,6 +39,7 @@ from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.types import BIGINT, SqlType
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
+from felice.pipelines.streams.record import Windowed
 from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import EARLIEST, SKIP
 
@@ -163,6 +164,7 @@ class Compilation:
         time = None
         if source.event_time is not None:
             time = record_time(source, source.event_time)
+        throws = self._tools.settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
         stream = app.stream(
             source.topic,
             key=formats[0],
@@ -170,7 +172,7 @@ class Compilation:
             ts=time,
             start=self._tools.settings.get("auto.offset.reset", EARLIEST),
             on_bad_record=SKIP,
-            on_error="fail" if time is None else SKIP,
+            on_error="fail" if time is None or throws else SKIP,
         )
         if source.is_table:
             node = stream.node
@@ -276,7 +278,7 @@ class Compilation:
     ) -> Stream:
         plan, is_rekeyed = self._plan, self._plan.key is not None
         text = self._selection(layout, event_time)
-        key = tuples(_typed(plan.key_types)) if is_rekeyed else stream.key_format
+        key = windowed(tuples(_typed(plan.key_types)), plan.window) if is_rekeyed else stream.key_format
         value = shown_format(plan)
         return self._rows(stream, text, "select", key, value, is_rekeyed=is_rekeyed, value_is_null=is_rekeyed)
 
@@ -295,8 +297,14 @@ class Compilation:
         if plan.key is not None:
             self._write_key(text, plan.key)
         rows = write_explosion(text, plan.exploded) if plan.exploded else None
-        values, time = self._write_outputs(text, event_time, in_loop=rows is not None)
-        self._write_results(text, rows, values, time, is_rekeyed=is_rekeyed)
+        start = len(text.lines)
+        values, time = self._write_outputs(text, event_time)
+        result = self._result_text(values, time)
+        if rows is None:
+            condition = f" if {time} is not None else ()" if time else ""
+            text.lines.append(f"return ({result},){condition}")
+        else:
+            self._write_loop(text, start, rows, result, time)
         return text
 
     def _write_key(self, text: RowText, key: Sequence[Any]) -> None:
@@ -304,27 +312,24 @@ class Compilation:
         for part, expression in enumerate(key):
             text.assign(f"k{part}", text.code(expression), "PARTITION BY")
         names = [f"k{part}" for part in range(len(key))]
-        if not names:
-            text.lines.append("new_key = None")
-        else:
-            nulls = " and ".join(f"{name} is None" for name in names)
-            text.lines.append(f"new_key = None if {nulls} else ({''.join(f'{one}, ' for one in names)})")
+        made = f"({''.join(f'{one}, ' for one in names)})" if names else "None"
+        if names and self._plan.window is not None:
+            made = f"None if key is None else {text.names.constant(Windowed)}({made}, key.window)"
+        condition = f"None if {names[0]} is None else " if len(names) == 1 else ""
+        text.lines.append(f"new_key = {condition}{made}")
 
-    def _write_outputs(
-        self, text: RowText, event_time: EventTime | None, *, in_loop: bool
-    ) -> tuple[str, str | None]:
+    def _write_outputs(self, text: RowText, event_time: EventTime | None) -> tuple[str, str | None]:
         """Lines that compute the columns. Returns the text of their tuple, and the name of the time."""
         plan = self._plan
-        before = len(text.lines)
         outputs = [one for one in plan.outputs if one.role != "KEY"]
         for number, one in enumerate(outputs):
             text.assign(f"o{number}", text.code(one.expression), one.name)
         time = None
         if event_time is not None:
             time = "at"
-            place = _column_text(
-                plan, outputs, event_time.column, "new_key" if plan.key is not None else "key"
-            )
+            key = "new_key" if plan.key is not None else "key"
+            inner = f"{key}.key" if plan.window is not None else key
+            place = _column_text(plan, outputs, event_time.column, inner)
             function = text.names.constant(time_function(event_time, _type_of(plan, event_time.column)))
             told = text.names.constant("TIMESTAMP")
             text.lines += [
@@ -334,22 +339,16 @@ class Compilation:
                 "    at = None",
                 f"    {text.report}({told}, error)",
             ]
-        if in_loop:
-            text.lines[before:] = [f"    {line}" for line in text.lines[before:]]
         return f"({''.join(f'o{number}, ' for number in range(len(outputs)))})", time
 
-    def _write_results(
-        self, text: RowText, rows: str | None, values: str, time: str | None, *, is_rekeyed: bool
-    ) -> None:
+    def _result_text(self, values: str, time: str | None) -> str:
+        is_rekeyed = self._plan.key is not None
         key = "new_key" if is_rekeyed else "key"
         row = f"(None if value is None else {values})" if is_rekeyed and self._plan.where is None else values
-        result = f"({key}, {row}, {time or 'timestamp'})"
-        if rows is None:
-            condition = f" if {time} is not None else ()" if time else ""
-            text.lines.append(f"return ({result},){condition}")
-            return
-        # The lines of the outputs are in the loop over the rows of table functions.
-        start = next(number for number, line in enumerate(text.lines) if line.startswith("    o"))
+        return f"({key}, {row}, {time or 'timestamp'})"
+
+    def _write_loop(self, text: RowText, start: int, rows: str, result: str, time: str | None) -> None:
+        """Put the lines from a number on into a loop over the rows of table functions."""
         names = ", ".join(f"e{number}" for number in range(len(self._plan.exploded)))
         inner = [f"    found.append({result})"]
         if time:
@@ -357,7 +356,7 @@ class Compilation:
         text.lines[start:] = [
             "found = []",
             f"for {names}, in {rows}:",
-            *text.lines[start:],
+            *(f"    {line}" for line in text.lines[start:]),
             *inner,
             "return found",
         ]
@@ -366,7 +365,7 @@ class Compilation:
         plan = self._plan
         table = self._filtered(table, layout)
         text = self._text(layout)
-        values, _ = self._write_outputs(text, None, in_loop=False)
+        values, _ = self._write_outputs(text, None)
         text.lines.append(f"return {values}")
         function = text.made("key, value, timestamp=0, headers=()")()
         return table.map_values(function, value=shown_format(plan))
@@ -509,7 +508,7 @@ class Compilation:
             text.lines.append("return True")
             table = table.filter(text.made("key, value")())
         text = self._aggregate_text(aggregates)
-        values, _ = self._write_outputs(text, None, in_loop=False)
+        values, _ = self._write_outputs(text, None)
         text.lines.append(f"return {values}")
         return table.map_values(text.made("key, value")(), value=shown_format(plan))
 
