@@ -1,4 +1,4 @@
-"""The tests in `cases`, in the form of `felice sql test --cases`, and those of the shared folder if it is there."""
+"""The tests in `cases`, in the form of `felice sql test --cases`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(case, id=f"{file.stem}-{case['name']}")
 
 
-@pytest.mark.parametrize("case", _cases())
+@pytest.mark.parametrize("case", list(_cases()))
 def test_case(case: dict[str, Any]) -> None:
     """Its queries write what is expected, or its statement is refused."""
     found = result_of(case, built_in())
