@@ -6,7 +6,7 @@ Keeps true: a refusal names the place, what was expected there, and what came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -27,11 +27,12 @@ RESERVED = frozenset(_RESERVED.split())
 
 
 class Cursor:
-    """The tokens of a text, and the next one. The text begins at the position `begin` of a longer one."""
+    """The tokens of a text, and the next one. The text begins at the position `begin` of a longer one. In its place
+    there may be tokens, the last of which is the end.
+    """
 
-    def __init__(self, text: str, begin: Position = BEGIN) -> None:
-        self.text = text
-        self._tokens = tokens_of(text, begin)
+    def __init__(self, text: str | Sequence[Token], begin: Position = BEGIN) -> None:
+        self._tokens = tokens_of(text, begin) if isinstance(text, str) else text
         self._at = 0
         self._depth = 0
 
@@ -58,10 +59,12 @@ class Cursor:
 
     def take_words(self, *words: str) -> bool:
         """Take these words if all of them come next, one after the other."""
-        if all(self.after_next(number).is_word(word) for number, word in enumerate(words)):
-            self._at += len(words)
-            return True
-        return False
+        if not self._tokens[self._at].is_word(words[0]):
+            return False
+        if not all(self.after_next(number).is_word(word) for number, word in enumerate(words)):
+            return False
+        self._at += len(words)
+        return True
 
     def take_sign(self, *signs: str) -> str | None:
         """Take one of these signs, if it comes next."""

@@ -117,9 +117,14 @@ def _within(cursor: Cursor) -> Within:
     return placed(Within(before, after, grace), position)
 
 
+_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
+
+
 def _window(cursor: Cursor) -> Window:
     position = cursor.position
-    kind = cursor.one_of("TUMBLING", "HOPPING", "SESSION")
+    if cursor.after_next().is_word(*_WINDOWS):
+        cursor.name("a name of windows")  # It names nothing that a statement could refer to.
+    kind = cursor.one_of(*_WINDOWS)
     cursor.expect_sign("(")
     if kind != "SESSION":
         cursor.expect_words("SIZE")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from felice.dataclass import dataclass
 from felice.pipelines.sql.syntax.errors import Position, SqlSyntaxError
 from felice.pipelines.sql.syntax.statements import statement_of
-from felice.pipelines.sql.syntax.tokens import Kind, tokens_of
+from felice.pipelines.sql.syntax.tokens import Kind, Token, tokens_of
 from felice.pipelines.sql.syntax.tree import Define, Statement
 
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}", re.ASCII)
@@ -33,9 +33,10 @@ def statements_of(text: str, variables: MutableMapping[str, str] | None = None) 
     before it have been yielded.
     """
     known: MutableMapping[str, str] = {} if variables is None else variables
-    for piece, begin in pieces_of(text):
+    for piece, tokens in pieces_of(text):
+        begin = tokens[0].position
         found = with_values(piece, known, begin)
-        statement = statement_of(found, begin)
+        statement = statement_of(tokens if found == piece else found, begin)
         if isinstance(statement, Define):
             if statement.value is None:
                 known.pop(statement.name, None)
@@ -44,16 +45,18 @@ def statements_of(text: str, variables: MutableMapping[str, str] | None = None) 
         yield Written(statement, found)
 
 
-def pieces_of(text: str) -> Iterator[tuple[str, Position]]:
-    """The texts between semicolons, with the positions of their beginnings; those without a token are left out."""
-    first = None
+def pieces_of(text: str) -> Iterator[tuple[str, list[Token]]]:
+    """The texts between semicolons, with their tokens, the last of which is the end; those without a token are left
+    out.
+    """
+    found: list[Token] = []
     for token in tokens_of(text):
-        is_end = token.kind is Kind.END or token.is_sign(";")
-        if first is not None and is_end:
-            yield text[first.start : token.start].rstrip(), first.position
-            first = None
-        elif not is_end:
-            first = first or token
+        if not (token.kind is Kind.END or token.is_sign(";")):
+            found.append(token)
+        elif found:
+            end = token._replace(kind=Kind.END, text="", value="")
+            yield text[found[0].start : token.start].rstrip(), [*found, end]
+            found = []
 
 
 def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from felice.pipelines.sql.syntax.cursor import Cursor
 from felice.pipelines.sql.syntax.errors import BEGIN, Position
 from felice.pipelines.sql.syntax.expressions import expression_at, literal_at
 from felice.pipelines.sql.syntax.queries import query_at
-from felice.pipelines.sql.syntax.tokens import Kind
+from felice.pipelines.sql.syntax.tokens import Kind, Token
 from felice.pipelines.sql.syntax.tree import (
     AlterSource,
     AssertExists,
@@ -41,10 +41,9 @@ from felice.pipelines.sql.syntax.tree import (
 from felice.pipelines.sql.syntax.types import type_at
 
 
-def statement_of(text: str, begin: Position = BEGIN) -> Statement:
-    """The statement of a text, which may end with a semicolon. The text begins at a position of a longer one.
-
-    Raises `SqlSyntaxError`.
+def statement_of(text: str | Sequence[Token], begin: Position = BEGIN) -> Statement:
+    """The statement of a text, or of its tokens, which may end with a semicolon. The text begins at a position of a
+    longer one. Raises `SqlSyntaxError`.
     """
     cursor = Cursor(text, begin)
     found = statement_at(cursor)

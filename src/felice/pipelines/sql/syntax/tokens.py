@@ -53,6 +53,7 @@ class Token(NamedTuple):
 
 _TOKEN = re.compile(
     r"""
+    [ ]*(?:
       (?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
     | (?P<text> '(?:[^']|'')*' )
     | (?P<quoted> `(?:[^`]|``)*` | "(?:[^"]|"")*" )
@@ -62,7 +63,7 @@ _TOKEN = re.compile(
     | (?P<name> [A-Za-z0-9_@][\w@]* )
     | (?P<variable> \$\{[\w.-]+\} )
     | (?P<sign> <> | != | <= | >= | -> | => | := | \|\| | [-+*%=<>(),.;\[\]:] | /(?!\*) )
-    """,
+    )""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _KINDS = {
@@ -90,24 +91,25 @@ def tokens_of(text: str, begin: Position = BEGIN) -> list[Token]:
 def _tokens(text: str, begin: Position) -> Iterator[Token]:
     at, line, line_start = 0, begin.line, 1 - begin.column
     while at < len(text):
-        position = Position(line, at - line_start + 1)
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            raise SqlSyntaxError(_refusal(text, at), position)
-        piece = found.group()
-        if found.lastgroup != "space":
-            kind = _KINDS[found.lastgroup]
-            yield Token(kind, piece, _value(kind, piece), at, position)
-        if breaks := piece.count("\n"):
-            line += breaks
+            at = len(text) - len(text[at:].lstrip(" "))
+            raise SqlSyntaxError(_refusal(text, at), Position(line, at - line_start + 1))
+        group = found.lastgroup
+        at, end = found.span(group)
+        piece = text[at:end]
+        if group != "space":
+            kind = _KINDS[group]
+            value = piece.upper() if kind is Kind.NAME else _value(kind, piece)
+            yield Token(kind, piece, value, at, Position(line, at - line_start + 1))
+        if "\n" in piece:
+            line += piece.count("\n")
             line_start = at + piece.rindex("\n") + 1
-        at = found.end()
+        at = end
     yield Token(Kind.END, "", "", at, Position(line, at - line_start + 1))
 
 
 def _value(kind: Kind, text: str) -> str:
-    if kind is Kind.NAME:
-        return text.upper()
     if kind in (Kind.TEXT, Kind.QUOTED):
         quote = text[0]
         return text[1:-1].replace(quote * 2, quote)
