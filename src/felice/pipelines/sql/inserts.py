@@ -44,14 +44,20 @@ def inserted(
     name = name_text(source.name)
     if isinstance(given, InsertValues):
         if source.is_read_only:
-            raise SqlError(f"cannot insert values into {name}: it is read-only", given.position)
+            raise SqlError(
+                f"Cannot insert values into read-only source {name}: only other programs write its topic",
+                given.position,
+            )
         if source.window is not None:
-            raise SqlError(f"cannot insert values into {name}: its keys are windowed", given.position)
+            raise SqlError(f"Cannot insert values into windowed stream/table {name}", given.position)
     values = _by_column(given, source, functions, users)
     keys = [values.get(column) for column, _ in source.key]
     if isinstance(given, InsertValues) and source.is_table and any(one is None for one in keys):
         told_keys = ", ".join(column for column, _ in source.key)
-        raise SqlError(f"a row of table {name} needs a value for its primary key {told_keys}", given.position)
+        raise SqlError(
+            f"Failed to insert values into {name}. Value for primary key column(s) {told_keys} is required for tables",
+            given.position,
+        )
     key = None if all(one is None for one in keys) else tuple(keys)
     value = tuple(values.get(column) for column, _ in source.value)
     return Inserted(key, value, values.get("ROWTIME"))
@@ -67,7 +73,8 @@ def _by_column(
     names: Sequence[str] = given.columns or [one.name for one in source.columns if one.role != HEADERS]
     if len(names) != len(given.values):
         raise SqlError(
-            f"expected {len(names)} values for the columns {', '.join(names)}, and got {len(given.values)}",
+            f"Expected number columns and values to match: there are {len(names)} columns, {', '.join(names)}, and "
+            f"{len(given.values)} values",
             given.position,
         )
     found: dict[str, Any] = {}
@@ -83,7 +90,7 @@ def _by_column(
             what = "is a system column" if name in PSEUDO else f"does not exist{hint}"
             raise SqlError(f"column {name_text(name)} of {name_text(source.name)} {what}", given.position)
         if column.role == HEADERS:
-            raise SqlError(f"cannot insert into column {name_text(name)}: it holds headers", given.position)
+            raise SqlError(f"Cannot insert into HEADER columns: {name_text(name)}", given.position)
         found[name] = _value(expression, column.type, name, functions, users)
     return found
 
@@ -106,7 +113,8 @@ def _value(
     convert = _conversion(code.type, wanted)
     if convert is None:
         raise SqlError(
-            f"column {name_text(column)} is {text_of(wanted)}, and got {told(code)} ({expression_text(given)})",
+            f"Expected type {text_of(wanted)} for field {name_text(column)} but got {told(code)}("
+            f"{expression_text(given)})",
             given.position,
         )
     try:

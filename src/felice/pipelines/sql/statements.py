@@ -10,7 +10,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import Surroundings, source_of
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.queries import plan_of
-from felice.pipelines.sql.analysis.sinks import check_insert, sink_of
+from felice.pipelines.sql.analysis.sinks import check_insert, sink_of, with_decimals
 from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, QueryInfo, SourceInfo
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -99,6 +99,7 @@ def _names(plan: QueryPlan) -> tuple[str, ...]:
 def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
     target = catalogue.source(given.name, given.position)
     plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
+    plan = with_decimals(plan, target)
     check_insert(given, plan, target)
     named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
     id = str(named).upper() if named else _insert_id(given, catalogue, analyst)

@@ -149,12 +149,16 @@ def _inferred(
 def _column(given: CreateSource, column: ColumnDefinition, users: Mapping[str, SqlType]) -> ColumnInfo:
     type_ = resolved(column.type, users)
     if column.name in PSEUDO:
-        raise SqlError(f"{column.name} is a reserved name of a system column", column.position)
+        raise SqlError(
+            f"'{column.name}' is a reserved column name. You cannot use it as a name for a column",
+            column.position,
+        )
     if column.role in ("HEADERS", "HEADER"):
         wanted = ALL_HEADERS if column.role == "HEADERS" else BYTES
+        told = column.role if column.header is None else f"HEADER('{column.header}')"
         if type_ != wanted:
             raise SqlError(
-                f"the column {column.name} of {column.role} must be {text_of(wanted)}, and is {text_of(type_)}",
+                f"Invalid type for {told} column: expected {text_of(wanted)}, got {text_of(type_)}",
                 column.position,
             )
         return ColumnInfo(column.name, type_, HEADERS, column.header)
@@ -176,7 +180,7 @@ def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
     keys = found.of_role(KEY)
     if given.kind == TABLE and not keys:
         raise SqlError(
-            f"table {given.name} has no PRIMARY KEY: declare one of its columns as `name type PRIMARY KEY`",
+            f"Tables require a PRIMARY KEY: declare a column of {given.name} as `name type PRIMARY KEY`",
             given.position,
         )
     if not found.of_role(VALUE):
@@ -184,13 +188,16 @@ def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
     headers = found.of_role(HEADERS)
     if len(headers) > 1 and (any(one.header is None for one in headers)):
         raise SqlError(
-            f"{given.kind} {given.name} has a column HEADERS beside other columns of headers", given.position
+            "Schema already contains a HEADERS column: it has all headers, and no other column has some",
+            given.position,
         )
     keyed = [one.header for one in headers]
     if twice := next((one for one in keyed if keyed.count(one) > 1), None):
-        raise SqlError(f"{given.kind} {given.name} has two columns HEADER('{twice}')", given.position)
+        raise SqlError(f"Schema already contains a HEADER('{twice}') column", given.position)
     if found.window is not None and not keys:
-        raise SqlError(f"{given.kind} {given.name} is windowed, and has no key column", given.position)
+        raise SqlError(
+            f"Windowed sources require a key column, and {given.kind} {given.name} has none", given.position
+        )
     if keys and found.key_format.name == "NONE":
         raise SqlError("the key format NONE holds no key columns", given.position)
     check_formats(found, given)
@@ -221,16 +228,26 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
         (one for one in found.columns if one.name == event_time.column and one.role != HEADERS), None
     )
     if column is None:
-        raise clause.error("TIMESTAMP", f"TIMESTAMP: {found.name} has no column {event_time.column}")
+        raise clause.error(
+            "TIMESTAMP",
+            "The TIMESTAMP column set in the WITH clause does not exist in the schema: "
+            f"'{event_time.column}'",
+        )
     if event_time.pattern is not None:
         if column.type != STRING:
             raise clause.error(
                 "TIMESTAMP_FORMAT",
-                f"TIMESTAMP_FORMAT needs a column of STRING, and {column.name} is {text_of(column.type)}",
+                "'TIMESTAMP_FORMAT' set in the WITH clause can only be used when the timestamp column is of type "
+                f"STRING, and {column.name} is {text_of(column.type)}",
             )
+    elif column.type == STRING:
+        raise clause.error(
+            "TIMESTAMP",
+            "A String timestamp field has been specified without also specifying the timestamp_format",
+        )
     elif column.type not in (BIGINT, TIMESTAMP):
         raise clause.error(
             "TIMESTAMP",
-            f"TIMESTAMP: column {column.name} must be BIGINT or TIMESTAMP (or STRING with TIMESTAMP_FORMAT), and is "
-            f"{text_of(column.type)}",
+            f"Timestamp column, `{column.name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "
+            f"specified, and is {text_of(column.type)}",
         )

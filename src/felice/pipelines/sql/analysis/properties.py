@@ -101,14 +101,19 @@ class WithClause:
         kind = kind.upper()
         if kind not in (TUMBLING, HOPPING, SESSION):
             raise self.error(
-                "WINDOW_TYPE", f"WINDOW_TYPE must be TUMBLING, HOPPING or SESSION, and is {kind}"
+                "WINDOW_TYPE",
+                f"Error in WITH clause property 'WINDOW_TYPE': Unknown window type: '{kind}'; there are TUMBLING, "
+                "HOPPING and SESSION",
             )
         if kind == SESSION:
             if size is not None:
-                raise self.error("WINDOW_SIZE", "windows of type SESSION have no WINDOW_SIZE")
+                raise self.error("WINDOW_SIZE", "'WINDOW_SIZE' should not be set for SESSION windows")
             return WindowInfo(kind)
         if size is None:
-            raise self.error("WINDOW_TYPE", f"windows of type {kind} need WINDOW_SIZE, such as '10 SECONDS'")
+            raise self.error(
+                "WINDOW_TYPE",
+                f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause, such as '10 SECONDS'",
+            )
         return WindowInfo(kind, self._duration_ms("WINDOW_SIZE", size))
 
     def _duration_ms(self, name: str, text: str) -> int:
@@ -119,7 +124,10 @@ class WithClause:
                 return found.ms
         except SqlError:
             pass
-        raise self.error(name, f"{name} must be a duration such as '10 SECONDS', and is {text!r}")
+        raise self.error(
+            name,
+            f"Error in WITH clause property '{name}': Invalid duration: {text!r}. Example valid value: '10 SECONDS'",
+        )
 
     def event_time(self) -> EventTime | None:
         """The column that has the time; None if it is that of the record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,14 +12,15 @@ from felice.pipelines.sql.analysis.declarations import (
     check_formats,
     check_known,
 )
-from felice.pipelines.sql.analysis.plan import QueryPlan
+from felice.pipelines.sql.analysis.plan import Output, QueryPlan
 from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
 from felice.pipelines.sql.catalogue import KEY, STREAM, TABLE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect
+from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect, Literal, placed
 from felice.pipelines.sql.syntax.writer import name_text
-from felice.pipelines.sql.types import text_of
+from felice.pipelines.sql.types import Decimal, SqlType, text_of
 
 
 def sink_of(
@@ -37,7 +39,7 @@ def sink_of(
     clause = WithClause.of(given.properties, of_query=True)
     first = plan.sides[0].source
     columns = columns_of(plan)
-    topic = clause.get("KAFKA_TOPIC", given.name)
+    topic = clause.get("KAFKA_TOPIC", settings.get("ksql.output.topic.name.prefix", "") + given.name)
     partitions = around.partitions(topic, clause.get("PARTITIONS", first.partitions)) or first.partitions
     found = SourceInfo(
         kind,
@@ -70,7 +72,8 @@ def _key_format(
         check_known(name, given.position)
         if not plan.key_outputs and name != "NONE":
             raise SqlError(
-                f"the result has no key columns, so its key format is NONE, not {name}", given.position
+                f"Key format specified for stream without key columns: its key format is NONE, not {name}",
+                given.position,
             )
     elif not plan.key_outputs:
         name = "NONE"
@@ -92,25 +95,51 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
     """Raise `SqlError` for a target that does not take the result of a query."""
     if target.is_table:
         raise SqlError(
-            f"INSERT INTO writes streams only, and {name_text(target.name)} is a table", given.position
+            f"INSERT INTO can only be used to insert into a stream. {name_text(target.name)} is a table",
+            given.position,
         )
     if target.is_read_only:
-        raise SqlError(f"cannot insert into {name_text(target.name)}: it is read-only", given.position)
+        raise SqlError(
+            f"Cannot insert into read-only stream: {name_text(target.name)}; only other programs write its topic",
+            given.position,
+        )
     if plan.is_table:
         raise SqlError(
-            "INSERT INTO needs a query that gives a STREAM, and this one gives a TABLE", given.position
+            f"Incompatible data sink and query result. Data sink ({name_text(target.name)}) type is STREAM but select "
+            "query result is TABLE",
+            given.position,
         )
     own, wanted = _listed(columns_of(plan)), _listed(target.columns)
     if own != wanted:
         raise SqlError(
-            f"incompatible schema between the results of the query and {name_text(target.name)}: the query gives "
-            f"{own}, expected {wanted}",
+            f"Incompatible schema between results and sink {name_text(target.name)}: the query gives {own}, expected "
+            f"{wanted}",
             given.position,
         )
     if (plan.window is None) != (target.window is None):
         raise SqlError(
             f"the keys of the query and of {name_text(target.name)} are not both windowed", given.position
         )
+
+
+def with_decimals(plan: QueryPlan, target: SourceInfo) -> QueryPlan:
+    """The plan with literal numbers as decimals where the target has such columns."""
+    wanted = [one.type for one in target.columns]
+    outputs = (_as_decimal(one, type_) for one, type_ in zip(plan.outputs, wanted, strict=False))
+    return replace(plan, outputs=(*outputs, *plan.outputs[len(wanted) :]))
+
+
+def _as_decimal(output: Output, wanted: SqlType) -> Output:
+    value = output.expression.value if isinstance(output.expression, Literal) else None
+    if not isinstance(wanted, Decimal) or type(value) not in (int, float, decimal.Decimal):
+        return output
+    try:
+        found = fitting(wanted)(decimal.Decimal(str(value)))
+    except ValueError:
+        return output
+    if found != decimal.Decimal(str(value)):
+        return output
+    return replace(output, type=wanted, expression=placed(Literal(found), output.expression.position))  # type: ignore[union-attr]
 
 
 def _listed(columns: tuple[ColumnInfo, ...]) -> str:
