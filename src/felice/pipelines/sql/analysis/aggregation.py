@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS
+from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, check_bounds
 from felice.pipelines.sql.analysis.plan import AGGREGATES, GROUPS, AggregateCall, WindowPlan
 from felice.pipelines.sql.analysis.rewriting import parts_of, rewritten
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.expressions.calls import chosen, parameter_type, result_type
 from felice.pipelines.sql.functions.signatures import LambdaShape
-from felice.pipelines.sql.functions.table import AGGREGATE, TABLE, FunctionTable, Settings
-from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.functions.table import AGGREGATE, FunctionTable, Settings
+from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.tree import Call, Column, Expression, Literal, Star, Window, placed
 from felice.pipelines.sql.syntax.writer import expression_text
 from felice.pipelines.sql.types import BIGINT, STRING, SqlType
@@ -47,6 +47,8 @@ class Aggregation:
         self._typing, self._groups = typing, list(groups)
         self._has_window, self._is_of_table = has_window, is_of_table
         self._calls: dict[Call, int] = {}
+        self._foreign: dict[str, list[str]] = {}
+        """Columns that are in no group, by what is wrong with them."""
         self.aggregates: list[AggregateCall] = []
         self.group_types = [typing.type_of(one) for one in groups]
 
@@ -58,7 +60,8 @@ class Aggregation:
         return found | ({(GROUPS, name): BIGINT for name in WINDOW_BOUNDS} if self._has_window else {})
 
     def rewritten(self, given: Expression, where: str) -> Any:
-        """An expression of SELECT or HAVING over aggregates and groups. Raises `SqlError`."""
+        """An expression of SELECT or HAVING over aggregates and groups, for `check`. Raises `SqlError`."""
+        is_aggregate = first_of_kind(given, AGGREGATE, self._typing.functions) is not None
 
         def change(one: Any) -> Any:
             if one in self._groups:
@@ -68,18 +71,36 @@ class Aggregation:
             if isinstance(one, Column):
                 if self._has_window and one.source is None and one.name in WINDOW_BOUNDS:
                     return placed(Column(one.name, GROUPS), one.position)
-                return None if one.source == GROUPS else self._check_column(one, given, where)
+                if one.source != GROUPS and not self._is_parameter(one, given):
+                    self._keep_foreign(one, given, where, is_aggregate=is_aggregate)
+                return None
             return None
 
         return rewritten(given, change)
 
-    def _check_column(self, one: Column, given: Expression, where: str) -> Column | None:
-        if self._is_parameter(one, given):
-            return one
-        raise SqlError(
-            f"{where}: {expression_text(one)} is neither in an aggregate function nor part of GROUP BY",
-            one.position,
-        )
+    def _keep_foreign(self, one: Column, given: Expression, where: str, *, is_aggregate: bool) -> None:
+        if where == "HAVING":
+            why, told = "Non-aggregate HAVING expression", one
+        elif is_aggregate:
+            why, told = "Column used in aggregate SELECT expression(s) outside of aggregate functions", one
+        else:
+            why, told = "Non-aggregate SELECT expression(s)", given  # type: ignore[assignment]
+        texts = self._foreign.setdefault(why, [])
+        if (text := expression_text(told)) not in texts:
+            texts.append(text)
+
+    def check(self, position: Position) -> None:
+        """Raise `SqlError` for an aggregation without aggregates, and for columns that are in no group."""
+        if not self.aggregates:
+            raise SqlError(
+                "GROUP BY requires aggregate functions in either the SELECT or HAVING clause", position
+            )
+        for why, texts in sorted(self._foreign.items(), reverse=True):
+            told = ", ".join(texts)
+            raise SqlError(
+                f"{why} not part of GROUP BY: {told}; add it to GROUP BY, or give it to an aggregate function",
+                position,
+            )
 
     def _is_parameter(self, one: Column, given: Expression) -> bool:
         names = {name for part in parts_of(given) for name in getattr(part, "parameters", ())}
@@ -94,14 +115,15 @@ class Aggregation:
     def _aggregate(self, call: Call) -> AggregateCall:
         typing = self._typing
         given: list[Expression] = []
+        if self._has_window:
+            check_bounds(call.arguments)
         for one in call.arguments:
             if isinstance(one, Star):
                 continue
-            inner = first_of_kind(one, AGGREGATE, typing.functions) or first_of_kind(
-                one, TABLE, typing.functions
-            )
+            inner = first_of_kind(one, AGGREGATE, typing.functions)
             if inner is not None:
-                raise SqlError(f"{inner.function} cannot be inside {call.function}", inner.position)
+                nested = f"{call.function}({inner.function}())"
+                raise SqlError(f"Aggregate functions can not be nested: {nested}", inner.position)
             given.append(one)  # type: ignore[arg-type]
         codes = [typing.compiler().code(one) for one in given]
         function, bound = chosen(typing.functions, call.function, [one.type for one in codes], call.position)
@@ -116,7 +138,8 @@ class Aggregation:
                 if not isinstance(tree, Literal):
                     told = expression_text(tree)
                     raise SqlError(
-                        f"{call.function}: the argument {parameter.name} must be a literal, not {told}",
+                        f"Parameter {number + 1} passed to function {call.function} must be a literal constant, but "
+                        f"was expression: '{told}'",
                         tree.position,
                     )
                 constants.append(tree.value)
@@ -137,7 +160,8 @@ class Aggregation:
             raise SqlError(f"{call.function}: {error.reason}", call.position) from None
         if self._is_of_table and not can_undo:
             raise SqlError(
-                f"the aggregate function {call.function} cannot be applied to a table source, only to a stream source",
+                f"The aggregation function(s) ({call.function}) cannot be applied to a table source, only to a stream "
+                "source",
                 call.position,
             )
         return made
@@ -162,14 +186,16 @@ def window_plan(window: Window, *, is_final: bool) -> WindowPlan:
     retention_ms = window.retention.ms if window.retention is not None else 0
     if window.retention is not None and window.grace is not None and retention_ms < size_ms + grace_ms:
         raise SqlError(
-            f"RETENTION is {retention_ms} ms, and must be at least SIZE and GRACE PERIOD together, "
-            f"{size_ms + grace_ms} ms",
+            "The retention period of the window store must be no smaller than its window size plus the grace period: "
+            f"RETENTION is {retention_ms} ms, and SIZE and GRACE PERIOD are {size_ms + grace_ms} ms together",
             window.position,
         )
     if window.retention is not None and window.grace is None:
         if retention_ms < size_ms:
             raise SqlError(
-                f"RETENTION is {retention_ms} ms, and must be at least SIZE, {size_ms} ms", window.position
+                "The retention period of the window store must be no smaller than its window size: RETENTION is "
+                f"{retention_ms} ms, and SIZE is {size_ms} ms",
+                window.position,
             )
         grace_ms = min(grace_ms, retention_ms - size_ms)
     return WindowPlan(window.kind, size_ms, advance_ms, grace_ms, retention_ms)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.analysis.plan import Field, Side
+from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, KEY, VALUE, SourceInfo, near
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -21,6 +23,17 @@ _PSEUDO_TYPES: Mapping[str, SqlType] = {
     "WINDOWEND": BIGINT,
 }
 WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
+
+
+def check_bounds(given: Any) -> None:
+    """Raise `SqlError` for a bound of the windows that an aggregation makes, where it is not known yet."""
+    for one in parts_of(given):
+        if isinstance(one, Column) and one.name in WINDOW_BOUNDS:
+            raise SqlError(
+                f"Window bounds column {name_text(one.name)} can only be used in the SELECT clause of windowed "
+                "aggregations and can not be passed to aggregate functions",
+                one.position,
+            )
 
 
 def fields_of(number: int, source: SourceInfo) -> Iterator[Field]:

@@ -11,16 +11,17 @@ from felice.pipelines.sql.analysis.aggregation import (
     is_of_kind,
     window_plan,
 )
+from felice.pipelines.sql.analysis.clauses import check_clauses, with_groups, with_times
 from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.analysis.joins import ROWKEY, JoinKey, join_plans, sides_of, synthetic_name
 from felice.pipelines.sql.analysis.keys import key_places, missing, missing_primary_key
-from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides
+from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides, check_bounds
 from felice.pipelines.sql.analysis.plan import EXPLODED, FOREIGN_KEY, GROUPS, Grouping, Output, QueryPlan
 from felice.pipelines.sql.analysis.rewriting import rewritten
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import KEY, VALUE, Catalogue
 from felice.pipelines.sql.expressions.calls import chosen, result_type
-from felice.pipelines.sql.functions.table import AGGREGATE, TABLE, Function, FunctionTable, Settings
+from felice.pipelines.sql.functions.table import TABLE, Function, FunctionTable, Settings
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
     Column,
@@ -33,7 +34,7 @@ from felice.pipelines.sql.syntax.tree import (
     StructStar,
     placed,
 )
-from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.syntax.writer import expression_text
 from felice.pipelines.sql.types import Map, SqlType, Struct, text_of
 
 
@@ -58,6 +59,9 @@ def plan_of(
     """
     sides = Sides(sides_of(query, catalogue))
     typing = Typing(sides, functions, catalogue.types)
+    query = with_groups(query, functions, is_persistent=target is not None)
+    is_table = sides.sides[0].source.is_table
+    check_clauses(query, sides, functions, is_table=is_table, is_persistent=target is not None)
     return _Analysis(query, sides, typing, settings, target).plan()
 
 
@@ -80,12 +84,11 @@ class _Analysis:
     def plan(self) -> QueryPlan:
         """The plan. Raises `SqlError`."""
         query = self._query
-        self._check_clauses()
         where = None if query.where is None else self._condition(query.where, "WHERE")
         if query.group_by:
             return self._grouped(where)
-        partition = tuple(self._partitioned(one) for one in query.partition_by)
-        items = self._items(partition if query.partition_by else None)
+        partition = self._partition()
+        items = self._items(partition or None)
         exploded, items = self._exploded(items)
         for number, (_, _, type_) in enumerate(exploded):
             self._columns[EXPLODED, str(number)] = type_
@@ -94,13 +97,13 @@ class _Analysis:
             self._check_windowed_partition(partition)
         key: tuple[Any, ...] | None = None
         if partition and source.window is None:
-            key = tuple(one for one in partition if not isinstance(one, Literal))
+            key = tuple(one for one in partition if one != Literal(None))
             expected = JoinKey(tuple((one,) for one in key), tuple(self._type_of(one) for one in key))
         else:
             expected = self._join_key
-        what = "partitioning expression" if query.partition_by else "key column"
-        if self._joins and not query.partition_by:
-            what = "join expression"
+        what = "key column"
+        if partition or self._joins:
+            what = "partitioning expression" if partition else "join expression"
         outputs = self._outputs(items, expected, what)
         return QueryPlan(
             self._sides.sides,
@@ -116,38 +119,10 @@ class _Analysis:
             limit=query.limit,
         )
 
-    def _check_clauses(self) -> None:
-        query = self._query
-        if query.window is not None and not query.group_by:
-            raise SqlError("a WINDOW needs GROUP BY", query.window.position)
-        if query.having is not None and not query.group_by:
-            raise SqlError("HAVING needs GROUP BY", query.having.position)
-        if query.window is not None and self._is_table:
-            raise SqlError("a WINDOW needs a stream: tables have no windows", query.window.position)
-        if query.emit == "FINAL" and query.window is None:
-            raise SqlError(
-                "EMIT FINAL needs a WINDOW: it sends the result of each window that has closed",
-                query.position,
-            )
-        if query.partition_by and query.group_by:
-            raise SqlError("PARTITION BY and GROUP BY exclude each other", query.partition_by[0].position)
-        if query.partition_by and self._is_table:
-            raise SqlError(
-                "PARTITION BY needs a stream: a table's rows are placed by its primary key",
-                query.partition_by[0].position,
-            )
-        for one in (query.where, *query.partition_by, *query.group_by):
-            for kind, told in ((AGGREGATE, "aggregate"), (TABLE, "table")):
-                found = None if one is None else first_of_kind(one, kind, self._functions)
-                if found is not None:
-                    raise SqlError(
-                        f"the {told} function {found.function} cannot be used here", found.position
-                    )
-        if query.limit is not None and self._is_persistent:
-            raise SqlError("LIMIT cannot be used in a query that runs on", query.position)
-
     def _condition(self, given: Expression, where: str) -> Any:
-        found = self._canonical(given)
+        if self._query.window is not None:
+            check_bounds(given)
+        found = with_times(self._canonical(given))
         self._typing.compiler(self._columns).boolean(found, where)
         return found
 
@@ -163,12 +138,34 @@ class _Analysis:
     def _type_of(self, given: Expression) -> SqlType:
         return self._typing.type_of(given, self._columns)
 
+    def _partition(self) -> tuple[Any, ...]:
+        """The expressions of PARTITION BY; none if it changes nothing."""
+        found = tuple(self._partitioned(one) for one in self._query.partition_by)
+        own = self._sides.sides[0].source.key
+        if not (found and self._is_table):
+            return found
+        if not self._joins and found == tuple(Column(name) for name, _ in own):
+            return ()
+        raise SqlError(
+            "Cannot repartition a TABLE source: PARTITION BY needs a stream, and a table's rows are placed by its "
+            f"primary key {', '.join(name for name, _ in own)}",
+            found[0].position,
+        )
+
     def _partitioned(self, given: Expression) -> Any:
         if isinstance(given, Literal) and given.value is None:
             if len(self._query.partition_by) > 1:
-                raise SqlError("PARTITION BY NULL has no further expressions", given.position)
+                raise SqlError("Cannot PARTITION BY multiple columns including NULL", given.position)
             return given
-        found = self._canonical(given)
+        try:
+            found = self._canonical(given)
+        except SqlError as error:
+            if "cannot be resolved" not in error.reason:
+                raise
+            raise SqlError(
+                f"{error.reason}; it must be a column in the source schema since PARTITION BY is applied on the input",
+                given.position,
+            ) from None
         self._check_key_type(found, "PARTITION BY")
         return found
 
@@ -211,7 +208,8 @@ class _Analysis:
         names = [one.name for one in found]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise SqlError(
-                f"the projection has two columns {name_text(twice)}", self._query.columns[0].position
+                f"Duplicate columns found in schema: the projection has two columns `{twice}`; name one with AS",
+                self._query.columns[0].position,
             )
         return found
 
@@ -229,9 +227,13 @@ class _Analysis:
 
     def _check_name(self, name: str, alias: str | None, given: Selected) -> None:
         if name in PSEUDO and (alias is not None or self._is_persistent):
+            if alias is not None and given.expression != Column(name):
+                raise SqlError(
+                    f"`{name}` is a reserved column name. You cannot use it as an alias for a column",
+                    given.position,
+                )
             raise SqlError(
-                f"{name} is a reserved name of a system column; give the column another name with AS",
-                given.position,
+                f"Reserved column name in select: `{name}`. Please remove or alias the column", given.position
             )
 
     def _name_of(self, given: Expression, taken: Sequence[str]) -> str:
@@ -285,7 +287,7 @@ class _Analysis:
         """The new key, the values, and then what was the key."""
         for one in partition:
             known = next((item for item in items if item.expression == one), None)
-            if not isinstance(one, Literal):
+            if one != Literal(None):
                 yield known or _Item(self._name_of(one, [item.name for item in items]), one, is_star=True)
         for wanted in (False, True):
             for item, is_key in zip(items, are_keys, strict=True):
@@ -315,11 +317,11 @@ class _Analysis:
         def change(one: Any) -> Any:
             if not is_of_kind(one, TABLE, self._functions):
                 return None
-            for argument in one.arguments:
-                if (inner := first_of_kind(argument, TABLE, self._functions)) is not None:
-                    raise SqlError(f"{inner.function} cannot be inside {one.function}", inner.position)
             if self._is_table:
-                raise SqlError(f"the table function {one.function} needs a stream", one.position)
+                raise SqlError(
+                    f"Table source is not supported with table functions: {one.function} needs a stream",
+                    one.position,
+                )
             codes = [self._typing.compiler().code(argument) for argument in one.arguments]
             function, bound = chosen(
                 self._functions, one.function, [code.type for code in codes], one.position
@@ -328,13 +330,7 @@ class _Analysis:
             found.append((function, tuple(one.arguments), type_))
             return placed(Column(str(len(found) - 1), EXPLODED), one.position)
 
-        made = [item._replace(expression=rewritten(item.expression, change)) for item in items]
-        for item in made:
-            if (inner := first_of_kind(item.expression, AGGREGATE, self._functions)) is not None:
-                if found:
-                    raise SqlError("table functions cannot be used with aggregations", inner.position)
-                raise SqlError(f"the aggregate function {inner.function} needs GROUP BY", inner.position)
-        return found, made
+        return found, [item._replace(expression=rewritten(item.expression, change)) for item in items]
 
     def _outputs(self, items: Sequence[_Item], key: JoinKey, what: str) -> tuple[Output, ...]:
         """The columns of the result: those of its key, and those of its values."""
@@ -354,11 +350,14 @@ class _Analysis:
             for place, one in enumerate(items)
         ]
         if all(one.role == KEY for one in outputs):
-            raise SqlError("the projection contains no value columns", position)
+            raise SqlError("The projection contains no value columns", position)
         return tuple(outputs)
 
     def _missing(self, key: JoinKey, places: Sequence[int | None], what: str) -> str:
         assert self._target is not None, "only results that are kept need a key"
+        if self._query.group_by:
+            lacks = [one for one, place in zip(self._query.group_by, places, strict=True) if place is None]
+            return missing(self._target, what, lacks)
         if self._query.partition_by or not self._joins:
             return missing(self._target, what, [names[0] for names in key.expressions])
         if self._joins[-1].how == FOREIGN_KEY:
@@ -380,6 +379,8 @@ class _Analysis:
 
     def _grouped(self, where: Any) -> QueryPlan:
         query, typing = self._query, self._typing
+        if query.window is not None:
+            check_bounds((query.group_by, query.having))
         groups = tuple(typing.canonical(one) for one in query.group_by)
         for one in groups:
             self._check_key_type(one, "GROUP BY")
@@ -391,21 +392,19 @@ class _Analysis:
         given = self._items(None)
         for item in given:
             if (inner := first_of_kind(item.expression, TABLE, self._functions)) is not None:
-                raise SqlError(
-                    f"the table function {inner.function} cannot be used with aggregations", inner.position
-                )
+                raise SqlError("Table functions cannot be used with aggregations", inner.position)
         items = [item._replace(expression=aggregation.rewritten(item.expression, "SELECT")) for item in given]
         having = None
         if query.having is not None:
-            having = aggregation.rewritten(self._typing_of_aggregates(query.having), "HAVING")
+            having = with_times(self._typing_of_aggregates(query.having))
+            having = aggregation.rewritten(having, "HAVING")
+        aggregation.check(query.position)
+        if having is not None:
             typing.compiler(aggregation.columns).boolean(having, "HAVING")
-        if not aggregation.aggregates:
-            raise SqlError(
-                "GROUP BY needs an aggregate function in SELECT or HAVING", query.group_by[0].position
-            )
         types = tuple(aggregation.group_types)
         key = JoinKey(tuple((Column(str(part), GROUPS),) for part in range(len(groups))), types)
-        outputs = self._grouped_outputs(items, key, groups, aggregation)
+        self._columns |= aggregation.columns
+        outputs = self._outputs(items, key, "grouping expression")
         grouping = Grouping(groups, types, tuple(aggregation.aggregates), window, having)
         return QueryPlan(
             self._sides.sides,
@@ -421,19 +420,6 @@ class _Analysis:
             is_final,
             query.limit,
         )
-
-    def _grouped_outputs(
-        self, items: Sequence[_Item], key: JoinKey, groups: Sequence[Any], aggregation: Aggregation
-    ) -> tuple[Output, ...]:
-        if self._target is not None:
-            places = [any(one.expression == place[0] for one in items) for place in key.expressions]
-            if not all(places):
-                lacks = [group for group, is_there in zip(groups, places, strict=True) if not is_there]
-                raise SqlError(
-                    missing(self._target, "grouping expression", lacks), self._query.columns[0].position
-                )
-        self._columns |= aggregation.columns
-        return self._outputs(items, key, "grouping expression")
 
 
 def _unique(name: str, taken: Sequence[str]) -> str:

@@ -39,7 +39,6 @@ from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.types import BIGINT, SqlType
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
-from felice.pipelines.streams.record import Windowed
 from felice.pipelines.streams.stream import Stream, Table, table_of
 from felice.pipelines.streams.topology import EARLIEST, SKIP
 
@@ -278,7 +277,7 @@ class Compilation:
     ) -> Stream:
         plan, is_rekeyed = self._plan, self._plan.key is not None
         text = self._selection(layout, event_time)
-        key = windowed(tuples(_typed(plan.key_types)), plan.window) if is_rekeyed else stream.key_format
+        key = tuples(_typed(plan.key_types)) if is_rekeyed else stream.key_format
         value = shown_format(plan)
         return self._rows(stream, text, "select", key, value, is_rekeyed=is_rekeyed, value_is_null=is_rekeyed)
 
@@ -313,8 +312,6 @@ class Compilation:
             text.assign(f"k{part}", text.code(expression), "PARTITION BY")
         names = [f"k{part}" for part in range(len(key))]
         made = f"({''.join(f'{one}, ' for one in names)})" if names else "None"
-        if names and self._plan.window is not None:
-            made = f"None if key is None else {text.names.constant(Windowed)}({made}, key.window)"
         condition = f"None if {names[0]} is None else " if len(names) == 1 else ""
         text.lines.append(f"new_key = {condition}{made}")
 

@@ -101,7 +101,7 @@ def _pulled(
     formats = key_format_of(source, tools.registry), value_format_of(source, tools.registry)
     records: Iterable[TopicRecord] = (record for _, record in topics.topic(source.topic).records)
     if source.is_table:
-        records = {record.key: record for record in records}.values()
+        records = {record.key: record for record in records if record.key is not None}.values()
     for record in records:
         key, value = formats[0].decode(record.key), formats[1].decode(record.value)
         if value is not None or not source.is_table:
@@ -114,7 +114,7 @@ def check_pull(query: Query, plan: QueryPlan) -> None:
     for clause, given in (
         ("JOIN", query.joins),
         ("WINDOW", query.window),
-        ("GROUP BY", query.group_by),
+        ("GROUP BY", query.group_by or plan.grouping),
         ("PARTITION BY", query.partition_by),
         ("HAVING", query.having),
     ):
