@@ -7,30 +7,48 @@ from typing import Any
 
 from felice.pipelines.sql.analysis.joins import JoinKey
 from felice.pipelines.sql.syntax.errors import Position, SqlError
+from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.syntax.writer import expression_text, quoted
 
 Columns = Sequence[tuple[str, Any]]
 """The names and expressions of a projection."""
 
 
-def key_places(columns: Columns, key: JoinKey, position: Position | None) -> list[int | None]:
+def key_places(
+    columns: Columns, key: JoinKey, position: Position | None, *, is_grouped: bool = False
+) -> list[int | None]:
     """For each part of a key, the place of its column; None if the projection lacks it. Raises `SqlError`."""
-    return [_place(columns, names, position) for names in key.expressions]
-
-
-def _place(columns: Columns, names: Sequence[Any], position: Position | None) -> int | None:
-    for name in names:
-        places = [place for place, (_, expression) in enumerate(columns) if expression == name]
+    found: list[int | None] = []
+    for names in key.expressions:
+        places = _places(columns, names)
         if len(places) > 1:
             told = " and ".join(quoted(columns[place][0]) for place in places)
+            name = columns[places[0]][1]
+            of_one = f" ({_key_name(name)}) more than once, aliased as: {told}"
             raise SqlError(
-                f"The projection contains a key column more than once: {told}. Each key column must only be in the "
-                "projection once: use AS_VALUE for copies",
+                f"The projection contains a key column{f' more than once: {told}' if is_grouped else of_one}. Each key "
+                "column must only be in the projection once: use AS_VALUE for copies",
                 position,
             )
+        found.append(places[0] if places else None)
+    return found
+
+
+def _key_name(given: Any) -> str:
+    """What the key is called before the projection names it."""
+    if isinstance(given, Column):
+        is_named = given.source is not None and not given.source.startswith("\0")
+        return quoted(f"{given.source}_{given.name}" if is_named else given.name)
+    return expression_text(given)
+
+
+def _places(columns: Columns, names: Sequence[Any]) -> list[int]:
+    """The columns of the first of the names that the projection has."""
+    for name in names:
+        places = [place for place, (_, expression) in enumerate(columns) if expression == name]
         if places:
-            return places[0]
-    return None
+            return places
+    return []
 
 
 def missing(target: str, what: str, required: Sequence[Any], *, is_any: bool = False) -> str:

@@ -339,7 +339,8 @@ class _Analysis:
         if not self._is_persistent:
             return tuple(self._value(one) for one in items)
         position = self._query.columns[0].position
-        places = key_places([(one.name, one.expression) for one in items], key, position)
+        columns = [(one.name, one.expression) for one in items]
+        places = key_places(columns, key, position, is_grouped=bool(self._query.group_by))
         if None in places:
             raise SqlError(self._missing(key, places, what), position)
         parts = {place: part for part, place in enumerate(places)}
