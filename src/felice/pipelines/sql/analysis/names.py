@@ -106,6 +106,10 @@ class Sides:
         """Whether a side has a column of this name."""
         return name in self._fields
 
+    def names(self) -> Iterator[str]:
+        """The names of the columns of all sides."""
+        return (one.name for side in self.sides for one in side.source.columns)
+
     def all_of(self, number: int, *, with_bounds: bool, is_whole: bool = False) -> list[Field]:
         """What `*` stands for in a side: its key's columns, its values and headers, and the bounds of windows if the
         query shows them. All that a row has, if it is whole: values, pseudo columns, keys and bounds.

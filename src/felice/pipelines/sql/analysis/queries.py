@@ -11,6 +11,7 @@ from felice.pipelines.sql.analysis.aggregation import (
     is_of_kind,
     window_plan,
 )
+from felice.pipelines.sql.analysis.aliases import Aliases
 from felice.pipelines.sql.analysis.clauses import check_clauses, with_groups, with_times
 from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.analysis.joins import ROWKEY, JoinKey, join_plans, sides_of, synthetic_name
@@ -193,7 +194,7 @@ class _Analysis:
     def _items(self, partition: Sequence[Any] | None) -> list[_Item]:
         """The columns of the projection, with their names."""
         found: list[_Item] = []
-        self._generated = 0
+        aliases = Aliases(self._sides.names())
         for given in self._query.columns:
             match given:
                 case Star():
@@ -202,7 +203,7 @@ class _Analysis:
                     found += self._struct_star(of)
                 case Selected(expression, alias):
                     canonical = self._typing_of_aggregates(expression)
-                    name = alias or self._name_of(expression, [one.name for one in found])
+                    name = alias or self._name_of(expression, aliases)
                     self._check_name(name, alias, given)
                     found.append(_Item(name, canonical))
         names = [one.name for one in found]
@@ -236,22 +237,15 @@ class _Analysis:
                 f"Reserved column name in select: `{name}`. Please remove or alias the column", given.position
             )
 
-    def _name_of(self, given: Expression, taken: Sequence[str]) -> str:
+    def _name_of(self, given: Expression, aliases: Aliases) -> str:
         """The name of a column without alias."""
         if isinstance(given, Column):
             if given.source is not None and self._sides.is_clashing(given.name):
                 return f"{given.source}_{given.name}"
             return given.name
         if isinstance(given, Field):
-            return _unique(given.name, taken)
-        return self._generated_name()
-
-    def _generated_name(self) -> str:
-        while True:
-            name = f"KSQL_COL_{self._generated}"
-            self._generated += 1
-            if not self._sides.has(name):
-                return name
+            return aliases.of_field(given.name)
+        return aliases.of_expression()
 
     def _star(self, star: Star, partition: Sequence[Any] | None) -> Iterator[_Item]:
         sides = self._sides
@@ -285,10 +279,11 @@ class _Analysis:
         self, items: Sequence[_Item], partition: Sequence[Any], are_keys: Sequence[bool]
     ) -> Iterator[_Item]:
         """The new key, the values, and then what was the key."""
+        aliases = Aliases(item.name for item in items)
         for one in partition:
             known = next((item for item in items if item.expression == one), None)
             if one != Literal(None):
-                yield known or _Item(self._name_of(one, [item.name for item in items]), one, is_star=True)
+                yield known or _Item(self._name_of(one, aliases), one, is_star=True)
         for wanted in (False, True):
             for item, is_key in zip(items, are_keys, strict=True):
                 if is_key == wanted and item.expression not in partition:
@@ -421,11 +416,3 @@ class _Analysis:
             is_final,
             query.limit,
         )
-
-
-def _unique(name: str, taken: Sequence[str]) -> str:
-    number, found = 0, name
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    return found
