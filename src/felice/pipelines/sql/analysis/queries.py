@@ -94,12 +94,16 @@ class _Analysis:
         for number, (_, _, type_) in enumerate(exploded):
             self._columns[EXPLODED, str(number)] = type_
         source = self._sides.sides[0].source
-        if source.window is not None and partition:
-            self._check_windowed_partition(partition)
         key: tuple[Any, ...] | None = None
-        if partition and source.window is None:
-            key = tuple(one for one in partition if one != Literal(None))
-            expected = JoinKey(tuple((one,) for one in key), tuple(self._type_of(one) for one in key))
+        if partition:
+            parts = tuple(one for one in partition if one != Literal(None))
+            expected = JoinKey(tuple((one,) for one in parts), tuple(self._type_of(one) for one in parts))
+            key = None if self._is_key(parts, items) else parts
+            if key is not None and source.window is not None:
+                raise SqlError(
+                    "Implicit repartitioning of windowed sources is not supported: PARTITION BY must be their key",
+                    query.partition_by[0].position,
+                )
         else:
             expected = self._join_key
         what = "key column"
@@ -170,16 +174,16 @@ class _Analysis:
         self._check_key_type(found, "PARTITION BY")
         return found
 
-    def _check_windowed_partition(self, partition: Sequence[Any]) -> None:
-        """Rows of windowed sources keep their keys: a new key would have no window."""
-        own = self._join_key.expressions
-        if len(own) != len(partition) or any(
-            one not in names for one, names in zip(partition, own, strict=True)
-        ):
-            raise SqlError(
-                "Implicit repartitioning of windowed sources is not supported: PARTITION BY must be their key",
-                self._query.partition_by[0].position,
-            )
+    def _is_key(self, parts: Sequence[Any], items: Sequence[_Item]) -> bool:
+        """Whether rows are placed by PARTITION BY already. The key of joined rows is known by one name: the first that
+        the projection has.
+        """
+        if self._rowkey is not None:
+            return list(parts) == [Column(ROWKEY, GROUPS)]
+        selected = [one.expression for one in items]
+        names = self._join_key.expressions
+        own = [next((one for one in known if one in selected), known[0]) for known in names]
+        return bool(own) and list(parts) == own
 
     def _check_key_type(self, given: Expression, clause: str) -> None:
         type_ = self._type_of(given)
