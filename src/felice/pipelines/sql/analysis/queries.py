@@ -175,11 +175,11 @@ class _Analysis:
         return found
 
     def _is_key(self, parts: Sequence[Any], items: Sequence[_Item]) -> bool:
-        """Whether rows are placed by PARTITION BY already. The key of joined rows is known by one name: the first that
-        the projection has.
+        """Whether rows are placed by these expressions already. The key of joined rows is known by one name: the first
+        that the projection has.
         """
-        if self._rowkey is not None:
-            return list(parts) == [Column(ROWKEY, GROUPS)]
+        if self._join_key.is_synthetic:
+            return self._rowkey is not None and list(parts) == [Column(ROWKEY, GROUPS)]
         selected = [one.expression for one in items]
         names = self._join_key.expressions
         own = [next((one for one in known if one in selected), known[0]) for known in names]
@@ -362,8 +362,8 @@ class _Analysis:
             return missing(self._target, what, [names[0] for names in key.expressions])
         if self._joins[-1].how == FOREIGN_KEY:
             first = self._sides.sides[0]
-            lacks = [name for (name, _), place in zip(first.source.key, places, strict=True) if place is None]
-            return missing_primary_key(first.alias, lacks)
+            names = [name for (name, _), place in zip(first.source.key, places, strict=True) if place is None]
+            return missing_primary_key(first.alias, names)
         if self._rowkey is None:
             return missing(self._target, what, key.expressions[0], is_any=True)
         return (
@@ -405,7 +405,10 @@ class _Analysis:
         key = JoinKey(tuple((Column(str(part), GROUPS),) for part in range(len(groups))), types)
         self._columns |= aggregation.columns
         outputs = self._outputs(items, key, "grouping expression")
-        grouping = Grouping(groups, types, tuple(aggregation.aggregates), window, having)
+        # A stream that is grouped by its key is grouped by what the key is, also where the column is null.
+        by_key = bool(self._joins) and not self._is_table and self._is_key(groups, given)
+        expressions = (Column(ROWKEY, GROUPS),) if by_key else groups
+        grouping = Grouping(expressions, types, tuple(aggregation.aggregates), window, having)
         return QueryPlan(
             self._sides.sides,
             self._joins,
