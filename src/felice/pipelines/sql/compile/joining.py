@@ -60,7 +60,7 @@ def _stream_join(
     grace_ms = join.grace_ms
     waits = grace_ms is not None
     if grace_ms is None:
-        grace_ms = max(0, DAY_MS - join.before_ms - join.after_ms)
+        grace_ms = max(0, DAY_MS - 2 * join.before_ms)
     windows = JoinWindows(join.before_ms, join.after_ms, grace_ms, waits)
     match join.kind:
         case "INNER":
