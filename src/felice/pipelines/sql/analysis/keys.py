@@ -22,16 +22,21 @@ def key_places(
     for names in key.expressions:
         places = _places(columns, names)
         if len(places) > 1:
-            told = " and ".join(quoted(columns[place][0]) for place in places)
-            name = columns[places[0]][1]
-            of_one = f" ({_key_name(name)}) more than once, aliased as: {told}"
-            raise SqlError(
-                f"The projection contains a key column{f' more than once: {told}' if is_grouped else of_one}. Each key "
-                "column must only be in the projection once: use AS_VALUE for copies",
-                position,
-            )
+            raise SqlError(_twice([columns[place] for place in places], is_grouped=is_grouped), position)
         found.append(places[0] if places else None)
     return found
+
+
+def _twice(columns: Columns, *, is_grouped: bool) -> str:
+    names = [name for name, _ in columns]
+    if is_grouped:
+        which = f" more than once: {' and '.join(map(quoted, names))}"
+    else:
+        which = f" ({_key_name(columns[0][1])}) more than once, aliased as: {' and '.join(sorted(names))}"
+    return (
+        f"The projection contains a key column{which}. Each key column must only be in the projection once: use "
+        "AS_VALUE for copies"
+    )
 
 
 def _key_name(given: Any) -> str:
