@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from felice.pipelines.sql.analysis.names import Sides
-from felice.pipelines.sql.analysis.plan import STREAM_STREAM, STREAM_TABLE, Side
+from felice.pipelines.sql.analysis.plan import STREAM_STREAM, STREAM_TABLE
 from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import SESSION, WindowInfo
@@ -166,14 +164,3 @@ def check_partitions(join: Join, sides: Sides, number: int) -> None:
         "Please repartition either one so that the number of partitions match",
         join.position,
     )
-
-
-def check_value_formats(sides: Sequence[Side], join: Join) -> None:
-    """Raise `SqlError` for a source whose values cannot be kept."""
-    found = [name_text(side.alias) for side in sides if side.source.value_format.name == "KAFKA"]
-    if found:
-        raise SqlError(
-            f"Source(s) {', '.join(found)} are using the 'KAFKA' value format. This format does not yet support JOIN: "
-            "copy the source with another VALUE_FORMAT",
-            join.position,
-        )

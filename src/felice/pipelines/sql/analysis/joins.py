@@ -9,7 +9,6 @@ from felice.pipelines.sql.analysis.join_checks import (
     canonical_condition,
     check_partitions,
     check_types,
-    check_value_formats,
     check_windowed_keys,
     check_windows,
     check_within,
@@ -88,8 +87,6 @@ def join_plans(query: Query, sides: Sides, typing: Typing) -> tuple[tuple[JoinPl
     columns = tuple(typing.canonical(_column(first, name, len(sides.sides))) for name, _ in first.source.key)
     types = tuple(type_ for _, type_ in first.source.key)
     key = JoinKey(tuple((one,) for one in columns), types, equals=columns if len(columns) == 1 else ())
-    if query.joins:
-        check_value_formats(sides.sides, query.joins[0])
     plans: list[JoinPlan] = []
     for number, join in enumerate(query.joins, 1):
         plan, key = _joined(join, number, sides, typing, key)
