@@ -89,8 +89,8 @@ class Sides:
                 return number
         known = [side.alias for side in self.sides]
         raise SqlError(
-            f"column '{expression_text(given)}' cannot be resolved: {name_text(name)} is no source of the query"
-            f"{near(name, known)}",
+            f"column '{expression_text(given)}' cannot be resolved: '{name}' is not a valid stream/table name or "
+            f"alias{near(name, known)}",
             given.position,
         )
 
