@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from math import isinf
 from typing import TypeVar
 
 from felice.pipelines.sql.syntax.cursor import Cursor
@@ -203,10 +204,11 @@ def _literal(cursor: Cursor, *, is_negative: bool = False) -> Literal | None:
     if token.kind is Kind.INTEGER:
         return Literal(_integer(sign * int(cursor.take().text), token.position))
     if token.kind is Kind.DECIMAL:
-        # Not a product, which would be rounded to 28 digits.
-        return Literal(Decimal(cursor.take().text).copy_sign(sign))
+        number = Decimal(cursor.take().text)
+        # Arithmetic would round it, and a zero has no sign.
+        return Literal(number.copy_negate() if is_negative and number else number)
     if token.kind is Kind.DOUBLE:
-        return Literal(sign * float(cursor.take().text))
+        return Literal(_double(sign * float(cursor.take().text), token.position))
     if token.is_word(*_CONSTANTS):
         return Literal(_CONSTANTS[cursor.take().value])
     return None
@@ -214,7 +216,16 @@ def _literal(cursor: Cursor, *, is_negative: bool = False) -> Literal | None:
 
 def _integer(number: int, position: Position) -> int:
     if not -_GREATEST_INTEGER <= number < _GREATEST_INTEGER:
-        raise SqlSyntaxError(f"the number {number} is outside the range of BIGINT", position)
+        raise SqlSyntaxError(
+            f"invalid numeric literal: {number} is outside the range of BIGINT; with a point it is a DECIMAL",
+            position,
+        )
+    return number
+
+
+def _double(number: float, position: Position) -> float:
+    if isinf(number):
+        raise SqlSyntaxError("number overflows DOUBLE: the greatest one is about 1.8E308", position)
     return number
 
 

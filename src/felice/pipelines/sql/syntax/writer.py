@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
@@ -40,6 +41,7 @@ from felice.pipelines.sql.syntax.tree import (
     Unary,
     Window,
     Within,
+    left_chain,
 )
 
 _PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
@@ -48,6 +50,8 @@ _COMPARISON = 4
 _SIGNED = 8
 _WITH_SUFFIX = 9
 _PRIMARY = 10
+LONGEST_SHOWN = 300
+"""The most characters of an expression in a message."""
 
 
 def name_text(name: str) -> str:
@@ -103,6 +107,18 @@ def expression_text(given: Expression | Lambda | Star) -> str:
     return _text(given)[0]
 
 
+def shown_text(given: Expression) -> str:
+    """An expression as messages show it: short, and in parentheses if its outermost part is an operator."""
+    if isinstance(given, Column) and given.source is not None:
+        # The analysis has names of its own for the results of aggregates.
+        source = "KSQL_AGG_VARIABLE" if given.source.startswith("\0") else given.source
+        return f"{source}_{given.name}"
+    text, strength = _text(given)
+    if len(text) > LONGEST_SHOWN:
+        text = f"{text[: LONGEST_SHOWN - 1]}…"
+    return text if strength >= _WITH_SUFFIX or isinstance(given, Literal) else f"({text})"
+
+
 def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
     """The text, and how strongly its outermost operator binds."""
     match given:
@@ -122,8 +138,8 @@ def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
         case Unary(operator, operand):
             # Parentheses keep `- 1` from becoming the literal -1, and `--` from becoming a comment.
             return f"{operator}({expression_text(operand)})", _SIGNED
-        case Binary(operator, left, right):
-            return _binary(operator, left, right)
+        case Binary():
+            return _binary(given)
         case Lambda(parameters, body):
             names = ", ".join(map(name_text, parameters))
             return f"({names}) => {expression_text(body)}", 0
@@ -145,11 +161,19 @@ def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
             return _predicate(given), _COMPARISON
 
 
-def _binary(operator: str, left: Expression, right: Expression) -> tuple[str, int]:
-    strength = _STRENGTH.get(operator, _COMPARISON)
-    # A comparison has no comparison as an operand; the other operators bind to the left.
-    on_the_left = strength + 1 if strength == _COMPARISON else strength
-    return f"{_at_least(left, on_the_left)} {operator} {_at_least(right, strength + 1)}", strength
+def _binary(given: Binary) -> tuple[str, int]:
+    chain, first = left_chain(given)
+    text, strength = _text(first)
+    parts = deque([text])
+    for one in chain:
+        own = _STRENGTH.get(one.operator, _COMPARISON)
+        # A comparison has no comparison as an operand; the other operators bind to the left.
+        if strength < (own + 1 if own == _COMPARISON else own):
+            parts.appendleft("(")
+            parts.append(")")
+        parts.append(f" {one.operator} {_at_least(one.right, own + 1)}")
+        strength = own
+    return "".join(parts), strength
 
 
 def _predicate(given: IsNull | Between | In | Like) -> str:
