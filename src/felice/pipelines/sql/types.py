@@ -83,6 +83,11 @@ def text_of(given: SqlType) -> str:
             return f"STRUCT<{', '.join(told)}>"
 
 
+def base(given: SqlType) -> str:
+    """A type without what it consists of: `ARRAY`, `DECIMAL`."""
+    return given.name if isinstance(given, Primitive) else type(given).__name__.upper()
+
+
 def resolved(given: tree.Type, users: Mapping[str, SqlType]) -> SqlType:
     """The type that is meant; `users` are those of CREATE TYPE. Raises `SqlError`."""
     match given:

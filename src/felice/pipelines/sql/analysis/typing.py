@@ -7,8 +7,9 @@ from typing import Any
 
 from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.rewriting import rewritten
+from felice.pipelines.sql.expressions.calls import UNITS, WITH_UNITS
 from felice.pipelines.sql.expressions.code import Code
-from felice.pipelines.sql.expressions.compiler import UNITS, WITH_UNITS, Compiler, Scope
+from felice.pipelines.sql.expressions.compiler import Compiler, Scope
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Call, Column, Expression, Lambda, placed

@@ -19,14 +19,12 @@ from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.plan import EXPLODED, Field, Side
 from felice.pipelines.sql.analysis.typing import TypedColumns
 from felice.pipelines.sql.catalogue import HEADERS
-from felice.pipelines.sql.expressions.code import Code, Names
+from felice.pipelines.sql.expressions.code import Code, Names, Report
 from felice.pipelines.sql.expressions.coercion import converted
 from felice.pipelines.sql.expressions.compiler import Compiler, Scope
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.types import SqlType
 
-Report = Callable[[str, BaseException], None]
-"""Takes the name of what failed, and the error."""
 Layout = Sequence[Field]
 """The columns of joined rows, in their order."""
 
@@ -45,7 +43,7 @@ class RowText:
         users: Mapping[str, SqlType],
         report: Report,
     ) -> None:
-        self.names = Names()
+        self.names = Names(report)
         self.head, self.lines = list[str](), list[str]()
         """Lines before columns are read, and behind that."""
         self._layout = None if layout is None else {field: place for place, field in enumerate(layout)}

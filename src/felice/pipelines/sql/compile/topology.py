@@ -27,9 +27,10 @@ from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceInfo, WindowInfo
 from felice.pipelines.sql.compile.aggregates import Aggregates
 from felice.pipelines.sql.compile.event_time import record_time, time_function
-from felice.pipelines.sql.compile.generated import Report, RowText, write_explosion
+from felice.pipelines.sql.compile.generated import RowText, write_explosion
 from felice.pipelines.sql.compile.joining import joined, joiner_of, stream_with_format, table_with_format
 from felice.pipelines.sql.compile.operators import RowFunction, Rows
+from felice.pipelines.sql.expressions.code import Report
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples

@@ -40,6 +40,8 @@ def divided(one: int, other: int) -> int:
     """The quotient of whole numbers, truncated. Raises ValueError for a division by zero."""
     if other == 0:
         raise ValueError("division by zero")
+    if one >= 0 < other:
+        return one // other
     quotient = abs(one) // abs(other)
     return quotient if (one < 0) == (other < 0) else -quotient
 
@@ -48,7 +50,8 @@ def remainder(one: int, other: int) -> int:
     """The remainder of whole numbers. Raises ValueError for a division by zero."""
     if other == 0:
         raise ValueError("division by zero")
-    return int(math.copysign(1, one)) * (abs(one) % abs(other))
+    found = abs(one) % abs(other)
+    return found if one >= 0 else -found
 
 
 def divided_doubles(one: float, other: float) -> float:
@@ -74,7 +77,7 @@ def fitting(kind: types.Decimal) -> Callable[[Decimal], Decimal]:
 
     def fit(number: Decimal) -> Decimal:
         found = number.quantize(unit, context=EXACT)
-        if abs(found) >= limit:
+        if found.copy_abs() >= limit:  # `abs` would round it
             raise ValueError(f"{number} does not fit DECIMAL({kind.precision}, {kind.scale})")
         return found
 
@@ -83,7 +86,7 @@ def fitting(kind: types.Decimal) -> Callable[[Decimal], Decimal]:
 
 @lru_cache
 def decimal_function(operator: str, result: types.Decimal) -> Callable[[Decimal, Decimal], Decimal]:
-    """The function of `+`, `-`, `*`, `/` or `%`, with results of a type."""
+    """The function of `+`, `-`, `*`, `/` or `%`, with results of a type. The last two raise ValueError."""
     fit = fitting(result)
     if operator == "/":
         rounding = decimal.Context(prec=max(result.precision, 1), rounding=decimal.ROUND_HALF_UP)
@@ -102,8 +105,8 @@ def decimal_function(operator: str, result: types.Decimal) -> Callable[[Decimal,
             return fit(EXACT.remainder(one, other))
 
         return remain
-    exact = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}[operator]
-    return lambda one, other: fit(exact(one, other))
+    # The type of the result holds all of its digits.
+    return {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}[operator]
 
 
 WHOLE = {"/": divided, "%": remainder}

@@ -17,6 +17,7 @@ from felice.pipelines.sql.functions.signatures import (
     Signature,
     filled,
     is_letter,
+    letters_of,
     told,
 )
 from felice.pipelines.sql.functions.table import Function, FunctionTable
@@ -27,6 +28,24 @@ from felice.pipelines.sql.types import Array, Map, Primitive, SqlType, Struct
 CompileLambda = Callable[[Lambda, Sequence[SqlType]], Code]
 """Makes the code of a lambda whose parameters have these types. `type` is that of its body."""
 _MOST_NAMED = 8
+UNITS = frozenset(
+    one + plural
+    for one in (
+        "YEAR",
+        "MONTH",
+        "WEEK",
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+        "NANOSECOND",
+    )
+    for plural in ("", "S")
+)
+WITH_UNITS = frozenset(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"))
+"""Functions whose first argument is a word, as in `DATEADD(DAYS, 1, d)`, and these words."""
 
 
 class Chosen(NamedTuple):
@@ -42,11 +61,14 @@ def chosen(functions: FunctionTable, name: str, arguments: Sequence[Argument], p
     if not known:
         near = get_close_matches(name, functions.names(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise SqlError(f"there is no function {name}{hint}", position)
+        raise SqlError(f"can't find any functions with the name '{name}'{hint}", position)
     matches = [(match, one) for one in known if (match := one.signature.match(arguments)) is not None]
     if not matches:
-        listed = "; ".join(one.signature.text for one in known[:_MOST_NAMED])
-        raise SqlError(f"function {told(name, arguments)} does not exist; there is {listed}", position)
+        listed = "\n".join(one.signature.text for one in known[:_MOST_NAMED])
+        raise SqlError(
+            f"function '{name}' does not accept parameters ({told(arguments)}).\nValid alternatives are:\n{listed}",
+            position,
+        )
     (_, bound), function = min(matches, key=lambda match: match[0][0])
     return Chosen(function, bound)
 
@@ -121,11 +143,10 @@ def _with_unknown(
 ) -> dict[str, SqlType]:
     """Letters for which only NULLs were given stand for texts."""
     letters = {
-        one.type.name
+        letter
         for number in range(len(arguments))
-        if (one := signature.parameter(number)) is not None
-        and isinstance(one.type, Primitive)
-        and is_letter(one.type)
+        if (one := signature.parameter(number)) is not None and not isinstance(one.type, LambdaShape)
+        for letter in letters_of(one.type)
     }
     return dict.fromkeys(letters, types.STRING) | bound
 

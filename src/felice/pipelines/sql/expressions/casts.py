@@ -33,6 +33,7 @@ Conversion = Callable[[Any], Any]
 _WHOLE = (INTEGER, BIGINT)
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d{1,400}\s*", re.ASCII)
 _DOUBLE = re.compile(r"\s*([+-]?)(NaN|Infinity)\s*")
 
 
@@ -81,6 +82,8 @@ def _number(given: SqlType, wanted: SqlType) -> Conversion:
         return lambda value: fit(Decimal(value))
     if given == DOUBLE:
         return truncation(wanted)
+    if (given, wanted) == (INTEGER, BIGINT):
+        return _same
     wrap = wrapper(wanted)
     return lambda value: wrap(int(value))
 
@@ -127,8 +130,9 @@ def whole_of_text(wanted: SqlType) -> Callable[[str], int]:
     least, greatest = limits(wanted)
 
     def read(text: str) -> int:
-        # What is behind the point is cut, as by ksqlDB's `SqlBooleans` and `parseInt` of a decimal.
-        number = int(decimal_of_text(text))
+        if not _WHOLE_NUMBER.fullmatch(text):
+            raise ValueError(f"expected a whole number, and got {text!r}")
+        number = int(text)
         if not least <= number <= greatest:
             raise ValueError(f"{text} is outside the range of {types.text_of(wanted)}")
         return number

@@ -6,7 +6,7 @@ Keeps true: nothing of a statement is in the text but numbers that were parsed, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any
@@ -41,10 +41,20 @@ class Code:
 NULL = Code("None", None, is_simple=True, is_literal=True)
 
 
+Report = Callable[[str, BaseException], None]
+"""Takes the name of what failed, and the error."""
+
+
+def _unreported(what: str, error: BaseException) -> None:
+    """Where nothing is computed, nothing fails."""
+
+
 @dataclass(slots=True)
 class Names:
     """The names of one generated function: constants by name, and functions that are defined before it."""
 
+    report: Report = _unreported
+    """Takes what failed inside an expression that goes on, with null in its place."""
     constants: dict[str, Any] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
     _numbers: int = 0
@@ -127,3 +137,42 @@ def condition(text: str, operands: Sequence[Code], *, can_fail: bool = False) ->
         can_fail=can_fail or any(one.can_fail for one in operands),
         depth=max((one.depth for one in operands), default=0) + 2,
     )
+
+
+def made(text: str, type_: SqlType, parts: Sequence[Code]) -> Code:
+    """A piece that makes a value of parts, which may be null."""
+    depth = max((one.depth for one in parts), default=0) + 1
+    return Code(text, type_, can_be_null=False, can_fail=any(one.can_fail for one in parts), depth=depth)
+
+
+def attempted(names: Names, code: Code, what: str) -> Code:
+    """The value, or null if it cannot be computed: as a part of another value, or as a function's argument."""
+    if not code.can_fail:
+        return code
+    report = names.report
+
+    def attempt(compute: Callable[[], Any]) -> Any:
+        try:
+            return compute()
+        except Exception as error:
+            report(what, error)
+            return None
+
+    name = names.constant(attempt)
+    return replace(
+        code, text=f"{name}(lambda: {code.text})", can_be_null=True, can_fail=False, depth=code.depth + 2
+    )
+
+
+def attempting(names: Names, function: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
+    """The same function, which gives null for a value that it cannot take."""
+    report = names.report
+
+    def attempt(value: Any) -> Any:
+        try:
+            return function(value)
+        except Exception as error:
+            report(what, error)
+            return None
+
+    return attempt

@@ -6,18 +6,23 @@ Keeps true: a literal text takes the type of the column beside it. A type of num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from felice.pipelines.sql import types
-from felice.pipelines.sql.expressions.arithmetic import number_function
+from felice.pipelines.sql.expressions.arithmetic import limits, number_function
 from felice.pipelines.sql.expressions.casts import cast, decimal_of_text, known_boolean_of_text
 from felice.pipelines.sql.expressions.code import Code, Names, called
 from felice.pipelines.sql.expressions.texts import text_function
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import ArrayOf, Expression, Literal, MapOf, StructOf
+from felice.pipelines.sql.syntax.writer import shown_text
 from felice.pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
+    DOUBLE,
     INTEGER,
     STRING,
     TIME,
@@ -26,6 +31,8 @@ from felice.pipelines.sql.types import (
     text_of,
 )
 
+TypeOf = Callable[[Expression], SqlType | None]
+"""Finds the type of a part of a list; None for NULL."""
 MOMENTS = (DATE, TIME, TIMESTAMP)
 
 
@@ -47,7 +54,7 @@ def converted(names: Names, code: Code, wanted: SqlType) -> Code | None:
     """The value in a wider type; None if there is no such conversion."""
     if code.type is None or code.type == wanted:
         return code.typed(wanted)
-    if types.common(code.type, wanted) != wanted:
+    if types.common(wanted, code.type) != wanted:
         return None
     if types.is_number(wanted):
         function: Any = number_function(wanted, code.type)
@@ -58,6 +65,12 @@ def converted(names: Names, code: Code, wanted: SqlType) -> Code | None:
     if code.is_literal:
         return literal(names, function(code.constant), wanted)
     return called(names, function, [code], wanted, can_fail=isinstance(wanted, types.Decimal))
+
+
+def as_decimal(names: Names, code: Code) -> Code:
+    """An exact number as a decimal."""
+    assert code.type is not None
+    return converted(names, code, types.as_decimal(code.type)) or code
 
 
 def coerced_literal(names: Names, code: Code, wanted: SqlType) -> Code | None:
@@ -78,10 +91,6 @@ def value_of_text(text: str, wanted: SqlType) -> Any:
     """The value of a literal text in another type; None for a type without such texts."""
     if wanted == BOOLEAN:
         return known_boolean_of_text(text)
-    if wanted in (INTEGER, BIGINT):
-        number = decimal_of_text(text)
-        if number != int(number):
-            raise ValueError(f"expected a whole number, and got {text!r}")
     convert = cast(STRING, wanted)
     return None if convert is None else convert(text)
 
@@ -117,6 +126,141 @@ def _moment(found: SqlType | None, other: SqlType, codes: Sequence[Code]) -> Sql
     if len(moments) == 1 and STRING in kinds and texts_are_literal:
         return moments[0]
     return None
+
+
+def listed(
+    names: Names, codes: Sequence[Code], trees: Sequence[Expression], type_of: TypeOf
+) -> tuple[SqlType | None, list[Code]]:
+    """The common type of values that stand beside each other in a list, and each of them in it.
+
+    Literal texts become numbers, booleans and moments where the others are such. The type of NULLs is None. Raises
+    `SqlError` if there is no such type.
+    """
+    found: SqlType | None = None
+    for code, tree in zip(codes, trees, strict=True):
+        found = _wider(found, code.type, tree, type_of)
+    if found is None:
+        return None, list(codes)
+    made = [_in_list(names, code, tree, found) for code, tree in zip(codes, trees, strict=True)]
+    return found, made
+
+
+def _wider(found: SqlType | None, given: SqlType | None, tree: Expression, type_of: TypeOf) -> SqlType | None:
+    """The type of the values before, and of one more."""
+    if found is None or given is None:
+        return found or given
+    text = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
+    if text is not None and types.is_number(found):
+        return types.common(found, _type_of_number(text, tree, found))
+    if text is not None and found == BOOLEAN:
+        _checked(text, tree, found)
+    wider = (
+        found
+        if text is not None and found in (BOOLEAN, *MOMENTS)
+        else given
+        if found == STRING and given in MOMENTS
+        else found
+        if found == STRING and isinstance(tree, Literal)
+        else types.common(found, given) or _of_parts(found, tree, type_of)
+    )
+    if wider is None:
+        raise _no_operator(found, given, tree)
+    return wider
+
+
+def _of_parts(found: SqlType, tree: Expression, type_of: TypeOf) -> SqlType | None:
+    """The common type of a list and of one whose parts are given: these become of its type one by one."""
+
+    def of_all(known: SqlType, parts: Iterable[Expression]) -> SqlType:
+        for part in parts:
+            known = _wider(known, type_of(part), part, type_of) or known
+        return known
+
+    match found, tree:
+        case types.Array(element), ArrayOf(elements):
+            return types.Array(of_all(element, elements))
+        case types.Map(key, value), MapOf(entries):
+            return types.Map(
+                of_all(key, (one for one, _ in entries)), of_all(value, (one for _, one in entries))
+            )
+        case types.Struct(fields), StructOf(own):
+            given = dict(own)
+            known = dict(fields)
+            return types.Struct(
+                tuple((name, of_all(one, [given[name]] if name in given else [])) for name, one in fields)
+                + tuple((name, type_of(one) or STRING) for name, one in own if name not in known)
+            )
+    return None
+
+
+def _type_of_number(text: str, tree: Expression, wanted: SqlType) -> SqlType:
+    try:
+        number = decimal_of_text(text)
+    except ValueError:
+        raise _no_value(text, tree, wanted) from None
+    if number.is_finite() and text.strip().lstrip("+-").isdecimal():
+        least, greatest = limits(INTEGER)
+        if least <= number <= greatest:
+            return INTEGER
+        least, greatest = limits(BIGINT)
+        if least <= number <= greatest:
+            return BIGINT
+    return type_of_decimal(number)
+
+
+def _checked(text: str, tree: Expression, wanted: SqlType) -> None:
+    try:
+        value_of_text(text, wanted)
+    except ValueError:
+        raise _no_value(text, tree, wanted) from None
+
+
+def _no_value(text: str, tree: Expression, wanted: SqlType) -> SqlError:
+    return SqlError(f'invalid input syntax for type {types.base(wanted)}: "{text}".', tree.position)
+
+
+def _no_operator(wanted: SqlType, given: SqlType, tree: Expression) -> SqlError:
+    return SqlError(
+        f"operator does not exist: {text_of(wanted)} = {text_of(given)} ({shown_text(tree)})\n"
+        "Hint: You might need to add explicit type casts.",
+        tree.position,
+    )
+
+
+def _in_list(names: Names, code: Code, tree: Expression, wanted: SqlType) -> Code:
+    """A value of a list in the type of all."""
+    if code.type is None or code.type == wanted:
+        return code
+    try:
+        found = coerced_literal(names, code, wanted) or converted(names, code, wanted)
+    except ValueError:
+        raise _no_value(code.constant, tree, wanted) from None
+    if found is not None:
+        return found
+    function = cast(code.type, wanted)
+    if function is None:
+        raise _no_operator(wanted, code.type, tree)
+    return called(names, function, [code], wanted)
+
+
+def type_of_literal(value: object) -> SqlType:
+    """The type of a literal that is not NULL."""
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, int):
+        least, greatest = limits(INTEGER)
+        return INTEGER if least <= value <= greatest else BIGINT
+    if isinstance(value, Decimal):
+        return type_of_decimal(value)
+    return DOUBLE if isinstance(value, float) else STRING
+
+
+def type_of_decimal(value: Decimal) -> types.Decimal:
+    """The narrowest type of a decimal number."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(0, -exponent)
+    return types.Decimal(max(len(digits) + max(0, exponent), scale, 1), scale)
 
 
 def told(code: Code) -> str:

@@ -12,12 +12,20 @@ from typing import Any
 
 from felice.pipelines.sql import types
 from felice.pipelines.sql.expressions.code import Code, Names, condition, over_values
-from felice.pipelines.sql.expressions.coercion import MOMENTS, coerced_literal, converted, told
+from felice.pipelines.sql.expressions.coercion import (
+    MOMENTS,
+    TypeOf,
+    coerced_literal,
+    converted,
+    listed,
+    literal,
+    told,
+)
 from felice.pipelines.sql.expressions.moments import DAY_MS, date_of, time_of, timestamp_of
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.tree import Expression
-from felice.pipelines.sql.syntax.writer import expression_text
-from felice.pipelines.sql.types import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIME, TIMESTAMP, SqlType
+from felice.pipelines.sql.syntax.tree import Column, Expression, Literal
+from felice.pipelines.sql.syntax.writer import shown_text
+from felice.pipelines.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIME, TIMESTAMP, SqlType
 
 _PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _WORDS = {
@@ -30,6 +38,8 @@ _WORDS = {
     "IS DISTINCT FROM": "IS_DISTINCT_FROM",
 }
 _OF_TEXTS: dict[SqlType, Callable[[str], int]] = {DATE: date_of, TIME: time_of, TIMESTAMP: timestamp_of}
+_TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+"""Columns of milliseconds, which are compared with texts of timestamps."""
 LONGEST_LIKE = 10_000
 """The most characters of a pattern of LIKE."""
 
@@ -38,19 +48,22 @@ def compared(names: Names, operator: str, sides: Sequence[Code], trees: Sequence
     """`left operator right`. Raises `SqlError`."""
     position = trees[1].position
     if any(one.type is None for one in sides) and operator != "IS DISTINCT FROM":
+        one, other = map(told, sides)
         raise SqlError(
-            f"a comparison with NULL is always false: {_pair(operator, trees)}; use IS NULL or IS NOT NULL",
+            f"comparison with NULL not supported: {one} {operator} {other}\nUse 'IS NULL' or 'IS NOT NULL' instead.",
             position,
         )
+    first, second = (
+        _as_milliseconds(names, code, tree, beside)
+        for code, tree, beside in zip(sides, trees, reversed(trees), strict=True)
+    )
     try:
-        pair = _comparable(names, operator, sides)
+        pair = _comparable(names, operator, (first, second))
     except ValueError as error:
         raise SqlError(f"{_pair(operator, trees)}: {error}", position) from None
     if pair is None:
-        one, other = (
-            f"{told(code)} ({expression_text(tree)})" for code, tree in zip(sides, trees, strict=True)
-        )
-        raise SqlError(f"operator {_WORDS[operator]} cannot compare {one} with {other}", position)
+        one, other = (f"{shown_text(tree)} ({told(code)})" for code, tree in zip(sides, trees, strict=True))
+        raise SqlError(f"cannot compare {one} to {other} with {_WORDS[operator]}.", position)
     if operator == "IS DISTINCT FROM":
         return _distinct(pair)
     sign = _PYTHON[operator]
@@ -69,7 +82,18 @@ def _distinct(pair: Sequence[Code]) -> Code:
 
 
 def _pair(operator: str, trees: Sequence[Expression]) -> str:
-    return f"{expression_text(trees[0])} {operator} {expression_text(trees[1])}"
+    return f"{shown_text(trees[0])} {operator} {shown_text(trees[1])}"
+
+
+def _as_milliseconds(names: Names, code: Code, tree: Expression, beside: Expression) -> Code:
+    """A literal text beside the time of a record or the bound of a window as this time."""
+    is_time = isinstance(beside, Column) and beside.name in _TIMES
+    if not is_time or not code.is_literal or code.type != STRING:
+        return code
+    try:
+        return literal(names, timestamp_of(code.constant), BIGINT)
+    except ValueError as error:
+        raise SqlError(f"failed to parse timestamp {shown_text(tree)}: {error}", tree.position) from None
 
 
 def _comparable(names: Names, operator: str, sides: Sequence[Code]) -> tuple[Code, Code] | None:
@@ -114,22 +138,26 @@ def _moment(names: Names, code: Code, wanted: SqlType) -> Code:
     return over_values(names, [code], lambda texts: f"{name}({texts[0]})", wanted, can_fail=True)
 
 
-def between(names: Names, codes: Sequence[Code], trees: Sequence[Expression], *, is_negated: bool) -> Code:
+def between(
+    names: Names, codes: Sequence[Code], trees: Sequence[Expression], type_of: TypeOf, *, is_negated: bool
+) -> Code:
     """`operand [NOT] BETWEEN low AND high`. Raises `SqlError`."""
-    operand, low, high = codes
-    if any(one.type is None for one in codes):
-        raise SqlError("BETWEEN does not take NULL", trees[0].position)
-    limits = [
-        _beside(names, operand, one, tree, "BETWEEN")
-        for one, tree in zip((low, high), trees[1:], strict=True)
+    for code, tree in zip(codes, trees, strict=True):
+        if code.type is None:
+            raise SqlError(f"comparison with NULL not supported: BETWEEN ({shown_text(tree)})", tree.position)
+    times = [_as_milliseconds(names, code, tree, trees[0]) for code, tree in zip(codes, trees, strict=True)]
+    shown = [
+        Literal(one.constant) if one.is_literal else tree for one, tree in zip(times, trees, strict=True)
     ]
-    if not (types.is_number(operand.type) or operand.type in (STRING, BYTES, *MOMENTS)):  # type: ignore[arg-type]
+    wanted, made = listed(names, times, shown, type_of)
+    if not (types.is_number(wanted) or wanted in (STRING, BYTES, *MOMENTS)):  # type: ignore[arg-type]
         raise SqlError(
-            f"BETWEEN does not take {told(operand)} ({expression_text(trees[0])})", trees[0].position
+            f"BETWEEN cannot compare {told(codes[0])} ({shown_text(trees[0])}): such values have no order",
+            trees[0].position,
         )
     found = over_values(
         names,
-        [operand, *limits],
+        made,
         lambda texts: f"({texts[1]} <= {texts[0]} <= {texts[2]})",
         BOOLEAN,
         if_null="False",
@@ -139,29 +167,25 @@ def between(names: Names, codes: Sequence[Code], trees: Sequence[Expression], *,
 
 
 def among(
-    names: Names, operand: Code, choices: Sequence[Code], trees: Sequence[Expression], *, is_negated: bool
+    names: Names, codes: Sequence[Code], trees: Sequence[Expression], type_of: TypeOf, *, is_negated: bool
 ) -> Code:
-    """`operand [NOT] IN (…)`. The first of `trees` is that of the operand. Raises `SqlError`."""
-    if operand.type is None:
-        raise SqlError("IN does not take NULL at its left side", trees[0].position)
-    wanted = [
-        one if one.type is None else _beside(names, operand, one, tree, "IN")
-        for one, tree in zip(choices, trees[1:], strict=True)
-    ]
-    given = [one for one in wanted if one.type is not None]
-    if all(one.is_literal for one in given):
-        found = _in_constants(names, operand, given)
+    """`operand [NOT] IN (…)`: the operand is the first of `codes`. NULLs are equal to nothing. Raises `SqlError`."""
+    given = [(code, tree) for code, tree in zip(codes[1:], trees[1:], strict=True) if code.type is not None]
+    shown = [codes[0], *(code for code, _ in given)]
+    _, (operand, *choices) = listed(names, shown, [trees[0], *(tree for _, tree in given)], type_of)
+    if all(one.is_literal for one in choices):
+        found = _in_constants(names, operand, choices)
     else:
-        listed = ", ".join(one.text for one in given)
+        values = "".join(f"{one.text}, " for one in choices)
         found = over_values(
             names,
             [operand],
-            lambda texts: f"({texts[0]} in [{listed}])",
+            lambda texts: f"({texts[0]} in ({values}))",
             BOOLEAN,
             if_null="False",
             can_be_null=False,
         )
-        found = condition(found.text, [found, *given])
+        found = condition(found.text, [found, *choices])
     return condition(f"not {found.text}", [found]) if is_negated else found
 
 
@@ -177,35 +201,13 @@ def _in_constants(names: Names, operand: Code, choices: Sequence[Code]) -> Code:
     )
 
 
-def _beside(names: Names, operand: Code, code: Code, tree: Expression, word: str) -> Code:
-    """A value beside the operand of IN or BETWEEN."""
-    assert operand.type is not None
-    if code.type == operand.type:
-        return code
-    try:
-        found = coerced_literal(names, code, operand.type)
-    except ValueError as error:
-        raise SqlError(
-            f"{word}: {expression_text(tree)} is no {told(operand)}: {error}", tree.position
-        ) from None
-    if found is None and code.type is not None and types.common(operand.type, code.type) is not None:
-        found = code if types.is_number(operand.type) else converted(names, code, operand.type)
-    if found is None:
-        raise SqlError(
-            f"{word}: expected {told(operand)}, and got {told(code)} ({expression_text(tree)})", tree.position
-        )
-    return found
-
-
 def like(
     names: Names, codes: Sequence[Code], trees: Sequence[Expression], escape: str | None, *, is_negated: bool
 ) -> Code:
     """`operand [NOT] LIKE pattern`. Raises `SqlError`."""
     for code, tree in zip(codes, trees, strict=True):
         if code.type not in (STRING, None):
-            raise SqlError(
-                f"LIKE: expected STRING, and got {told(code)} ({expression_text(tree)})", tree.position
-            )
+            raise SqlError(f"LIKE: expected STRING, and got {told(code)} ({shown_text(tree)})", tree.position)
     operand, pattern = codes
     if pattern.is_literal and pattern.constant is not None:
         matches = names.constant(_matcher(pattern.constant, escape))
@@ -237,6 +239,8 @@ def _matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
         raise ValueError(
             f"a pattern of LIKE has at most {LONGEST_LIKE} characters, and this one {len(pattern)}"
         )
+    if escape is None and "_" not in pattern and "%" not in pattern[1:-1]:
+        return _simple_matcher(pattern)
     (first, size), *parts = _parts(pattern, escape)
     if not parts:
         return lambda text: first.fullmatch(text) is not None
@@ -255,6 +259,18 @@ def _matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
         return len(text) - last_size >= at and last.fullmatch(text, len(text) - last_size) is not None
 
     return matches
+
+
+def _simple_matcher(pattern: str) -> Callable[[str], bool]:
+    """Of a pattern with `%` at its ends only."""
+    text = pattern.strip("%")
+    if pattern == text:
+        return lambda given: given == text
+    if not pattern.startswith("%"):
+        return lambda given: given.startswith(text)
+    if not pattern.endswith("%"):
+        return lambda given: given.endswith(text)
+    return lambda given: text in given
 
 
 def _parts(pattern: str, escape: str | None) -> list[tuple[re.Pattern[str], int]]:

@@ -8,16 +8,43 @@ How:        Each expression becomes a piece of Python (`Code`) over names that a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from dataclasses import replace
 from typing import Any, Protocol
 
 from felice.pipelines.sql import types
 from felice.pipelines.sql.expressions import arithmetic
-from felice.pipelines.sql.expressions.calls import call_code
+from felice.pipelines.sql.expressions.calls import UNITS, WITH_UNITS, call_code
 from felice.pipelines.sql.expressions.casts import cast
-from felice.pipelines.sql.expressions.code import DEEPEST, NULL, Code, Names, called, condition, over_values
-from felice.pipelines.sql.expressions.coercion import converted, literal, told, unified
+from felice.pipelines.sql.expressions.code import (
+    DEEPEST,
+    NULL,
+    Code,
+    Names,
+    attempted,
+    attempting,
+    called,
+    condition,
+    made,
+    over_values,
+)
+from felice.pipelines.sql.expressions.coercion import (
+    as_decimal,
+    converted,
+    listed,
+    literal,
+    told,
+    type_of_literal,
+    unified,
+)
 from felice.pipelines.sql.expressions.comparisons import among, between, compared, like
+from felice.pipelines.sql.expressions.refusals import (
+    check_boolean,
+    different_values,
+    no_arithmetic,
+    no_condition,
+    no_elements,
+    without_type,
+)
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
@@ -43,7 +70,7 @@ from felice.pipelines.sql.syntax.tree import (
     left_chain,
     placed,
 )
-from felice.pipelines.sql.syntax.writer import expression_text
+from felice.pipelines.sql.syntax.writer import shown_text
 from felice.pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -57,6 +84,8 @@ from felice.pipelines.sql.types import (
     text_of,
 )
 
+LONGEST_CHAIN = 8
+"""Longer chains of operators, and rows of branches, become lines of a function: Python's parser has a limit."""
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM")
 
 
@@ -80,24 +109,31 @@ class Compiler:
 
     def code(self, given: Expression) -> Code:
         """The code of an expression. Raises `SqlError`."""
-        found = self._made(given)
-        return self._function(found) if found.depth > DEEPEST else found
+        return self._shallow(self._made(given))
 
-    def boolean(self, given: Expression, where: str) -> Code:
-        """The code of a condition. Raises `SqlError` for another type."""
-        return _boolean(self.code(given), given, where)
+    def boolean(self, given: Expression, clause: str) -> Code:
+        """The code of a clause's condition. Raises `SqlError`, which names the clause."""
+        try:
+            code = self.code(given)
+        except SqlError as error:
+            raise SqlError(f"error in {clause} expression: {error.reason}", error.position) from None
+        return check_boolean(code, given, clause)
 
     def _made(self, given: Expression) -> Code:
-        made = _MAKERS.get(type(given))
-        assert made is not None, "each expression has a maker"
-        return made(self, given)
+        make = _MAKERS.get(type(given))
+        assert make is not None, "each expression has a maker"
+        return make(self, given)
 
-    def _function(self, code: Code) -> Code:
-        """The code as a function that is called."""
+    def _shallow(self, code: Code) -> Code:
+        return self._function(code) if code.depth > DEEPEST else code
+
+    def _function(self, code: Code, lines: Sequence[str] = ()) -> Code:
+        """The code as a function that is called, with lines before it."""
         name = self.names.new("f")
         parameters = [one.text for scope in self._parameters for one in scope.values()]
         listed = ", ".join(parameters)
-        self.names.definitions.append(f"def {name}({listed}):\n    return {code.text}\n")
+        body = "".join(f"    {line}\n" for line in (*lines, f"return {code.text}"))
+        self.names.definitions.append(f"def {name}({listed}):\n{body}")
         return Code(
             f"{name}({listed})", code.type, can_be_null=code.can_be_null, can_fail=code.can_fail, depth=1
         )
@@ -119,20 +155,17 @@ class Compiler:
         """A field of a struct."""
         of = self.code(given.of)
         if not isinstance(of.type, Struct):
-            raise SqlError(
-                f"{expression_text(given.of)} is {told(of)}, and has no fields; expected a STRUCT",
-                given.position,
-            )
+            raise SqlError(f"expected STRUCT type, got: {told(of)} ({shown_text(given.of)})", given.position)
         names = [name for name, _ in of.type.fields]
         if given.name not in names:
             known = ", ".join(names) or "none"
             raise SqlError(
-                f"the STRUCT {expression_text(given.of)} has no field {given.name}; it has {known}",
+                f"could not find field '{given.name}' in '{shown_text(given.of)}'. The STRUCT has {known}",
                 given.position,
             )
         place = names.index(given.name)
         found = over_values(self.names, [of], lambda texts: f"{texts[0]}[{place}]", of.type.fields[place][1])
-        return _nullable(found)
+        return replace(found, can_be_null=True)
 
     def element(self, given: Element) -> Code:
         """An element of an array, or the value of a map's key."""
@@ -140,24 +173,25 @@ class Compiler:
         if isinstance(of.type, Array):
             if index.type not in (INTEGER, BIGINT):
                 raise SqlError(
-                    f"the index of an ARRAY must be INTEGER, and is {told(index)} ({expression_text(given.index)})",
+                    f"the index of an ARRAY must be INTEGER, and is {told(index)} ({shown_text(given.index)})",
                     given.position,
                 )
-            return _nullable(called(self.names, _element, [of, index], of.type.element, can_fail=False))
+            found = called(self.names, _element, [of, index], of.type.element, can_fail=False)
+            return replace(found, can_be_null=True)
         if isinstance(of.type, Map):
             key = converted(self.names, index, of.type.key)
             if key is None:
                 raise SqlError(
-                    f"the key of {expression_text(given.of)} must be {text_of(of.type.key)}, and is {told(index)}",
+                    f"the key of {shown_text(given.of)} must be {text_of(of.type.key)}, and is {told(index)}",
                     given.position,
                 )
-            return _nullable(
-                over_values(self.names, [of, key], lambda texts: f"{texts[0]}.get({texts[1]})", of.type.value)
+            return replace(
+                over_values(
+                    self.names, [of, key], lambda texts: f"{texts[0]}.get({texts[1]})", of.type.value
+                ),
+                can_be_null=True,
             )
-        raise SqlError(
-            f"{expression_text(given.of)} is {told(of)}, and has no elements; expected an ARRAY or a MAP",
-            given.position,
-        )
+        raise no_elements(given, of)
 
     def unary(self, given: Unary) -> Code:
         """A sign, or NOT."""
@@ -165,30 +199,41 @@ class Compiler:
         if given.operator == "NOT":
             if operand.type not in (BOOLEAN, None):
                 raise SqlError(
-                    f"NOT: expected BOOLEAN, and got {told(operand)} ({expression_text(given.operand)})",
+                    f"NOT: expected BOOLEAN, and got {told(operand)} ({shown_text(given.operand)})",
                     given.position,
                 )
             return over_values(self.names, [operand], lambda texts: f"(not {texts[0]})", BOOLEAN)
         if operand.type is not None and not types.is_number(operand.type):
             raise SqlError(
-                f"{given.operator}: expected a number, and got {told(operand)} ({expression_text(given.operand)})",
+                f"{given.operator}: expected a number, and got {told(operand)} ({shown_text(given.operand)})",
                 given.position,
             )
         if given.operator == "+" or operand.type is None:
             return operand
+        value = self._present(operand)
+        if isinstance(operand.type, types.Decimal):
+            return called(self.names, arithmetic.EXACT.minus, [value], operand.type, can_fail=False)
         return self._wrapped(
-            over_values(self.names, [operand], lambda texts: f"(-{texts[0]})", operand.type), operand.type
+            over_values(self.names, [value], lambda texts: f"(-{texts[0]})", operand.type), operand.type
         )
+
+    def _present(self, operand: Code) -> Code:
+        """An operand of arithmetic. In a lambda a null is an error, as in ksqlDB: it makes the whole result null."""
+        if not self._parameters or not operand.can_be_null:
+            return operand
+        return replace(operand, can_be_null=False, can_fail=True)
 
     def binary(self, given: Binary) -> Code:
         """An operator between two values, or a chain of them: a long one is deep at its left side."""
         chain, first = left_chain(given)
-        found = self.code(first)
-        for one in chain:
+        found, lines = self.code(first), list[str]()
+        for number, one in enumerate(chain):
+            if number % LONGEST_CHAIN == LONGEST_CHAIN - 1:
+                name = self.names.new("t")
+                lines.append(f"{name} = {found.text}")
+                found = replace(found, text=name, is_simple=True, depth=0)
             found = self._operator(one, found, self.code(one.right))
-            if found.depth > DEEPEST:
-                found = self._function(found)
-        return found
+        return self._function(found, lines) if lines else found
 
     def _operator(self, given: Binary, left: Code, right: Code) -> Code:
         if given.operator in ("AND", "OR"):
@@ -201,7 +246,8 @@ class Compiler:
 
     def _logical(self, given: Binary, left: Code, right: Code) -> Code:
         sides = [
-            _boolean(code, tree, given.operator) for code, tree in ((left, given.left), (right, given.right))
+            check_boolean(code, tree, given.operator)
+            for code, tree in ((left, given.left), (right, given.right))
         ]
         if given.operator == "AND":
             stops = "not {0}"
@@ -223,25 +269,21 @@ class Compiler:
         for side, tree in ((left, given.left), (right, given.right)):
             if side.type not in (STRING, None):
                 raise SqlError(
-                    f"{given.operator}: expected STRING, and got {told(side)} ({expression_text(tree)}); use CAST",
+                    f"{given.operator}: expected STRING, and got {told(side)} ({shown_text(tree)}); use CAST",
                     tree.position,
                 )
         return over_values(self.names, [left, right], lambda texts: f"({texts[0]} + {texts[1]})", STRING)
 
     def _arithmetic(self, given: Binary, left: Code, right: Code) -> Code:
-        if left.type is None or right.type is None:
-            raise SqlError(f"{given.operator} does not take NULL: {expression_text(given)}", given.position)
-        result = types.arithmetic(given.operator, left.type, right.type)
+        kinds = left.type, right.type
+        result = None if None in kinds else types.arithmetic(given.operator, *kinds)  # type: ignore[arg-type]
         if result is None:
-            raise SqlError(
-                f"{given.operator} does not take {told(left)} ({expression_text(given.left)}) and {told(right)} "
-                f"({expression_text(given.right)})",
-                given.position,
-            )
+            raise no_arithmetic(given, left, right)
+        left, right = self._present(left), self._present(right)
         if isinstance(result, types.Decimal):
             function: Any = arithmetic.decimal_function(given.operator, result)
-            pair = [_as_decimal(self.names, one) for one in (left, right)]
-            return called(self.names, function, pair, result)
+            pair = [as_decimal(self.names, one) for one in (left, right)]
+            return called(self.names, function, pair, result, can_fail=given.operator in arithmetic.WHOLE)
         function = (arithmetic.OF_DOUBLES if result == DOUBLE else arithmetic.WHOLE).get(given.operator)
         if result == DOUBLE:
             left, right = (converted(self.names, one, DOUBLE) or one for one in (left, right))
@@ -272,18 +314,21 @@ class Compiler:
     def is_null(self, given: IsNull) -> Code:
         """IS NULL."""
         operand = self.code(given.operand)
+        if operand.is_literal:
+            return literal(self.names, (operand.constant is None) != given.is_negated, BOOLEAN)
         return condition(f"{operand.text} is {'not ' if given.is_negated else ''}None", [operand])
 
     def between(self, given: Between) -> Code:
         """BETWEEN."""
         trees = (given.operand, given.low, given.high)
-        return between(self.names, [self.code(one) for one in trees], trees, is_negated=given.is_negated)
+        codes = [self.code(one) for one in trees]
+        return between(self.names, codes, trees, self._type_of, is_negated=given.is_negated)
 
     def among(self, given: In) -> Code:
         """IN."""
         trees = (given.operand, *given.choices)
-        operand, *choices = (self.code(one) for one in trees)
-        return among(self.names, operand, choices, trees, is_negated=given.is_negated)
+        codes = [self.code(one) for one in trees]
+        return among(self.names, codes, trees, self._type_of, is_negated=given.is_negated)
 
     def like(self, given: Like) -> Code:
         """LIKE."""
@@ -295,25 +340,32 @@ class Compiler:
         """CASE: values of one type, of which one is computed."""
         conditions = [self._when(given, when) for when, _ in given.branches]
         trees = [*(then for _, then in given.branches), given.otherwise or Literal(None)]
-        found = unified(self.names, [self.code(one) for one in trees])
+        codes = [self.code(one) for one in trees]
+        found = unified(self.names, codes)
         if found is None:
-            listed = ", ".join(f"{told(self.code(one))} ({expression_text(one)})" for one in trees)
-            raise SqlError(f"the values of CASE must be of one type, and are {listed}", given.position)
+            raise different_values(given, codes)
+        if found[0] is None:
+            raise SqlError(
+                "invalid Case expression. All case branches have NULL type; use CAST(NULL AS …)",
+                given.position,
+            )
         type_, values = found
-        text, depth = values[-1].text, values[-1].depth
         fails = any(one.can_fail for one in (*conditions, *values))
-        # The last branch is the innermost one, and a long row of branches becomes functions.
-        for when, value in reversed(list(zip(conditions, values[:-1], strict=True))):
-            text = f"({value.text} if {when.text} else {text})"
-            depth = max(depth + 1, when.depth + 1, value.depth + 1)
-            if depth > DEEPEST:
-                text, depth = self._function(Code(text, type_, depth=depth)).text, 1
-        return Code(text, type_, can_fail=fails, depth=depth)
+        pairs = list(zip(conditions, values[:-1], strict=True))
+        if len(pairs) > LONGEST_CHAIN:
+            lines = [f"if {when.text}: return {value.text}" for when, value in pairs]
+            return self._function(Code(values[-1].text, type_, can_fail=fails), lines)
+        text = "".join(f"{value.text} if {when.text} else " for when, value in pairs) + values[-1].text
+        depth = max(one.depth for one in (*conditions, *values)) + len(pairs)
+        return Code(f"({text})", type_, can_fail=fails, depth=depth)
 
     def _when(self, given: Case, when: Expression) -> Code:
         if given.operand is not None:
             return self.code(placed(Binary("=", given.operand, when), when.position))
-        return self.boolean(when, "WHEN")
+        code = self.code(when)
+        if code.type not in (BOOLEAN, None):
+            raise no_condition(when, code)
+        return code
 
     def cast(self, given: Cast) -> Code:
         """CAST."""
@@ -323,47 +375,55 @@ class Compiler:
         function = cast(operand.type, wanted)
         if function is None:
             raise SqlError(
-                f"CAST: {told(operand)} ({expression_text(given.operand)}) cannot be converted to {text_of(wanted)}",
+                f"cast of {told(operand)} to {text_of(wanted)} is not supported ({shown_text(given.operand)})",
                 given.position,
             )
-        return operand if operand.type == wanted else called(self.names, function, [operand], wanted)
+        if operand.type == wanted:
+            return operand
+        function = attempting(self.names, function, f"CAST AS {text_of(wanted)}")
+        found = called(self.names, function, [operand], wanted, can_fail=False)
+        return attempted(self.names, replace(found, can_be_null=True), "CAST")
 
     def array(self, given: ArrayOf) -> Code:
         """`ARRAY[…]`."""
-        type_, codes = self._of_one_type(given.elements, "ARRAY", given)
-        return _made(f"[{', '.join(one.text for one in codes)}]", Array(type_), codes)
+        if not given.elements:
+            raise SqlError(
+                "array constructor cannot be empty. Please supply at least one element", given.position
+            )
+        type_, codes = self._listed(given.elements, "array item")
+        if type_ is None:
+            raise without_type("an array with all NULL elements", given)
+        return made(f"[{', '.join(one.text for one in codes)}]", Array(type_), codes)
 
     def map(self, given: MapOf) -> Code:
         """`MAP(…)`."""
-        key, keys = self._of_one_type([one for one, _ in given.entries], "MAP", given)
-        value, values = self._of_one_type([one for _, one in given.entries], "MAP", given)
-        entries = (f"{one.text}: {other.text}" for one, other in zip(keys, values, strict=True))
-        return _made(f"{{{', '.join(entries)}}}", Map(key, value), [*keys, *values])
-
-    def _of_one_type(
-        self, trees: Sequence[Expression], word: str, given: Expression
-    ) -> tuple[SqlType, list[Code]]:
-        codes = [self.code(one) for one in trees]
-        if not codes:
-            raise SqlError(f"{word} without values has no type; use CAST(NULL AS {word}<…>)", given.position)
-        found = unified(self.names, codes)
-        if found is None:
-            listed = ", ".join(
-                f"{told(one)} ({expression_text(tree)})" for one, tree in zip(codes, trees, strict=True)
+        if not given.entries:
+            raise SqlError(
+                "map constructor cannot be empty. Please supply at least one key value pair", given.position
             )
-            raise SqlError(f"the values of {word} must be of one type, and are {listed}", given.position)
-        if found[0] is None:
-            raise SqlError(f"the type of {word} is not known: all of its values are NULL", given.position)
-        return found[0], found[1]
+        key, keys = self._listed([one for one, _ in given.entries], "map key")
+        value, values = self._listed([one for _, one in given.entries], "map value")
+        if key is None or value is None:
+            raise without_type(f"a map with all NULL {'keys' if key is None else 'values'}", given)
+        entries = (f"{one.text}: {other.text}" for one, other in zip(keys, values, strict=True))
+        return made(f"{{{', '.join(entries)}}}", Map(key, value), [*keys, *values])
+
+    def _listed(self, trees: Sequence[Expression], what: str) -> tuple[SqlType | None, list[Code]]:
+        """Parts of a value, in their common type. A part that fails is null."""
+        type_, codes = listed(self.names, [self.code(one) for one in trees], trees, self._type_of)
+        return type_, [self._shallow(attempted(self.names, one, what)) for one in codes]
+
+    def _type_of(self, given: Expression) -> SqlType | None:
+        return self.code(given).type
 
     def struct(self, given: StructOf) -> Code:
         """`STRUCT(…)`."""
         names = [name for name, _ in given.fields]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise SqlError(f"a STRUCT has two fields {twice}", given.position)
-        codes = [self.code(one) for _, one in given.fields]
+        codes = [attempted(self.names, self.code(one), "struct field") for _, one in given.fields]
         fields = tuple((name, one.type or STRING) for name, one in zip(names, codes, strict=True))
-        return _made(f"({''.join(f'{one.text}, ' for one in codes)})", Struct(fields), codes)
+        return made(f"({''.join(f'{one.text}, ' for one in codes)})", Struct(fields), codes)
 
     def call(self, given: Call) -> Code:
         """A call of a scalar function."""
@@ -383,7 +443,10 @@ class Compiler:
             and call.function in WITH_UNITS
         ):
             return literal(self.names, given.name, STRING)
-        return self.code(given)
+        code = self.code(given)
+        if isinstance(given, Call):
+            return attempted(self.names, code, given.function)
+        return attempted(self.names, code, given.name) if isinstance(given, Field) else code
 
     def _lambda(self, given: Lambda, parameter_types: Sequence[SqlType]) -> Code:
         taken = [name for name in given.parameters if given.parameters.count(name) > 1]
@@ -408,24 +471,6 @@ class Compiler:
         )
 
 
-UNITS = frozenset(
-    one + plural
-    for one in (
-        "YEAR",
-        "MONTH",
-        "WEEK",
-        "DAY",
-        "HOUR",
-        "MINUTE",
-        "SECOND",
-        "MILLISECOND",
-        "MICROSECOND",
-        "NANOSECOND",
-    )
-    for plural in ("", "S")
-)
-WITH_UNITS = frozenset(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"))
-
 _MAKERS: dict[type, Callable[[Compiler, Any], Code]] = {
     ArrayOf: Compiler.array,
     Between: Compiler.between,
@@ -444,49 +489,6 @@ _MAKERS: dict[type, Callable[[Compiler, Any], Code]] = {
     StructOf: Compiler.struct,
     Unary: Compiler.unary,
 }
-
-
-def type_of_literal(value: object) -> SqlType:
-    """The type of a literal that is not NULL."""
-    if isinstance(value, bool):
-        return BOOLEAN
-    if isinstance(value, int):
-        least, greatest = arithmetic.limits(INTEGER)
-        return INTEGER if least <= value <= greatest else BIGINT
-    if isinstance(value, Decimal):
-        return type_of_decimal(value)
-    return DOUBLE if isinstance(value, float) else STRING
-
-
-def type_of_decimal(value: Decimal) -> types.Decimal:
-    """The narrowest type of a decimal number."""
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    scale = max(0, -exponent)
-    return types.Decimal(max(len(digits) + max(0, exponent), scale, 1), scale)
-
-
-def _boolean(code: Code, given: Expression, where: str) -> Code:
-    if code.type not in (BOOLEAN, None):
-        raise SqlError(
-            f"{where}: expected a boolean expression, and got {told(code)} ({expression_text(given)})",
-            given.position,
-        )
-    return code
-
-
-def _nullable(code: Code) -> Code:
-    return Code(code.text, code.type, can_fail=code.can_fail, depth=code.depth)
-
-
-def _made(text: str, type_: SqlType, parts: Sequence[Code]) -> Code:
-    depth = max((one.depth for one in parts), default=0) + 1
-    return Code(text, type_, can_be_null=False, can_fail=any(one.can_fail for one in parts), depth=depth)
-
-
-def _as_decimal(names: Names, code: Code) -> Code:
-    assert code.type is not None
-    return converted(names, code, types.as_decimal(code.type)) or code
 
 
 def _element(values: Sequence[Any], index: int) -> Any:

@@ -74,8 +74,10 @@ def _fraction_ms(digits: str | None) -> int:
 
 def timestamp_text(ms: int) -> str:
     """`2021-03-04T05:06:07.890`."""
-    moment = moment_of(ms)
-    return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}"
+    return moment_of(ms).isoformat(timespec="milliseconds")[:_LENGTH]
+
+
+_LENGTH = len("2021-03-04T05:06:07.890")
 
 
 def date_text(days: int) -> str:

@@ -206,14 +206,14 @@ _register_rounding(
     "The nearest number with so many digits behind the point, 0 if not given. Halves are rounded up.",
     _nearest,
     _half_up,
-    ("-2", "12345.7E0", "-12300E0", "13"),
+    ("-2", "12345.7E0", "-12300E0", "13."),
 )
 _register_rounding(
     "TRUNC",
     "The number cut after so many digits behind the point, 0 if not given.",
     math.trunc,
     _cut,
-    ("-2", "12345.6E0", "-12300E0", "12"),
+    ("-2", "12345.6E0", "-12300E0", "12."),
 )
 
 

@@ -6,7 +6,7 @@ Keeps true: types of signatures are `SqlType`s, in which some primitives stand f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from felice.dataclass import dataclass
@@ -148,6 +148,18 @@ def is_letter(pattern: SqlType) -> bool:
     return isinstance(pattern, Primitive) and len(pattern.name) == 1
 
 
+def letters_of(pattern: SqlType) -> Iterator[str]:
+    """The letters in a type of a signature."""
+    match pattern:
+        case Primitive(name) if len(name) == 1:
+            yield name
+        case Array(element):
+            yield from letters_of(element)
+        case Map(key, value):
+            yield from letters_of(key)
+            yield from letters_of(value)
+
+
 def filled(pattern: SqlType, bound: Bound) -> SqlType:
     """The type of a signature with the types for which its letters stand. Raises KeyError for one that is not bound."""
     match pattern:
@@ -213,10 +225,9 @@ class _Patterns(dict[str, SqlType]):
         return Primitive(name) if len(name) == 1 or name in _SEVERAL else None
 
 
-def told(name: str, arguments: Sequence[Argument]) -> str:
-    """A call as messages name it."""
-    texts = (
+def told(arguments: Sequence[Argument]) -> str:
+    """The types of a call as messages name them."""
+    return ", ".join(
         "NULL" if one is None else "LAMBDA" if isinstance(one, LambdaArgument) else text_of(one)
         for one in arguments
     )
-    return f"{name}({', '.join(texts)})"
