@@ -112,7 +112,7 @@ def test_examples(function: Function) -> None:
         ("FILTER(MAP('a' := 1, 'b' := NULL), (k, v) => k = 'a')", {"a": 1}),
         (f"REDUCE({NO_ARRAY}, 5, (s, x) => s + x)", 5),
         ("REDUCE(ARRAY[1], CAST(NULL AS INT), (s, x) => x)", None),
-        ("REDUCE(ARRAY[1, NULL, 2], 0, (s, x) => s + x)", None),
+        ("REDUCE(ARRAY[1, NULL, 2], 0, (s, x) => CASE WHEN x IS NULL THEN s ELSE s + x END)", 3),
         (f"REDUCE({NO_MAP}, 5, (s, k, v) => s + v)", 5),
         ("REDUCE(MAP('a' := 1), CAST(NULL AS INT), (s, k, v) => v)", None),
     ],

@@ -220,7 +220,7 @@ def test_a_script_is_divided_and_variables_have_their_last_values() -> None:
         ("SELECT a # b FROM s", "line 1:10: the character '#' has no meaning here"),
         (
             "SELECT 99999999999999999999 FROM s",
-            "line 1:8: the number 99999999999999999999 is outside the range of BIGINT",
+            "line 1:8: invalid numeric literal: 99999999999999999999 is outside the range of BIGINT",
         ),
         (
             "SELECT a FROM s WINDOW TUMBLING (SIZE 5 PARSECS)",
