@@ -128,6 +128,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("N NOT BETWEEN 1 AND 2", "BOOLEAN", True),
     ("S BETWEEN 'abb' AND 'abd'", "BOOLEAN", True),
     ("TS BETWEEN '2018' AND '2019'", "BOOLEAN", True),
+    ("TS BETWEEN DT AND DT", "BOOLEAN", False),
     ("I IN (1, '5', NULL)", "BOOLEAN", True),
     ("I IN ('5.0')", "BOOLEAN", True),
     ("I IN ('5.5', 3000000000)", "BOOLEAN", False),

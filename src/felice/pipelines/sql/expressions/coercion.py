@@ -155,17 +155,21 @@ def _wider(found: SqlType | None, given: SqlType | None, tree: Expression, type_
     if text is not None and found == BOOLEAN:
         _checked(text, tree, found)
     wider = (
-        found
-        if text is not None and found in (BOOLEAN, *MOMENTS)
-        else given
-        if found == STRING and given in MOMENTS
-        else found
-        if found == STRING and isinstance(tree, Literal)
-        else types.common(found, given) or _of_parts(found, tree, type_of)
+        _of_other_kind(found, given, tree) or types.common(found, given) or _of_parts(found, tree, type_of)
     )
     if wider is None:
         raise _no_operator(found, given, tree)
     return wider
+
+
+def _of_other_kind(found: SqlType, given: SqlType, tree: Expression) -> SqlType | None:
+    """The common type of literals and values of another kind, and of dates and timestamps."""
+    is_literal = isinstance(tree, Literal)
+    if is_literal and (found == STRING or (given == STRING and found in (BOOLEAN, *MOMENTS))):
+        return found
+    if found == STRING and given in MOMENTS:
+        return given
+    return TIMESTAMP if {found, given} == {DATE, TIMESTAMP} else None
 
 
 def _of_parts(found: SqlType, tree: Expression, type_of: TypeOf) -> SqlType | None:
