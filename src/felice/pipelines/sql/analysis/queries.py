@@ -356,8 +356,8 @@ class _Analysis:
     def _missing(self, key: JoinKey, places: Sequence[int | None], what: str) -> str:
         assert self._target is not None, "only results that are kept need a key"
         if self._query.group_by:
-            lacks = [one for one, place in zip(self._query.group_by, places, strict=True) if place is None]
-            return missing(self._target, what, lacks)
+            groups = zip(self._query.group_by, places, strict=True)
+            return missing(self._target, what, [one for one, place in groups if place is None])
         if self._query.partition_by or not self._joins:
             return missing(self._target, what, [names[0] for names in key.expressions])
         if self._joins[-1].how == FOREIGN_KEY:

@@ -70,14 +70,14 @@ def _key_format(
     name = clause.format_name("KEY")
     if name is not None:
         check_known(name, given.position)
-        if not plan.key_outputs and name != "NONE":
+        if plan.key == () and name != "NONE":
             raise SqlError(
                 f"Key format specified for stream without key columns: its key format is NONE, not {name}",
                 given.position,
             )
-    elif not plan.key_outputs:
+    elif plan.key == ():
         name = "NONE"
-    elif like.name == "NONE":
+    elif like.name == "NONE" and plan.key_outputs:
         name = (DEFAULT_SETTINGS | dict(settings))[FORMAT_OF["KEY"]].upper()
     else:
         name = like.name

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
 
+from felice.pipelines.sql.rows.numbers import double_text
 from felice.pipelines.sql.rows.plain import key_text
 from felice.pipelines.sql.types import BOOLEAN, BYTES, DOUBLE, STRING, Array, Map, SqlType, Struct
 
@@ -62,7 +63,7 @@ def _writer(type_: SqlType) -> Write:
 
 
 def _double(value: float) -> str:
-    return _shortest(value) if math.isfinite(value) else "null"
+    return _shortest(value) if math.isfinite(value) else f'"{double_text(value)}"'
 
 
 def _shortest(value: float) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from felice.pipelines.sql.rows.numbers import DAY_MS, fitting
+from felice.pipelines.sql.rows.numbers import DAY_MS, double_text, fitting
 from felice.pipelines.sql.rows.plain import key_text
 from felice.pipelines.sql.types import (
     BIGINT,
@@ -158,7 +158,12 @@ def shaped(type_: SqlType) -> Convert | None:
         case Struct(fields):
             return _object(fields)
         case _:
-            return None
+            return _named if type_ == DOUBLE else None
+
+
+def _named(value: float) -> float | str:
+    """The name of a double that JSON has no number for, as Java writes it: NaN or Infinity, in quotes."""
+    return value if value - value == 0 else double_text(value)
 
 
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:

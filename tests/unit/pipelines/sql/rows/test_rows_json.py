@@ -245,10 +245,14 @@ def test_the_bytes_are_the_same_with_and_without_msgspec(case: tuple[SqlType, An
     json.loads(data)
 
 
-def test_numbers_that_json_lacks_are_null() -> None:
+def test_numbers_that_json_lacks_are_named() -> None:
     columns = (("A", DOUBLE), ("B", DOUBLE), ("C", DOUBLE))
-    assert JsonFormat(columns).write((math.nan, math.inf, -math.inf)) == b'{"A":null,"B":null,"C":null}'
-    assert BareJsonFormat((("A", DOUBLE),)).write((math.nan,)) == b"null"
+    data = b'{"A":"NaN","B":"Infinity","C":"-Infinity"}'
+    assert JsonFormat(columns).write((math.nan, math.inf, -math.inf)) == data
+    assert JsonFormat(columns).read(data)[1:] == (math.inf, -math.inf)
+    assert BareJsonFormat((("A", DOUBLE),)).write((math.nan,)) == b'"NaN"'
+    with without_msgspec():
+        assert JsonFormat(columns).write((math.nan, math.inf, -math.inf)) == data
     with pytest.raises(FormatError, match="null has no bytes"):
         BareJsonFormat((("A", DOUBLE),)).encode_all([(1.0,)]) and BareJsonFormat((("A", DOUBLE),)).key_bytes(
             (None,)
