@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.java.date_formats import date_format
 from felice.pipelines.sql.catalogue import HOPPING, SESSION, TUMBLING, EventTime, WindowInfo, near
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.syntax.cursor import Cursor
@@ -136,6 +137,14 @@ class WithClause:
             if pattern is not None:
                 raise self.error("TIMESTAMP_FORMAT", "TIMESTAMP_FORMAT needs TIMESTAMP")
             return None
+        if pattern is not None:
+            try:
+                date_format(pattern)
+            except ValueError as error:
+                raise self.error(
+                    "TIMESTAMP_FORMAT",
+                    f"Invalid datetime format for config: TIMESTAMP_FORMAT, reason: {error}",
+                ) from None
         cursor = Cursor(column)
         name = cursor.name("a column")
         if cursor.next.kind is not Kind.END:

@@ -14,7 +14,7 @@ from felice.pipelines.sql.analysis.declarations import (
 )
 from felice.pipelines.sql.analysis.plan import Output, QueryPlan
 from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
-from felice.pipelines.sql.catalogue import KEY, STREAM, TABLE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -102,6 +102,10 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
         raise SqlError(
             f"Cannot insert into read-only stream: {name_text(target.name)}; only other programs write its topic",
             given.position,
+        )
+    if target.of_role(HEADERS):
+        raise SqlError(
+            f"Cannot insert into {name_text(target.name)} because it has header columns", given.position
         )
     if plan.is_table:
         raise SqlError(

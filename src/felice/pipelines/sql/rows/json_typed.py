@@ -147,18 +147,22 @@ def _converted(type_: Struct) -> Convert | None:
     return (lambda row: tuple(_at(row, places))) if places else None
 
 
-def shaped(type_: SqlType) -> Convert | None:
-    """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself."""
+def shaped(type_: SqlType, *, names_doubles: bool = True) -> Convert | None:
+    """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself.
+
+    Of itself, `encode` writes null for a double that JSON has no number for.
+    """
     match type_:
         case Array(element):
-            return _each(_or_null(shaped(element)))
+            return _each(_or_null(shaped(element, names_doubles=names_doubles)))
         case Map(key, member):
-            one, name = _or_null(shaped(member)) or _same, key_text(key)
+            one = _or_null(shaped(member, names_doubles=names_doubles)) or _same
+            name = key_text(key)
             return lambda value: {name(key): one(each) for key, each in value.items()}
         case Struct(fields):
-            return _object(fields)
+            return _object(fields, names_doubles=names_doubles)
         case _:
-            return _named if type_ == DOUBLE else None
+            return _named if names_doubles and type_ == DOUBLE else None
 
 
 def _named(value: float) -> float | str:
@@ -168,15 +172,34 @@ def _named(value: float) -> float | str:
 
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
     """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
-    make = _object(fields)
-    return lambda row: encode(make(row))
+    make, careful = (_object(fields, names_doubles=one) for one in (False, True))
+
+    def write(row: tuple[Any, ...]) -> bytes:
+        data = encode(make(row))
+        return encode(careful(row)) if b"null" in data else data
+
+    return write if any(_has_double(one) for _, one in fields) else lambda row: encode(make(row))
 
 
-def _object(fields: tuple[tuple[str, SqlType], ...]) -> Convert:
+def _has_double(type_: SqlType) -> bool:
+    match type_:
+        case Array(element):
+            return _has_double(element)
+        case Map(_, member):
+            return _has_double(member)
+        case Struct(fields):
+            return any(_has_double(one) for _, one in fields)
+        case _:
+            return type_ == DOUBLE
+
+
+def _object(fields: tuple[tuple[str, SqlType], ...], *, names_doubles: bool) -> Convert:
     """What makes of a tuple what is written as an object: msgspec writes its classes faster than dicts."""
     names = {f"f{number}": name for number, (name, _) in enumerate(fields)}
     kind = msgspec.defstruct("Fields", [(slot, Any) for slot in names], rename=names, gc=False)
-    shapes = [(place, _or_null(shaped(one))) for place, (_, one) in enumerate(fields)]
+    shapes = [
+        (place, _or_null(shaped(one, names_doubles=names_doubles))) for place, (_, one) in enumerate(fields)
+    ]
     places = [(place, shape) for place, shape in shapes if shape is not None]
     return (lambda row: kind(*_at(row, places))) if places else (lambda row: kind(*row))
 
