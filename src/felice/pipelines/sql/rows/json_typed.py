@@ -9,7 +9,7 @@ How:         a STRUCT is decoded into a class with slots, and is made a tuple of
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -147,22 +147,18 @@ def _converted(type_: Struct) -> Convert | None:
     return (lambda row: tuple(_at(row, places))) if places else None
 
 
-def shaped(type_: SqlType, *, names_doubles: bool = True) -> Convert | None:
-    """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself.
-
-    Of itself, `encode` writes null for a double that JSON has no number for.
-    """
+def shaped(type_: SqlType) -> Convert | None:
+    """What makes a value that `encode` takes, for a value that is not null; None if it takes the value itself."""
     match type_:
         case Array(element):
-            return _each(_or_null(shaped(element, names_doubles=names_doubles)))
+            return _each(_or_null(shaped(element)))
         case Map(key, member):
-            one = _or_null(shaped(member, names_doubles=names_doubles)) or _same
-            name = key_text(key)
+            one, name = _or_null(shaped(member)) or _same, key_text(key)
             return lambda value: {name(key): one(each) for key, each in value.items()}
         case Struct(fields):
-            return _object(fields, names_doubles=names_doubles)
+            return _object([(name, shaped(one)) for name, one in fields])
         case _:
-            return _named if names_doubles and type_ == DOUBLE else None
+            return _named if type_ == DOUBLE else None
 
 
 def _named(value: float) -> float | str:
@@ -172,34 +168,28 @@ def _named(value: float) -> float | str:
 
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
     """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
-    make, careful = (_object(fields, names_doubles=one) for one in (False, True))
+    make = _object([(name, None if one == DOUBLE else shaped(one)) for name, one in fields])
+    doubles = [place for place, (_, one) in enumerate(fields) if one == DOUBLE]
+    if not doubles:
+        return lambda row: encode(make(row))
+    careful = _object([(name, shaped(one)) for name, one in fields])
 
     def write(row: tuple[Any, ...]) -> bytes:
-        data = encode(make(row))
-        return encode(careful(row)) if b"null" in data else data
+        # To look at each double is faster than to name those that need it in each row.
+        for place in doubles:
+            value = row[place]
+            if value is not None and value - value != 0:
+                return encode(careful(row))
+        return encode(make(row))
 
-    return write if any(_has_double(one) for _, one in fields) else lambda row: encode(make(row))
-
-
-def _has_double(type_: SqlType) -> bool:
-    match type_:
-        case Array(element):
-            return _has_double(element)
-        case Map(_, member):
-            return _has_double(member)
-        case Struct(fields):
-            return any(_has_double(one) for _, one in fields)
-        case _:
-            return type_ == DOUBLE
+    return write
 
 
-def _object(fields: tuple[tuple[str, SqlType], ...], *, names_doubles: bool) -> Convert:
+def _object(fields: Sequence[tuple[str, Convert | None]]) -> Convert:
     """What makes of a tuple what is written as an object: msgspec writes its classes faster than dicts."""
     names = {f"f{number}": name for number, (name, _) in enumerate(fields)}
     kind = msgspec.defstruct("Fields", [(slot, Any) for slot in names], rename=names, gc=False)
-    shapes = [
-        (place, _or_null(shaped(one, names_doubles=names_doubles))) for place, (_, one) in enumerate(fields)
-    ]
+    shapes = [(place, _or_null(shape)) for place, (_, shape) in enumerate(fields)]
     places = [(place, shape) for place, shape in shapes if shape is not None]
     return (lambda row: kind(*_at(row, places))) if places else (lambda row: kind(*row))
 
