@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.offline.cases import result_of
 from felice.pipelines.sql.offline.files import outcome_of_files
 from felice.pipelines.sql.user_functions import load_directory
 
@@ -40,3 +43,10 @@ def test_the_function_of_a_user_works(tmp_path: Path) -> None:
     )
     outputs.write_text('{"outputs": [{"topic": "B", "key": "1", "value": {"C": "************5678"}}]}')
     assert outcome_of_files(statements, None, outputs, {}, functions) is None
+
+
+@pytest.mark.parametrize("name", re.findall(r"<!-- recipe: (\w+) -->", DOCUMENT))
+def test_a_recipe_is_accepted(name: str) -> None:
+    statements = [block("example: payments", "sql"), block(f"recipe: {name}", "sql")]
+    found = result_of({"name": name, "statements": statements}, built_in())
+    assert found["passed"], found["error"]
