@@ -87,7 +87,7 @@ class DelimitedFormat(RowFormat):
         return self.delimiter.join(texts).encode()
 
     def _quoted(self, text: str, is_first: bool) -> str:
-        if text and text.isalnum() and text.isascii():
+        if text.isalnum() and text.isascii() and self.delimiter not in text:
             return text
         return f'"{text.replace(chr(34), chr(34) * 2)}"' if self._needs_quotes(text, is_first) else text
 
