@@ -124,6 +124,8 @@ TABLE: dict[str, list[str] | str] = {
     "felice decode-frame": NO_BROKER,
     "felice registry": SERVES,
     "felice run": SPARK,
+    "felice sql functions": NO_BROKER,
+    "felice sql test": NO_BROKER,
     "felice streams describe": NO_BROKER,
     "felice streams list": NO_BROKER,
     "felice streams prepare": "uses a broker of its own: tests/conformance/test_spark_class_archive.py",
