@@ -8,7 +8,8 @@ from dataclasses import field
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.inference import inferred_columns
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
-from felice.pipelines.sql.compile.topology import Compilation, Tools
+from felice.pipelines.sql.compile.functions import Tools
+from felice.pipelines.sql.compile.topology import Compilation
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry, RemoteRegistry

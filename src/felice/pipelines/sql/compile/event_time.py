@@ -8,12 +8,11 @@ from typing import Any
 from felice.pipelines.java.date_formats import date_format
 from felice.pipelines.java.zones import fixed
 from felice.pipelines.sql.catalogue import KEY, EventTime, SourceInfo
-from felice.pipelines.sql.types import SqlType
 
 TimeOf = Callable[[Any], int | None]
 
 
-def time_function(event_time: EventTime, type_: SqlType) -> TimeOf:
+def time_function(event_time: EventTime) -> TimeOf:
     """The function from a column's value to milliseconds since 1970; None drops the record. It raises ValueError for a
     text that does not fit the pattern.
     """
@@ -42,7 +41,7 @@ def record_time(source: SourceInfo, event_time: EventTime) -> Callable[[Any, Any
     """The function from a record's key and value to its time. It raises ValueError for a record without one."""
     column = next(one for one in source.columns if one.name == event_time.column)
     place = source.of_role(column.role).index(column)
-    function, is_key = time_function(event_time, column.type), column.role == KEY
+    function, is_key = time_function(event_time), column.role == KEY
 
     def time(key: Any, value: Any) -> int:
         row = (key.key if source.window is not None else key) if is_key else value

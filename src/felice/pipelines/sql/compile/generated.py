@@ -25,9 +25,6 @@ from felice.pipelines.sql.expressions.compiler import Compiler, Scope
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.types import SqlType
 
-Layout = Sequence[Field]
-"""The columns of joined rows, in their order."""
-
 
 class RowText:
     """The text of one function, while it is written.
@@ -38,7 +35,7 @@ class RowText:
     def __init__(
         self,
         sides: Sequence[Side],
-        layout: Layout | None,
+        layout: Sequence[Field] | None,
         functions: FunctionTable,
         users: Mapping[str, SqlType],
         report: Report,
@@ -51,12 +48,12 @@ class RowText:
         self._headers = [one.header for one in sides[0].source.of_role(HEADERS)]
         self._is_windowed = sides[0].source.window is not None
         self._functions, self._users = functions, users
-        self.report = self.names.constant(report)
+        self._report = self.names.constant(report)
         self._columns: dict[tuple[str, str], Code] = {}
 
-    def define(self, source: str, name: str, text: str, type_: SqlType) -> None:
-        """Let a column stand for a piece of text."""
-        self._columns[source, name] = Code(text, type_, is_simple=True)
+    def define(self, source: str, name: str, text: str, type_: SqlType, *, is_simple: bool = True) -> None:
+        """Let a column stand for a piece of text. One that is not simple is computed once in an expression."""
+        self._columns[source, name] = Code(text, type_, is_simple=is_simple)
 
     def code(self, given: Any) -> Code:
         """The code of an expression."""
@@ -79,8 +76,12 @@ class RowText:
             f"    {target} = {code.text}",
             "except Exception as error:",
             f"    {target} = None",
-            f"    {self.report}({told}, error)",
+            f"    {self._report}({told}, error)",
         ]
+
+    def skip_null_values(self, results: str) -> None:
+        """A record without value has these results, and no column is read."""
+        self.head += ["if value is None:", f"    return {results}"]
 
     def require(self, given: Any, label: str, otherwise: str) -> None:
         """Lines that return unless a condition is true."""

@@ -8,13 +8,8 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
-from felice.pipelines.sql.compile.topology import (
-    Compilation,
-    Tools,
-    key_format_of,
-    shown_format,
-    value_format_of,
-)
+from felice.pipelines.sql.compile.functions import Tools, shown_format
+from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
 from felice.pipelines.sql.offline.topics import Topics
 from felice.pipelines.sql.rows.plain import plain_of
 from felice.pipelines.sql.statements import PersistentQuery

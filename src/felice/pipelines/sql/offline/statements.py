@@ -8,7 +8,8 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.catalogue import Catalogue
-from felice.pipelines.sql.compile.topology import Tools, key_format_of, value_format_of
+from felice.pipelines.sql.compile.functions import Tools
+from felice.pipelines.sql.compile.topology import key_format_of, value_format_of
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.inserts import inserted
 from felice.pipelines.sql.offline.queries import Response, response, run
