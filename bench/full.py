@@ -193,20 +193,16 @@ def _spark() -> dict[str, Workload]:
 
 def _streams() -> dict[str, Workload]:
     found = {
-        f"streams-{kind}": Workload(
-            _STREAMS,
+        f"{label}-{kind}": Workload(
+            systems,
             lambda o, kind=kind: streams.application(kind, o.of(1_000_000), max(2.0, 10 * o.scale)),
             is_warmed_up=False,
         )
-        for kind in streams.KINDS
-    }
-    found |= {
-        f"sql-{kind}": Workload(
-            _SQL,
-            lambda o, kind=kind: streams.application(kind, o.of(1_000_000), max(2.0, 10 * o.scale)),
-            is_warmed_up=False,
+        for label, systems, kinds in (
+            ("streams", _STREAMS, streams.KINDS),
+            ("sql", _SQL, tuple(streams.STATEMENTS)),
         )
-        for kind in streams.STATEMENTS
+        for kind in kinds
     }
     for kind in streams.LARGE:
         for name, keys in streams.MANY_KEYS.items():

@@ -99,11 +99,17 @@ class Application:
 
 
 def _felice(bootstrap: str, topics: Topics, directory: Path) -> subprocess.Popen[bytes]:
-    felice = Path(sys.executable).parent / "felice"
-    command = [str(felice), "run", str(_APPLICATION), "-b", bootstrap, "--master", "local[2]"]
-    command += ["--checkpoint", str(directory / "checkpoint")]
     chosen = f"{topics.kind} {topics.input} {topics.table} {topics.output}"
-    return _process(command, directory, {"FELICE_BENCH_STREAM": chosen})
+    return _felice_run(_APPLICATION, bootstrap, directory, {"FELICE_BENCH_STREAM": chosen})
+
+
+def _felice_run(
+    file: Path, bootstrap: str, directory: Path, environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    felice = Path(sys.executable).parent / "felice"
+    command = [str(felice), "run", str(file), "-b", bootstrap, "--master", "local[2]"]
+    command += ["--checkpoint", str(directory / "checkpoint")]
+    return _process(command, directory, environment)
 
 
 _GIVEN = (
@@ -128,10 +134,7 @@ def _felice_sql(bootstrap: str, topics: Topics, directory: Path) -> subprocess.P
     statements = directory / "queries.sql"
     begin = "SET 'auto.offset.reset' = 'earliest';"
     statements.write_text(begin + STATEMENTS[topics.kind].format(topics))
-    felice = Path(sys.executable).parent / "felice"
-    command = [str(felice), "run", str(statements), "-b", bootstrap, "--master", "local[2]"]
-    command += ["--checkpoint", str(directory / "checkpoint")]
-    return _process(command, directory, {})
+    return _felice_run(statements, bootstrap, directory, {})
 
 
 def _kafka_streams(bootstrap: str, topics: Topics, directory: Path) -> subprocess.Popen[bytes]:

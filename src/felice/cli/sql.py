@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -93,12 +92,12 @@ def functions_command(name: str | None, as_json: bool) -> None:
     felice sql functions
     felice sql functions UCASE
     """
+    from felice.pipelines.sql.catalogue import near
+
     functions = functions_of()
     found = list(functions) if name is None else functions.named(name.upper())
     if name is not None and not found:
-        near = get_close_matches(name.upper(), functions.names(), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Fault(f"there is no function {name.upper()}{hint}")
+        raise Fault(f"there is no function {name.upper()}{near(name.upper(), functions.names())}")
     rows = [
         {"function": one.signature.text, "kind": one.kind.lower(), "description": one.description}
         for one in found

@@ -27,12 +27,10 @@ def functions_of(extension_dir: Path | None = None) -> FunctionTable:
     from felice.pipelines.sql.user_functions import load_directory, load_entry_points
 
     functions = built_in().copy()
-    tables = [load_entry_points()]
     try:
+        functions.add_all(load_entry_points())
         if extension_dir is not None:
-            tables.append(load_directory(extension_dir))
-        for table in tables:
-            functions.add_all(table)
+            functions.add_all(load_directory(extension_dir))
     except (OSError, ValueError) as error:
         raise Fault(str(error)) from None
     return functions

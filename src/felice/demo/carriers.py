@@ -39,7 +39,8 @@ def run_statements(spark: SparkSession, bootstrap: str, checkpoint: Path) -> Non
 
 def carriers(bootstrap: str) -> pd.DataFrame:
     """The rows of the query's table, by carrier."""
-    rows = {key.decode(): json.loads(value) for key, value in read_last(bootstrap, CARRIERS).items()}
+    _, last = read_last(bootstrap, CARRIERS)
+    rows = {key.decode(): json.loads(value) for key, value in last.items()}
     found = pd.DataFrame.from_dict(rows, orient="index").rename(columns=str.lower)
     return found.sort_index()
 

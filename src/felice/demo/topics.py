@@ -109,26 +109,20 @@ def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
 
 def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int, pd.DataFrame]:
     """Reads the results as a member of a group. Returns the number of records, and the last row of each key."""
-    read = 0
-
-    def count(rows: int) -> None:
-        nonlocal read
-        read += rows
-        advance(rows)
-
-    last = read_last(bootstrap, RESULTS, count)
+    read, last = read_last(bootstrap, RESULTS, advance)
     return read, windows_of(list(last.values()))
 
 
 def read_last(
     bootstrap: str, topic: str, advance: Callable[[int], None] = lambda rows: None
-) -> dict[bytes, bytes]:
-    """The last value of each key of a topic."""
-    last: dict[bytes, bytes] = {}
+) -> tuple[int, dict[bytes, bytes]]:
+    """The number of records in a topic, and the last value of each key."""
+    read, last = 0, dict[bytes, bytes]()
     for table in _consume(bootstrap, topic):
         last.update(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        read += len(table)
         advance(len(table))
-    return last
+    return read, last
 
 
 def count_records(

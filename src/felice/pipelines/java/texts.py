@@ -8,7 +8,7 @@ import math
 import struct
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 _FLOAT = struct.Struct(">f")
 
 
@@ -18,17 +18,17 @@ def milliseconds_of(value: datetime.date | datetime.time) -> int:
         return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
     if isinstance(value, datetime.time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
-    return (value - _EPOCH.date()).days * _DAY_MS
+    return (value - _EPOCH.date()).days * DAY_MS
 
 
 def moment_text(ms: int) -> str:
     """A date, a time or a timestamp as Kafka prints it, which depends on the value alone."""
     moment = _EPOCH + datetime.timedelta(milliseconds=ms)
     time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}Z"
-    if ms < _DAY_MS:
+    if ms < DAY_MS:
         return time
     day = f"{moment.year:04}-{moment:%m-%d}"
-    return day if ms % _DAY_MS == 0 else f"{day}T{time}"
+    return day if ms % DAY_MS == 0 else f"{day}T{time}"
 
 
 def number_text(value: float, *, is_single: bool = False) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from felice.dataclass import dataclass
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.syntax.errors import Position, SqlError
-from felice.pipelines.sql.syntax.writer import name_text
+from felice.pipelines.sql.syntax.writer import name_text, quoted
 from felice.pipelines.sql.types import SqlType, text_of
 
 STREAM, TABLE = "STREAM", "TABLE"
@@ -58,6 +58,8 @@ class SourceInfo:
     replicas: int = 1
     window: WindowInfo | None = None
     event_time: EventTime | None = None
+    topic_config: tuple[tuple[str, str], ...] = ()
+    """Options with which the topic is created, if it is not there."""
     is_read_only: bool = False
     query: str | None = None
     """The id of the query that made it."""
@@ -86,7 +88,7 @@ class SourceInfo:
     def schema_text(self) -> str:
         """The columns as DESCRIBE shows them: `` `K` INTEGER KEY, `V` STRING ``."""
         return ", ".join(
-            f"{_quoted(one.name)} {text_of(one.type)}{self._role_text(one)}" for one in self.columns
+            f"{quoted(one.name)} {text_of(one.type)}{self._role_text(one)}" for one in self.columns
         )
 
     def _role_text(self, one: ColumnInfo) -> str:
@@ -95,10 +97,6 @@ class SourceInfo:
         if one.role == KEY:
             return " PRIMARY KEY" if self.is_table else " KEY"
         return ""
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.analysis.inference import inferred_columns
+from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
+from felice.pipelines.sql.analysis.properties import START
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.compile.functions import Tools
 from felice.pipelines.sql.compile.topology import Compilation
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry, RemoteRegistry
-from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of
+from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
 from felice.pipelines.streams.app import App
 
 REGISTRY_URL = "ksql.schema.registry.url"
-SETTINGS = {"auto.offset.reset": "latest"}
+SETTINGS = {START: "latest"}
 """What a program sets unless it says otherwise."""
 
 
@@ -73,7 +74,7 @@ class _Surroundings:
 
     def check_registry(self, given: FormatDescription) -> None:
         """Raise ValueError for a format that needs a registry, if there is none."""
-        if given.name in ("AVRO", "JSON_SR", "PROTOBUF") and REGISTRY_URL not in self._settings:
+        if given.name in TYPES and REGISTRY_URL not in self._settings:
             raise ValueError(
                 f"the format {given.name} needs a schema registry: SET '{REGISTRY_URL}' = 'http://…';"
             )
@@ -104,11 +105,8 @@ class _Reading:
 
     def _take(self, given: Statement, text: str) -> None:
         match given:
-            case SetProperty(name, value):
-                if value is None:
-                    self._settings.pop(name, None)
-                else:
-                    self._settings[name] = value
+            case SetProperty():
+                set_property(given, self._settings, SETTINGS)
                 return
             case Define():
                 return
@@ -154,6 +152,7 @@ class _Reading:
 
 
 def _config(source: SourceInfo) -> dict[str, str]:
+    own = dict(source.topic_config)
     if not source.is_table:
-        return {}
-    return {"cleanup.policy": "compact" if source.window is None else "compact,delete"}
+        return own
+    return {"cleanup.policy": "compact" if source.window is None else "compact,delete"} | own

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import Surroundings, source_of
 from felice.pipelines.sql.analysis.plan import QueryPlan
+from felice.pipelines.sql.analysis.properties import START, STARTS
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.analysis.sinks import check_insert, sink_of, with_decimals
 from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, QueryInfo, SourceInfo
@@ -22,6 +23,7 @@ from felice.pipelines.sql.syntax.tree import (
     CreateType,
     Drop,
     InsertSelect,
+    SetProperty,
     Statement,
 )
 from felice.pipelines.sql.syntax.writer import name_text
@@ -59,6 +61,21 @@ class Change:
     deleted_topic: str | None = None
 
 
+def set_property(given: SetProperty, settings: MutableMapping[str, str], defaults: Mapping[str, str]) -> None:
+    """Apply SET or UNSET. Raises `SqlError`."""
+    name = given.name.removeprefix("ksql.streams.") if given.name.endswith(START) else given.name
+    if given.value is None:
+        settings.pop(name, None)
+        settings.update({one: value for one, value in defaults.items() if one == name})
+        return
+    if name == START and given.value not in STARTS:
+        raise SqlError(
+            f"Invalid value {given.value} for property {START}: String must be one of: {', '.join(STARTS)}",
+            given.position,
+        )
+    settings[name] = given.value
+
+
 def change_of(given: Statement, catalogue: Catalogue, analyst: Analyst, text: str = "") -> Change | None:
     """What a statement changes; None for a statement of another kind. Raises `SqlError`."""
     make = _CHANGES.get(type(given))
@@ -70,7 +87,7 @@ def _create_source(given: CreateSource, catalogue: Catalogue, analyst: Analyst, 
     if known is not None and given.if_not_exists:
         return Change(catalogue, _exists(known))
     found = source_of(given, catalogue.types, analyst.settings, analyst.around)
-    _check_replacement(given, known, found, catalogue)
+    _check_replacement(given, known, found)
     found = replace(found, text=text)
     return Change(catalogue.with_source(found), f"{given.kind.capitalize()} created: {name_text(given.name)}")
 
@@ -83,7 +100,7 @@ def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Anal
         raise _already(given, known)
     plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
     sink = sink_of(given, plan, analyst.settings, analyst.around)
-    _check_replacement(given, known, sink, catalogue)
+    _check_replacement(given, known, sink)
     kept = known.query if known is not None else None
     id = kept or f"C{given.kind[0]}AS_{given.name}{_number(catalogue, analyst)}"
     sink = replace(sink, query=id, text=text)
@@ -132,7 +149,7 @@ def _already(given: CreateSource | CreateAsSelect, known: SourceInfo) -> SqlErro
 
 
 def _check_replacement(
-    given: CreateSource | CreateAsSelect, known: SourceInfo | None, found: SourceInfo, catalogue: Catalogue
+    given: CreateSource | CreateAsSelect, known: SourceInfo | None, found: SourceInfo
 ) -> None:
     """Raise `SqlError` if a source of this name is there and cannot be replaced by the new one."""
     if known is None:
@@ -178,13 +195,10 @@ def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Cha
         return None
     if given.kind == "TYPE":
         return _drop_type(given, catalogue)
-    known = catalogue.sources.get(given.name)
     name = name_text(given.name)
-    if known is None:
-        if given.if_exists:
-            return Change(catalogue, f"{given.kind.capitalize()} {name} does not exist: nothing was dropped")
-        catalogue.source(given.name, given.position)
-        raise AssertionError("a source that is not known was found")
+    if given.if_exists and given.name not in catalogue.sources:
+        return Change(catalogue, f"{given.kind.capitalize()} {name} does not exist: nothing was dropped")
+    known = catalogue.source(given.name, given.position)
     if known.kind != given.kind:
         raise SqlError(f"{name} is a {known.kind}; use DROP {known.kind}", given.position)
     if given.deletes_topic and known.is_read_only:

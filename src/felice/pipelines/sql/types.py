@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from felice.dataclass import dataclass
 from felice.pipelines.sql.syntax import tree
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.writer import type_text
+from felice.pipelines.sql.syntax.writer import quoted, type_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def text_of(given: SqlType) -> str:
         case Map(key, value):
             return f"MAP<{text_of(key)}, {text_of(value)}>"
         case Struct(fields):
-            told = (f"`{name.replace('`', '``')}` {text_of(one)}" for name, one in fields)
+            told = (f"{quoted(name)} {text_of(one)}" for name, one in fields)
             return f"STRUCT<{', '.join(told)}>"
 
 

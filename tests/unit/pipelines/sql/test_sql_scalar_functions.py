@@ -12,7 +12,7 @@ from felice.pipelines.sql import types
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.functions.limits import MOST
 from felice.pipelines.sql.syntax.errors import SqlError
-from sql_calls import called, evaluated
+from sql_values import value_of
 
 NUMBERS: list[tuple[str, Any]] = [
     ("ABS(-2147483648)", -2147483648),
@@ -224,7 +224,7 @@ URLS: list[tuple[str, Any]] = [
     ("call", "value"), [*NUMBERS, *TEXTS, *PATTERNS, *ENCODINGS, *TIMES, *URLS], ids=lambda one: str(one)[:60]
 )
 def test_values(call: str, value: Any) -> None:
-    got, _ = evaluated(call)
+    _, got = value_of(call)
     assert repr(got) == repr(value)  # `repr` tells -0.0 from 0.0, and 1 from 1.0; NaN is equal
 
 
@@ -287,7 +287,7 @@ def test_values(call: str, value: Any) -> None:
 )
 def test_errors(call: str, why: str) -> None:
     with pytest.raises(ValueError) as refusal:
-        evaluated(call)
+        value_of(call)
     assert why in str(refusal.value)
 
 
@@ -304,7 +304,8 @@ def test_errors(call: str, why: str) -> None:
 )
 def test_results_that_are_too_large_are_refused(name: str, arguments: list[str]) -> None:
     with pytest.raises(ValueError, match="and 10000000 are the most"):
-        called(name, [(one, types.STRING) for one in arguments])
+        columns = {f"X{number}": (types.STRING, one) for number, one in enumerate(arguments)}
+        value_of(f"{name}({', '.join(columns)})", **columns)
 
 
 @pytest.mark.parametrize(
@@ -323,19 +324,19 @@ def test_results_that_are_too_large_are_refused(name: str, arguments: list[str])
     ],
 )
 def test_types(call: str, type_: types.SqlType) -> None:
-    assert evaluated(call)[1] == type_
+    assert value_of(call)[0] == type_
 
 
 @pytest.mark.parametrize("call", ["GREATEST(TRUE, FALSE)", "GREATEST(NULL)", "LEAST(ARRAY[1], ARRAY[2])"])
 def test_values_without_an_order_have_no_greatest(call: str) -> None:
     with pytest.raises(SqlError, match="expected a value that is not NULL|have no greatest one"):
-        evaluated(call)
+        value_of(call)
 
 
 def test_the_least_whole_numbers_are_their_own_absolute_values() -> None:
     for type_, least in ((types.INTEGER, -(1 << 31)), (types.BIGINT, -(1 << 63))):
-        assert called("ABS", [(least, type_)]) == (least, type_)
-        assert called("ABS", [(least + 1, type_)]) == (-least - 1, type_)
+        assert value_of("ABS(X)", X=(type_, least)) == (type_, least)
+        assert value_of("ABS(X)", X=(type_, least + 1)) == (type_, -least - 1)
 
 
 @pytest.mark.parametrize(
@@ -348,13 +349,13 @@ def test_the_least_whole_numbers_are_their_own_absolute_values() -> None:
     ],
 )
 def test_decimals_keep_their_digits(places: int, result: str) -> None:
-    given = Decimal("12345678987654321.2345678987654321"), types.Decimal(33, 16)
-    assert called("ROUND", [given, (places, types.INTEGER)]) == (Decimal(result), given[1])
+    given = types.Decimal(33, 16), Decimal("12345678987654321.2345678987654321")
+    assert value_of(f"ROUND(X, {places})", X=given) == (given[0], Decimal(result))
 
 
 def test_chance() -> None:
-    assert all(0 <= evaluated("RANDOM()")[0] < 1 for _ in range(20))
-    assert evaluated("UUID()")[0] != evaluated("UUID()")[0]
+    assert all(0 <= value_of("RANDOM()")[1] < 1 for _ in range(20))
+    assert value_of("UUID()")[1] != value_of("UUID()")[1]
     random = {one.signature.text for one in built_in() if one.is_random}
     assert random == {
         "RANDOM() -> DOUBLE",
@@ -367,4 +368,4 @@ def test_chance() -> None:
 def test_a_json_text_that_nests_deeply_is_refused() -> None:
     deep = "[" * 100_000
     with pytest.raises(ValueError, match="nests too deeply"):
-        called("EXTRACTJSONFIELD", [(deep, types.STRING), ("$", types.STRING)])
+        value_of("EXTRACTJSONFIELD(X, '$')", X=(types.STRING, deep))

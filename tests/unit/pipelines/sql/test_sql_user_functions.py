@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.functions.table import AGGREGATE, AggregateError, Function, FunctionTable
+from felice.pipelines.sql.offline.cases import result_of
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.types import (
     BIGINT,
@@ -170,6 +172,27 @@ def test_table_functions() -> None:
     with pytest.raises(UserFunctionError, match="ZeroDivisionError") as raised:
         rows_of(other, INTEGER)(4)
     assert line_of("# a row that " + "fails") in str(raised.value)
+
+
+def test_arguments_of_table_functions_are_converted() -> None:
+    """A column of a narrower type becomes what the function takes, as for scalar functions."""
+    table = built_in().copy()
+
+    @udtf(table=table)
+    def halves(number: float) -> list[float]:
+        assert isinstance(number, float)
+        return [number / 2, number / 2]
+
+    case = {
+        "statements": [
+            "CREATE STREAM s (k STRING KEY, v INT, d DECIMAL(4, 1)) WITH (kafka_topic='s', value_format='JSON');",
+            "CREATE STREAM r AS SELECT k, HALVES(v) AS a, HALVES(d) AS b FROM s;",
+        ],
+        "inputs": [{"topic": "s", "key": "x", "value": {"V": 3, "D": 2.5}}],
+        "outputs": [{"topic": "R", "key": "x", "value": {"A": 1.5, "B": 1.25}}] * 2,
+    }
+    found = result_of(case, table)
+    assert found["passed"], found
 
 
 def test_a_table_function_that_returns_no_list() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, check_bounds
 from felice.pipelines.sql.analysis.plan import AGGREGATES, GROUPS, AggregateCall, WindowPlan
 from felice.pipelines.sql.analysis.rewriting import parts_of, rewritten
@@ -13,11 +14,9 @@ from felice.pipelines.sql.expressions.calls import chosen, parameter_type, resul
 from felice.pipelines.sql.functions.signatures import LambdaShape
 from felice.pipelines.sql.functions.table import AGGREGATE, FunctionTable, Settings
 from felice.pipelines.sql.syntax.errors import Position, SqlError
-from felice.pipelines.sql.syntax.tree import Call, Column, Expression, Literal, Star, Window, placed
+from felice.pipelines.sql.syntax.tree import Call, Column, Expression, Lambda, Literal, Star, Window, placed
 from felice.pipelines.sql.syntax.writer import expression_text
 from felice.pipelines.sql.types import BIGINT, STRING, SqlType
-
-DAY_MS = 86_400_000
 
 
 def is_of_kind(given: Any, kind: str, functions: FunctionTable) -> bool:
@@ -124,7 +123,9 @@ class Aggregation:
             if inner is not None:
                 nested = f"{call.function}({inner.function}())"
                 raise SqlError(f"Aggregate functions can not be nested: {nested}", inner.position)
-            given.append(one)  # type: ignore[arg-type]
+            if isinstance(one, Lambda):
+                raise SqlError(f"{call.function} does not take a lambda", one.position)
+            given.append(one)
         codes = [typing.compiler().code(one) for one in given]
         function, bound = chosen(typing.functions, call.function, [one.type for one in codes], call.position)
         signature = function.signature

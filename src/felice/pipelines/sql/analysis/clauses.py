@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from felice.pipelines.sql.analysis.aggregation import first_of_kind, is_of_kind
-from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides
+from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.rewriting import parts_of, rewritten
+from felice.pipelines.sql.expressions.comparisons import COMPARISONS, TIMES
 from felice.pipelines.sql.expressions.moments import timestamp_of
 from felice.pipelines.sql.functions.table import AGGREGATE, TABLE, FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -24,9 +25,6 @@ from felice.pipelines.sql.syntax.tree import (
 )
 from felice.pipelines.sql.syntax.writer import expression_text
 
-TIMES = ("ROWTIME", *WINDOW_BOUNDS)
-"""The pseudo columns that hold times."""
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM")
 ALL_ROWS = Literal(1)
 """What a query with aggregates and without GROUP BY groups its rows by."""
 
@@ -133,7 +131,7 @@ def with_times(given: Any) -> Any:
     """
 
     def change(one: Any) -> Any:
-        if isinstance(one, Binary) and one.operator in _COMPARISONS:
+        if isinstance(one, Binary) and one.operator in COMPARISONS:
             left, right = _time_beside(one.left, one.right), _time_beside(one.right, one.left)
             if left is one.left and right is one.right:
                 return None

@@ -13,6 +13,7 @@ from felice.pipelines.sql.syntax.tree import ColumnDefinition, CreateSource
 from felice.pipelines.sql.types import (
     BIGINT,
     BYTES,
+    INTEGER,
     STRING,
     TIMESTAMP,
     Array,
@@ -24,8 +25,14 @@ from felice.pipelines.sql.types import (
 
 ALL_HEADERS = Array(Struct((("KEY", STRING), ("VALUE", BYTES))))
 """The type of a column HEADERS."""
-PSEUDO = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", "WINDOWSTART", "WINDOWEND")
-"""Columns that each record has, or each record of a windowed source."""
+PSEUDO: Mapping[str, SqlType] = {
+    "ROWTIME": BIGINT,
+    "ROWPARTITION": INTEGER,
+    "ROWOFFSET": BIGINT,
+    "WINDOWSTART": BIGINT,
+    "WINDOWEND": BIGINT,
+}
+"""Columns that each record has, or each record of a windowed source, with their types."""
 
 Columns = tuple[tuple[str, SqlType], ...]
 
@@ -73,6 +80,7 @@ def source_of(
         clause.get("REPLICAS", 1),
         clause.window(),
         clause.event_time(),
+        clause.topic_config(),
         given.is_read_only,
     )
     _check(given, clause, found)
@@ -136,10 +144,9 @@ def _inferred(
     if found is None:
         if is_key:
             return []
-        part = "keys" if is_key else "values"
         raise SqlError(
-            f"there is no schema for the {part} of topic {topic} in the registry: declare the columns, or register "
-            f"the schema as {topic}-{'key' if is_key else 'value'}",
+            f"there is no schema for the values of topic {topic} in the registry: declare the columns, or register "
+            f"the schema as {topic}-value",
             given.position,
         )
     role = KEY if is_key else VALUE

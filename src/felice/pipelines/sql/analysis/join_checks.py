@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from felice.pipelines.sql.analysis.inference import TYPES
 from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.plan import STREAM_STREAM, STREAM_TABLE
 from felice.pipelines.sql.analysis.rewriting import parts_of
@@ -11,8 +12,6 @@ from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, Join, placed
 from felice.pipelines.sql.syntax.writer import expression_text, name_text, quoted
 from felice.pipelines.sql.types import text_of
-
-WITH_SCHEMAS = {"AVRO", "JSON_SR", "PROTOBUF"}
 
 
 def canonical_condition(join: Join, typing: Typing) -> Binary:
@@ -138,13 +137,13 @@ def check_windowed_keys(join: Join, sides: Sides, number: int, *, moves: bool) -
     if first.window is None:
         return
     format_ = first.key_format.name
-    has_schemas = format_ in WITH_SCHEMAS
+    has_schemas = format_ in TYPES
     is_same = has_schemas or other.key_format.name == format_
     if not moves and is_same and not (has_schemas and other.is_table):
         return
     reason = "Implicit repartitioning of windowed sources is not supported: join them by keys of one format"
     if not moves and has_schemas:
-        reason += f" that has no schemas, unlike {', '.join(sorted(WITH_SCHEMAS))}"
+        reason += f" that has no schemas, unlike {', '.join(sorted(TYPES))}"
     raise SqlError(reason, join.position)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from felice.pipelines.sql.analysis.declarations import PSEUDO
@@ -13,15 +13,7 @@ from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.syntax.writer import expression_text, name_text
-from felice.pipelines.sql.types import BIGINT, INTEGER, SqlType
 
-_PSEUDO_TYPES: Mapping[str, SqlType] = {
-    "ROWTIME": BIGINT,
-    "ROWPARTITION": INTEGER,
-    "ROWOFFSET": BIGINT,
-    "WINDOWSTART": BIGINT,
-    "WINDOWEND": BIGINT,
-}
 WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
 
 
@@ -41,9 +33,9 @@ def fields_of(number: int, source: SourceInfo) -> Iterator[Field]:
     for kind in (KEY, VALUE, HEADERS):
         for place, one in enumerate(source.of_role(kind)):
             yield Field(number, one.name, one.type, kind, place)
-    for name in PSEUDO:
+    for name, type_ in PSEUDO.items():
         if source.window is not None or name not in WINDOW_BOUNDS:
-            yield Field(number, name, _PSEUDO_TYPES[name], name, 0)
+            yield Field(number, name, type_, name, 0)
 
 
 class Sides:

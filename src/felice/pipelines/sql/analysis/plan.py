@@ -7,7 +7,7 @@ from typing import NamedTuple
 from felice.dataclass import dataclass
 from felice.pipelines.sql.catalogue import KEY, VALUE, SourceInfo, WindowInfo
 from felice.pipelines.sql.functions.table import Aggregate, Function, Settings
-from felice.pipelines.sql.syntax.tree import Expression
+from felice.pipelines.sql.syntax.tree import Call, Expression
 from felice.pipelines.sql.types import SqlType
 
 AGGREGATES, GROUPS, EXPLODED = "\0aggregate", "\0group", "\0exploded"
@@ -33,13 +33,6 @@ class Field(NamedTuple):
     type: SqlType
     kind: str
     number: int
-
-
-class Place(NamedTuple):
-    """Where a joined row has a column."""
-
-    side: int
-    name: str
 
 
 STREAM_STREAM, STREAM_TABLE, TABLE_TABLE, FOREIGN_KEY = (
@@ -137,8 +130,8 @@ class QueryPlan:
     """The expressions of the new key, of PARTITION BY; None if the key stays. Empty: no key."""
     key_types: tuple[SqlType, ...]
     grouping: Grouping | None
-    exploded: tuple[tuple[Function, tuple[Expression, ...], SqlType], ...]
-    """Table functions, their arguments, and the types of their rows. Outputs have columns of EXPLODED for them."""
+    exploded: tuple[tuple[Call, SqlType], ...]
+    """Calls of table functions, and the types of their rows. Outputs have columns of EXPLODED for them."""
     outputs: tuple[Output, ...]
     is_table: bool
     window: WindowInfo | None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.java.date_formats import date_format
@@ -14,6 +14,7 @@ from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tokens import Kind
 from felice.pipelines.sql.syntax.tree import Literal, Properties
 
+T = TypeVar("T")
 _TEXTS = (
     "KAFKA_TOPIC",
     "FORMAT",
@@ -31,7 +32,6 @@ _TEXTS = (
     "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
     "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
     "CLEANUP_POLICY",
-    "SOURCED_BY_CONNECTOR",
 )
 _NUMBERS = ("PARTITIONS", "REPLICAS", "RETENTION_MS", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID")
 _FLAGS = ("WRAP_SINGLE_VALUE",)
@@ -40,6 +40,9 @@ _OF_SOURCES_ONLY = ("WINDOW_TYPE", "WINDOW_SIZE")
 FORMAT_OF = {"KEY": "ksql.persistence.default.format.key", "VALUE": "ksql.persistence.default.format.value"}
 """The settings that name the formats where a statement does not."""
 DEFAULT_SETTINGS = {FORMAT_OF["KEY"]: "KAFKA"}
+START = "auto.offset.reset"
+"""The setting that says where queries begin to read."""
+STARTS = ("earliest", "latest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +121,9 @@ class WithClause:
         return WindowInfo(kind, self._duration_ms("WINDOW_SIZE", size))
 
     def _duration_ms(self, name: str, text: str) -> int:
-        try:
-            cursor = Cursor(text)
-            found = cursor.duration()
-            if cursor.next.kind is Kind.END:
-                return found.ms
-        except SqlError:
-            pass
+        found = _whole(text, Cursor.duration)
+        if found is not None:
+            return found.ms
         raise self.error(
             name,
             f"Error in WITH clause property '{name}': Invalid duration: {text!r}. Example valid value: '10 SECONDS'",
@@ -145,18 +144,31 @@ class WithClause:
                     "TIMESTAMP_FORMAT",
                     f"Invalid datetime format for config: TIMESTAMP_FORMAT, reason: {error}",
                 ) from None
-        cursor = Cursor(column)
-        name = cursor.name("a column")
-        if cursor.next.kind is not Kind.END:
+        name = _whole(column, Cursor.name)
+        if name is None:
             raise self.error("TIMESTAMP", f"TIMESTAMP must be the name of a column, and is {column!r}")
         return EventTime(name, pattern)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.given
+    def topic_config(self) -> tuple[tuple[str, str], ...]:
+        """The options of a topic that is created, as brokers call them."""
+        options = (("RETENTION_MS", "retention.ms"), ("CLEANUP_POLICY", "cleanup.policy"))
+        return tuple(
+            (option, str(self.given[name]).lower()) for name, option in options if name in self.given
+        )
 
     def get(self, name: str, default: Any = None) -> Any:
         """A property's value."""
         return self.given.get(name, default)
+
+
+def _whole(text: str, parse: Callable[[Cursor], T]) -> T | None:
+    """What a text is as a whole; None if it is something else."""
+    try:
+        cursor = Cursor(text)
+        found = parse(cursor)
+    except SqlError:
+        return None
+    return found if cursor.next.kind is Kind.END else None
 
 
 def _checked(name: str, literal: Literal) -> Any:

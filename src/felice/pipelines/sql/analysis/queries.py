@@ -21,10 +21,10 @@ from felice.pipelines.sql.analysis.plan import EXPLODED, FOREIGN_KEY, GROUPS, Gr
 from felice.pipelines.sql.analysis.rewriting import rewritten
 from felice.pipelines.sql.analysis.typing import Typing
 from felice.pipelines.sql.catalogue import KEY, VALUE, Catalogue
-from felice.pipelines.sql.expressions.calls import chosen, result_type
-from felice.pipelines.sql.functions.table import TABLE, Function, FunctionTable, Settings
+from felice.pipelines.sql.functions.table import TABLE, FunctionTable, Settings
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
+    Call,
     Column,
     Expression,
     Field,
@@ -44,7 +44,7 @@ class _Item(NamedTuple):
 
     name: str
     expression: Any
-    is_star: bool = False
+    is_key: bool = False
 
 
 def plan_of(
@@ -91,7 +91,7 @@ class _Analysis:
         partition = self._partition()
         items = self._items(partition or None)
         exploded, items = self._exploded(items)
-        for number, (_, _, type_) in enumerate(exploded):
+        for number, (_, type_) in enumerate(exploded):
             self._columns[EXPLODED, str(number)] = type_
         source = self._sides.sides[0].source
         key: tuple[Any, ...] | None = None
@@ -260,7 +260,7 @@ class _Analysis:
             else [sides.side_named(star.source, placed(Column("*", star.source), star.position))]
         )
         has_rowkey = self._rowkey is not None and star.source is None
-        rowkey = [_Item(self._rowkey or ROWKEY, Column(ROWKEY, GROUPS), is_star=True)] if has_rowkey else []
+        rowkey = [_Item(self._rowkey or ROWKEY, Column(ROWKEY, GROUPS))] if has_rowkey else []
         # A joined row has the bounds of windows, and a partitioned one all that it was made of, under names of its own.
         is_whole = several and partition is not None
         found = [
@@ -270,27 +270,25 @@ class _Analysis:
                 number, with_bounds=several or not self._is_persistent, is_whole=is_whole
             )
         ]
-        items = [_Item(name, self._column(field.name, number), is_star=True) for name, field, number in found]
+        items = [
+            _Item(name, self._column(field.name, number), field.kind == KEY and not several)
+            for name, field, number in found
+        ]
         if partition is None:
             yield from (*rowkey, *items)
             return
-        are_keys = [field.kind == KEY and not several for _, field, _ in found]
-        yield from self._star_behind_partition(
-            [*items, *rowkey], partition, [*are_keys, *(False for _ in rowkey)]
-        )
+        yield from self._star_behind_partition([*items, *rowkey], partition)
 
-    def _star_behind_partition(
-        self, items: Sequence[_Item], partition: Sequence[Any], are_keys: Sequence[bool]
-    ) -> Iterator[_Item]:
+    def _star_behind_partition(self, items: Sequence[_Item], partition: Sequence[Any]) -> Iterator[_Item]:
         """The new key, the values, and then what was the key."""
         aliases = Aliases(item.name for item in items)
         for one in partition:
             known = next((item for item in items if item.expression == one), None)
             if one != Literal(None):
-                yield known or _Item(self._name_of(one, aliases), one, is_star=True)
+                yield known or _Item(self._name_of(one, aliases), one)
         for wanted in (False, True):
-            for item, is_key in zip(items, are_keys, strict=True):
-                if is_key == wanted and item.expression not in partition:
+            for item in items:
+                if item.is_key == wanted and item.expression not in partition:
                     yield item
 
     def _column(self, name: str, number: int) -> Column:
@@ -307,11 +305,9 @@ class _Analysis:
         for name, _ in type_.fields:
             yield _Item(name, Field(canonical, name))
 
-    def _exploded(
-        self, items: Sequence[_Item]
-    ) -> tuple[list[tuple[Function, tuple[Any, ...], SqlType]], list[_Item]]:
+    def _exploded(self, items: Sequence[_Item]) -> tuple[list[tuple[Call, SqlType]], list[_Item]]:
         """The table functions of the projection, and the columns with others in their place."""
-        found: list[tuple[Function, tuple[Any, ...], SqlType]] = []
+        found: list[tuple[Call, SqlType]] = []
 
         def change(one: Any) -> Any:
             if not is_of_kind(one, TABLE, self._functions):
@@ -321,12 +317,9 @@ class _Analysis:
                     f"Table source is not supported with table functions: {one.function} needs a stream",
                     one.position,
                 )
-            codes = [self._typing.compiler().code(argument) for argument in one.arguments]
-            function, bound = chosen(
-                self._functions, one.function, [code.type for code in codes], one.position
-            )
-            type_ = result_type(function, bound, [code.type for code in codes], codes)
-            found.append((function, tuple(one.arguments), type_))
+            type_ = self._typing.compiler().rows(one).type
+            assert type_ is not None, "the rows of a table function have a type"
+            found.append((one, type_))
             return placed(Column(str(len(found) - 1), EXPLODED), one.position)
 
         return found, [item._replace(expression=rewritten(item.expression, change)) for item in items]

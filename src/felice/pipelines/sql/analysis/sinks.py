@@ -52,6 +52,7 @@ def sink_of(
         clause.get("REPLICAS", first.replicas),
         plan.window,
         clause.event_time(),
+        clause.topic_config(),
     )
     check_formats(found, given)
     check_event_time(found, clause)

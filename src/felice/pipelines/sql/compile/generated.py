@@ -23,6 +23,7 @@ from felice.pipelines.sql.expressions.code import Code, Names, Report
 from felice.pipelines.sql.expressions.coercion import converted
 from felice.pipelines.sql.expressions.compiler import Compiler, Scope
 from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.syntax.tree import Call
 from felice.pipelines.sql.types import SqlType
 
 
@@ -57,8 +58,15 @@ class RowText:
 
     def code(self, given: Any) -> Code:
         """The code of an expression."""
+        return self._compiler().code(given)
+
+    def rows(self, given: Call) -> Code:
+        """The code of the list of rows that a table function gives."""
+        return self._compiler().rows(given)
+
+    def _compiler(self) -> Compiler:
         scope: Scope = TypedColumns(self._sides, self._columns)
-        return Compiler(scope, self._functions, self._users, self.names).code(given)
+        return Compiler(scope, self._functions, self._users, self.names)
 
     def converted(self, given: Any, wanted: SqlType) -> Code:
         """The code of an expression in a wider type."""
@@ -145,22 +153,13 @@ def exploded_rows(lists: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, 
     return zip_longest(*((one or ()) for one in lists))
 
 
-def write_explosion(text: RowText, exploded: Sequence[tuple[Any, Sequence[Any], SqlType]]) -> str:
+def write_explosion(text: RowText, exploded: Sequence[tuple[Call, SqlType]]) -> str:
     """Lines that compute the lists of table functions, and the expression of their rows.
 
     In each row, `e0`, `e1`, … are the values of the functions.
     """
-    for number, (function, arguments, type_) in enumerate(exploded):
-        codes = [text.code(one) for one in arguments]
-        implementation = function.implementation
-        if function.by_type:
-            implementation = implementation(*(one.type for one in codes))
-        name = text.names.constant(implementation)
-        call = f"{name}({', '.join(one.text for one in codes)})"
-        if not function.takes_nulls:
-            nulls = " or ".join(f"({one.text}) is None" for one in codes if one.can_be_null)
-            call = f"(None if {nulls} else {call})" if nulls else call
-        text.assign(f"l{number}", Code(call, type_, can_fail=True), function.name)
+    for number, (call, type_) in enumerate(exploded):
+        text.assign(f"l{number}", text.rows(call), call.function)
         text.define(EXPLODED, str(number), f"e{number}", type_)
     rows = text.names.constant(exploded_rows)
     return f"{rows}(({''.join(f'l{number}, ' for number in range(len(exploded)))}))"

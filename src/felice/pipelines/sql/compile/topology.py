@@ -13,6 +13,7 @@ from typing import Any
 from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.analysis.names import Sides, fields_of
 from felice.pipelines.sql.analysis.plan import FOREIGN_KEY, Field, JoinPlan, QueryPlan
+from felice.pipelines.sql.analysis.properties import START
 from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceInfo, WindowInfo
 from felice.pipelines.sql.compile.event_time import record_time
@@ -38,7 +39,7 @@ from felice.pipelines.sql.compile.joining import (
 )
 from felice.pipelines.sql.compile.operators import RowFunction
 from felice.pipelines.sql.compile.selection import Selection, with_time
-from felice.pipelines.sql.expressions.code import Report
+from felice.pipelines.sql.expressions.code import Report, no_report
 from felice.pipelines.sql.functions.table import Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples
@@ -54,12 +55,8 @@ from felice.pipelines.streams.topology import EARLIEST, SKIP
 def _log(app: App, query: str, settings: Settings) -> Report:
     topic = settings.get(TOPIC_SETTING)
     if topic is None:
-        return _forget
+        return no_report
     return ProcessingLog(app.side_output(topic, key="bytes", value="json"), query)
-
-
-def _forget(what: str, error: BaseException) -> None:
-    """No processing log."""
 
 
 def key_format_of(source: SourceInfo, registry: Registry) -> Format:
@@ -150,7 +147,7 @@ class Compilation:
             key=key_format_of(source, registry),
             value=value_format_of(source, registry),
             ts=time,
-            start=settings.get("auto.offset.reset", EARLIEST),
+            start=settings.get(START, EARLIEST),
             on_bad_record=SKIP,
             on_error="fail" if time is None or throws else SKIP,
         )
@@ -259,7 +256,7 @@ def _expressions(plan: QueryPlan) -> tuple[Any, ...]:
         tuple((join.left, join.right) for join in plan.joins),
         plan.where,
         plan.key or (),
-        tuple(arguments for _, arguments, _ in plan.exploded),
+        tuple(call for call, _ in plan.exploded),
         tuple(one.expression for one in plan.outputs),
         () if grouping is None else grouping.expressions,
         () if grouping is None else tuple(one.arguments for one in grouping.aggregates),

@@ -20,7 +20,7 @@ from felice.pipelines.sql.functions.signatures import (
     letters_of,
     told,
 )
-from felice.pipelines.sql.functions.table import Function, FunctionTable
+from felice.pipelines.sql.functions.table import SCALAR, Function, FunctionTable
 from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.tree import Call, Lambda
 from felice.pipelines.sql.types import Array, Map, Primitive, SqlType, Struct
@@ -84,10 +84,17 @@ def call_code(
     call: Call,
     arguments: Sequence[Code | Lambda],
     compile_lambda: CompileLambda,
+    kind: str = SCALAR,
 ) -> Code:
-    """The code of a call of a scalar function. Raises `SqlError`."""
+    """The code of a call of a function of this kind. Raises `SqlError`, also for a function of another kind."""
     types_ = [argument_of(one) for one in arguments]
     function, bound = chosen(functions, call.function, types_, call.position)
+    if function.kind != kind:
+        raise SqlError(
+            f"the {function.kind.lower()} function {call.function} cannot be used here: "
+            f"expected a {kind.lower()} function",
+            call.position,
+        )
     codes, bound = _given(names, function.signature, call, arguments, bound, compile_lambda)
     shown = [
         None if isinstance(one, Lambda) else code.type for one, code in zip(arguments, codes, strict=True)

@@ -10,9 +10,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.sql import types
 from felice.pipelines.sql.expressions.arithmetic import fitting, limits, wrapper
-from felice.pipelines.sql.expressions.moments import DAY_MS, date_of, time_of, timestamp_of
+from felice.pipelines.sql.expressions.moments import date_of, time_of, timestamp_of
 from felice.pipelines.sql.expressions.texts import text_function
 from felice.pipelines.sql.types import (
     BIGINT,

@@ -45,15 +45,15 @@ Report = Callable[[str, BaseException], None]
 """Takes the name of what failed, and the error."""
 
 
-def _unreported(what: str, error: BaseException) -> None:
-    """Where nothing is computed, nothing fails."""
+def no_report(what: str, error: BaseException) -> None:
+    """Forgets failures: where only types are checked, and where no log is kept."""
 
 
 @dataclass(slots=True)
 class Names:
     """The names of one generated function: constants by name, and functions that are defined before it."""
 
-    report: Report = _unreported
+    report: Report = no_report
     """Takes what failed inside an expression that goes on, with null in its place."""
     constants: dict[str, Any] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
@@ -99,7 +99,6 @@ def over_values(
     *,
     can_fail: bool = False,
     if_null: str = "None",
-    can_be_null: bool | None = None,
 ) -> Code:
     """A piece over values that are not null. If one is null, it is `if_null`.
 
@@ -122,7 +121,7 @@ def over_values(
     return Code(
         text,
         result,
-        can_be_null=bool(conditions) and if_null == "None" if can_be_null is None else can_be_null,
+        can_be_null=bool(conditions) and if_null == "None",
         can_fail=can_fail or any(one.can_fail for one in operands),
         depth=max((one.depth for one in operands), default=0) + 3,
     )

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.sql import types
-from felice.pipelines.sql.expressions.code import Code, Names, condition, over_values
+from felice.pipelines.sql.expressions.casts import cast
+from felice.pipelines.sql.expressions.code import Code, Names, called, condition, over_values
 from felice.pipelines.sql.expressions.coercion import (
     MOMENTS,
     TypeOf,
@@ -21,7 +23,7 @@ from felice.pipelines.sql.expressions.coercion import (
     literal,
     told,
 )
-from felice.pipelines.sql.expressions.moments import DAY_MS, date_of, time_of, timestamp_of
+from felice.pipelines.sql.expressions.moments import date_of, time_of, timestamp_of
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Column, Expression, Literal
 from felice.pipelines.sql.syntax.writer import shown_text
@@ -37,8 +39,10 @@ _WORDS = {
     ">=": "GREATER_THAN_OR_EQUAL",
     "IS DISTINCT FROM": "IS_DISTINCT_FROM",
 }
+COMPARISONS = tuple(_WORDS)
+"""The operators that compare."""
 _OF_TEXTS: dict[SqlType, Callable[[str], int]] = {DATE: date_of, TIME: time_of, TIMESTAMP: timestamp_of}
-_TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
 """Columns of milliseconds, which are compared with texts of timestamps."""
 LONGEST_LIKE = 10_000
 """The most characters of a pattern of LIKE."""
@@ -73,7 +77,6 @@ def compared(names: Names, operator: str, sides: Sequence[Code], trees: Sequence
         lambda texts: f"({texts[0]} {sign} {texts[1]})",
         BOOLEAN,
         if_null="False",
-        can_be_null=False,
     )
 
 
@@ -87,7 +90,7 @@ def _pair(operator: str, trees: Sequence[Expression]) -> str:
 
 def _as_milliseconds(names: Names, code: Code, tree: Expression, beside: Expression) -> Code:
     """A literal text beside the time of a record or the bound of a window as this time."""
-    is_time = isinstance(beside, Column) and beside.name in _TIMES
+    is_time = isinstance(beside, Column) and beside.name in TIMES
     if not is_time or not code.is_literal or code.type != STRING:
         return code
     try:
@@ -134,8 +137,7 @@ def _moment(names: Names, code: Code, wanted: SqlType) -> Code:
         found = coerced_literal(names, code, wanted)
         assert found is not None, "literal texts are read as moments"
         return found
-    name = names.constant(_OF_TEXTS[wanted])
-    return over_values(names, [code], lambda texts: f"{name}({texts[0]})", wanted, can_fail=True)
+    return called(names, cast(STRING, wanted), [code], wanted)
 
 
 def between(
@@ -161,7 +163,6 @@ def between(
         lambda texts: f"({texts[1]} <= {texts[0]} <= {texts[2]})",
         BOOLEAN,
         if_null="False",
-        can_be_null=False,
     )
     return condition(f"not {found.text}", [found]) if is_negated else found
 
@@ -183,7 +184,6 @@ def among(
             lambda texts: f"({texts[0]} in ({values}))",
             BOOLEAN,
             if_null="False",
-            can_be_null=False,
         )
         found = condition(found.text, [found, *choices])
     return condition(f"not {found.text}", [found]) if is_negated else found
@@ -196,9 +196,7 @@ def _in_constants(names: Names, operand: Code, choices: Sequence[Code]) -> Code:
     except TypeError:
         values = tuple(values)
     name = names.constant(values)
-    return over_values(
-        names, [operand], lambda texts: f"({texts[0]} in {name})", BOOLEAN, if_null="False", can_be_null=False
-    )
+    return over_values(names, [operand], lambda texts: f"({texts[0]} in {name})", BOOLEAN, if_null="False")
 
 
 def like(
@@ -217,7 +215,6 @@ def like(
             lambda texts: f"{matches}({texts[0]})",
             BOOLEAN,
             if_null="False",
-            can_be_null=False,
         )
     else:
         made = names.constant(lambda text, given: _matcher(given, escape)(text))
@@ -227,7 +224,6 @@ def like(
             lambda texts: f"{made}({', '.join(texts)})",
             BOOLEAN,
             if_null="False",
-            can_be_null=False,
         )
     return condition(f"not {found.text}", [found]) if is_negated else found
 

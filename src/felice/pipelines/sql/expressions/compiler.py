@@ -1,8 +1,7 @@
 """Compiles expressions: checks their types, and writes the Python that computes them.
 
 How:        Each expression becomes a piece of Python (`Code`) over names that a scope gives for columns. Pieces that
-            are deep inside each other become functions, which are defined before they are used. `text_of_function`
-            puts pieces into the text of a function.
+            are deep inside each other become functions, which are defined before they are used.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from felice.pipelines.sql.expressions.coercion import (
     type_of_literal,
     unified,
 )
-from felice.pipelines.sql.expressions.comparisons import among, between, compared, like
+from felice.pipelines.sql.expressions.comparisons import COMPARISONS, among, between, compared, like
 from felice.pipelines.sql.expressions.refusals import (
     check_boolean,
     different_values,
@@ -45,7 +44,7 @@ from felice.pipelines.sql.expressions.refusals import (
     no_elements,
     without_type,
 )
-from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.functions.table import SCALAR, TABLE, FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
     ArrayOf,
@@ -86,7 +85,6 @@ from felice.pipelines.sql.types import (
 
 LONGEST_CHAIN = 8
 """Longer chains of operators, and rows of branches, become lines of a function: Python's parser has a limit."""
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM")
 
 
 class Scope(Protocol):
@@ -238,7 +236,7 @@ class Compiler:
     def _operator(self, given: Binary, left: Code, right: Code) -> Code:
         if given.operator in ("AND", "OR"):
             return self._logical(given, left, right)
-        if given.operator in _COMPARISONS:
+        if given.operator in COMPARISONS:
             return compared(self.names, given.operator, (left, right), (given.left, given.right))
         if given.operator == "||" or (given.operator == "+" and left.type == STRING == right.type):
             return self._concatenated(given, left, right)
@@ -249,17 +247,16 @@ class Compiler:
             check_boolean(code, tree, given.operator)
             for code, tree in ((left, given.left), (right, given.right))
         ]
-        if given.operator == "AND":
-            stops = "not {0}"
-        else:
-            stops = "{0} or {0} is None" if left.can_be_null else "{0}"
         if not left.can_be_null and not right.can_be_null:
             return condition(f"{left.text} {given.operator.lower()} {right.text}", sides)
         name = left.text if left.is_simple else self.names.new("t")
         first = name if left.is_simple else f"({name} := {left.text})"
-        text = stops.format(first, name) if "{0} or" not in stops else f"{first} or {name} is None"
+        if given.operator == "AND":
+            stops = f"not {first}"
+        else:
+            stops = f"{first} or {name} is None" if left.can_be_null else first
         return Code(
-            f"({name} if {text} else {right.text})",
+            f"({name} if {stops} else {right.text})",
             BOOLEAN,
             can_fail=left.can_fail or right.can_fail,
             depth=max(left.depth, right.depth) + 2,
@@ -427,12 +424,19 @@ class Compiler:
 
     def call(self, given: Call) -> Code:
         """A call of a scalar function."""
+        return self._called(given, SCALAR)
+
+    def rows(self, given: Call) -> Code:
+        """The list of rows of a call of a table function. Raises `SqlError`."""
+        return self._called(given, TABLE)
+
+    def _called(self, given: Call, kind: str) -> Code:
         arguments: list[Code | Lambda] = []
         for one in given.arguments:
             if isinstance(one, Star):
                 raise SqlError(f"{given.function} does not take *", one.position)
             arguments.append(one if isinstance(one, Lambda) else self._argument(given, one))
-        return call_code(self.names, self._functions, given, arguments, self._lambda)
+        return call_code(self.names, self._functions, given, arguments, self._lambda, kind)
 
     def _argument(self, call: Call, given: Expression) -> Code:
         # `DATEADD(DAYS, 1, d)`: the unit is a word, not a column.

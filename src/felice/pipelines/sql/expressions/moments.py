@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-DAY_MS = 86_400_000
+from felice.pipelines.java.texts import DAY_MS
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.date().toordinal()
 _MOMENT = re.compile(
@@ -28,7 +28,7 @@ def timestamp_of(text: str) -> int:
         raise ValueError(f"expected a timestamp such as 2021-03-04T05:06:07.890, and got {text!r}")
     parts = {name: int(found[name] or least) for name, least in _PARTS}
     try:
-        moment = datetime(**parts, tzinfo=zone_of(found["zone"] or "Z"))
+        moment = datetime(**parts, tzinfo=_zone(found["zone"]))
     except ValueError as error:
         raise ValueError(f"{text!r} is no timestamp: {error}") from None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + _fraction_ms(found["fraction"])
@@ -55,17 +55,12 @@ def time_of(text: str) -> int:
     raise ValueError(f"expected a time such as 05:06:07.890, and got {text!r}")
 
 
-def zone_of(name: str) -> timezone | ZoneInfo:
-    """The zone of an offset such as `+01:00`, of `Z`, or of a name such as `Europe/Berlin`. Raises ValueError."""
-    if name in ("Z", "UTC", "GMT"):
+def _zone(text: str | None) -> timezone:
+    found = _OFFSET.fullmatch(text or "")
+    if found is None:
         return UTC
-    if found := _OFFSET.fullmatch(name):
-        offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
-        return timezone(-offset if found[1] == "-" else offset)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"there is no time zone {name!r}") from None
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
+    return timezone(-offset if found[1] == "-" else offset)
 
 
 def _fraction_ms(digits: str | None) -> int:

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 from felice.pipelines.java.date_formats import date_format, of_date, of_time, of_timestamp
+from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.java.zones import zone_of
 from felice.pipelines.sql.functions.table import scalar
 
-_DAY_MS = 86_400_000
-_DAY_NS = _DAY_MS * 1_000_000
+_DAY_NS = DAY_MS * 1_000_000
 _LEAST_LONG, _GREATEST_LONG = -(1 << 63), (1 << 63) - 1
 _UNITS_NS = {
     "DAY": _DAY_NS,
@@ -180,7 +180,7 @@ scalar(
 )
 def today() -> int:
     """The current day."""
-    return _current_ms() // _DAY_MS
+    return _current_ms() // DAY_MS
 
 
 @scalar(
@@ -232,7 +232,7 @@ def _moved_timestamp(unit: str, interval: int, value: int) -> int:
 
 
 def _moved_date(unit: str, interval: int, value: int) -> int:
-    return _toward_zero(_moved_timestamp(unit, interval, value * _DAY_MS), _DAY_MS)
+    return _toward_zero(_moved_timestamp(unit, interval, value * DAY_MS), DAY_MS)
 
 
 def _moved_time(unit: str, interval: int, value: int) -> int:
@@ -258,9 +258,7 @@ def _register_arithmetic(
         )(function)
 
 
-_register_arithmetic(
-    "TIMESTAMP", "TIMESTAMP", _moved_timestamp, lambda day: f"FROM_UNIXTIME({day * _DAY_MS})"
-)
+_register_arithmetic("TIMESTAMP", "TIMESTAMP", _moved_timestamp, lambda day: f"FROM_UNIXTIME({day * DAY_MS})")
 _register_arithmetic("DATE", "DATE", _moved_date, lambda day: f"FROM_DAYS({day})")
 _register_arithmetic("TIME", "TIME", _moved_time, lambda day: "PARSE_TIME('10:15', 'HH:mm')")
 
@@ -289,4 +287,4 @@ def moved_timestamp(value: int, zone: str, other: str) -> int:
 )
 def moved_time(value: int, zone: str, other: str) -> int:
     """Raises ValueError for a zone that does not exist."""
-    return (value + _offset_ms(value, zone, other)) % _DAY_MS
+    return (value + _offset_ms(value, zone, other)) % DAY_MS

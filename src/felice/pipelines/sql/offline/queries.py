@@ -7,7 +7,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.plan import QueryPlan
-from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
+from felice.pipelines.sql.catalogue import SourceInfo
 from felice.pipelines.sql.compile.functions import Tools, shown_format
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
 from felice.pipelines.sql.offline.topics import Topics
@@ -56,12 +56,10 @@ class Response:
     message: str | None = None
 
 
-def response(query: Query, plan: QueryPlan, catalogue: Catalogue, tools: Tools, topics: Topics) -> Response:
+def response(query: Query, plan: QueryPlan, tools: Tools, topics: Topics) -> Response:
     """What a SELECT shows of the topics as they are now. Raises `SqlError`."""
     schema = ", ".join(f"{name_text(one.name)} {text_of(one.type)}" for one in plan.outputs)
-    pairs = (
-        _pulled(query, plan, catalogue, tools, topics) if query.emit is None else _pushed(plan, tools, topics)
-    )
+    pairs = _pulled(query, plan, tools, topics) if query.emit is None else _pushed(plan, tools, topics)
     rows, tombstones, message = list[list[Any]](), list[int](), None
     for row in pairs:
         if query.limit is not None and len(rows) >= query.limit:
@@ -87,9 +85,7 @@ def _pushed(plan: QueryPlan, tools: Tools, topics: Topics) -> Iterable[tuple[Any
         yield format_.decode(record.value)
 
 
-def _pulled(
-    query: Query, plan: QueryPlan, catalogue: Catalogue, tools: Tools, topics: Topics
-) -> Iterable[tuple[Any, ...] | None]:
+def _pulled(query: Query, plan: QueryPlan, tools: Tools, topics: Topics) -> Iterable[tuple[Any, ...] | None]:
     check_pull(query, plan)
     source = plan.sides[0].source
     function = Compilation("pull", plan, tools).row_function()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.catalogue import Catalogue
 from felice.pipelines.sql.compile.functions import Tools
 from felice.pipelines.sql.compile.topology import key_format_of, value_format_of
+from felice.pipelines.sql.expressions.code import no_report
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.inserts import inserted
 from felice.pipelines.sql.offline.queries import Response, response, run
 from felice.pipelines.sql.offline.topics import Topics
-from felice.pipelines.sql.statements import Analyst, PersistentQuery, change_of
+from felice.pipelines.sql.statements import Analyst, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
@@ -44,8 +44,6 @@ class Statements:
         self.catalogue, self.topics = Catalogue(), topics
         self.settings = dict(settings)
         self.asked: list[Asked] = []
-        self.failures: list[tuple[str, str]] = []
-        """The expressions that failed: what they compute, and the error."""
         self._functions = functions
         self._variables: dict[str, str] = {}
         self._queries: dict[str, PersistentQuery] = {}
@@ -53,32 +51,21 @@ class Statements:
 
     def execute(self, text: str) -> None:
         """Run the statements of a text. Raises `Refused`."""
-        found = iter(statements_of(text, self._variables))
-        while (written := self._next(found)) is not None:
-            try:
-                self._execute(written.statement, written.text)
-            except SqlError as error:
-                raise Refused(self._count, error) from None
-
-    def _next(self, found: Iterator[Any]) -> Any:
         self._count += 1
         try:
-            return next(found)
-        except StopIteration:
-            self._count -= 1
-            return None
+            for written in statements_of(text, self._variables):
+                self._execute(written.statement, written.text)
+                self._count += 1
         except SqlError as error:
             raise Refused(self._count, error) from None
+        self._count -= 1
 
     def _execute(self, given: Statement, text: str) -> None:
         match given:
             case Query():
                 self.asked.append(Asked(self._count, given))
-            case SetProperty(name, value):
-                if value is None:
-                    self.settings.pop(name, None)
-                else:
-                    self.settings[name] = value
+            case SetProperty():
+                set_property(given, self.settings, {})
             case InsertValues():
                 self._insert(given)
             case Define():
@@ -119,12 +106,9 @@ class Statements:
         for one in self.asked:
             try:
                 plan = plan_of(one.query, self.catalogue, self._functions, self.settings, target=None)
-                yield one, response(one.query, plan, self.catalogue, self._tools(), self.topics)
+                yield one, response(one.query, plan, self._tools(), self.topics)
             except SqlError as error:
                 yield one, error
 
     def _tools(self) -> Tools:
-        return Tools(self._functions, self.catalogue.types, self.settings, self.topics.registry, self._failed)
-
-    def _failed(self, what: str, error: BaseException) -> None:
-        self.failures.append((what, str(error)))
+        return Tools(self._functions, self.catalogue.types, self.settings, self.topics.registry, no_report)

@@ -32,9 +32,6 @@ class Topics:
         self._count = 0
         self.registry = MemoryRegistry()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._topics
-
     def topic(self, name: str) -> Topic:
         """The topic, which is made if it is not there."""
         return self._topics.setdefault(name, Topic(name))

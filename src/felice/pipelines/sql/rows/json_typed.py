@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from felice.pipelines.sql.rows.numbers import DAY_MS, double_text, fitting
+from felice.pipelines.java.texts import DAY_MS
+from felice.pipelines.sql.rows.numbers import double_text, fitting
 from felice.pipelines.sql.rows.plain import key_text
 from felice.pipelines.sql.types import (
     BIGINT,

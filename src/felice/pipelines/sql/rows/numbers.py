@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.sql.types import Decimal
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -16,7 +17,6 @@ _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infini
 _NAN = decimal.Decimal("NaN")
 _LARGEST_DIGITS = 400
 """A number with more digits before its point is no number of any type but DECIMAL; it is refused before it is made."""
-DAY_MS = 86_400_000
 
 
 def whole_of(text: str, bits: int) -> int:

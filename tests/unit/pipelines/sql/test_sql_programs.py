@@ -1,0 +1,58 @@
+"""Files of statements as programs: their applications, and the topics that they need."""
+
+from __future__ import annotations
+
+import pytest
+
+from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.programs import NeededTopic, program_of
+from felice.pipelines.sql.syntax.errors import SqlError
+
+STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=3);"
+
+
+def test_topics_that_are_not_there_are_needed() -> None:
+    """With the partitions of what is read, and the options of WITH."""
+    program = program_of(
+        STREAM
+        + "CREATE TABLE t WITH (retention_ms=1000) AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
+        + "CREATE STREAM r WITH (partitions=5, retention_ms=2000, cleanup_policy='compact') AS SELECT k, v FROM s;",
+        {"s": 2},
+        built_in(),
+    )
+    assert program.topics == {
+        "T": NeededTopic("T", 2, 1, {"cleanup.policy": "compact", "retention.ms": "1000"}),
+        "R": NeededTopic("R", 5, 1, {"cleanup.policy": "compact", "retention.ms": "2000"}),
+    }
+    assert [app.name for app in program.apps] == ["CTAS_T", "CSAS_R"]
+
+
+def test_a_start_that_is_unset_is_the_default() -> None:
+    query = "CREATE STREAM r AS SELECT * FROM s;"
+    texts = [
+        f"{setting}{STREAM}{query}"
+        for setting in (
+            "",
+            "SET 'auto.offset.reset'='earliest'; UNSET 'auto.offset.reset';",
+            "SET 'auto.offset.reset'='earliest';",
+        )
+    ]
+    parts = [program_of(text, {}, built_in()).apps[0].topology.parts() for text in texts]
+    assert [part.sources[0].start for (part,) in parts] == ["latest", "latest", "earliest"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT * FROM s;", "a program has no SELECT that shows rows"),
+        ("INSERT INTO s (k, v) VALUES ('a', 1);", "a program has no INSERT INTO … VALUES"),
+        ("SHOW STREAMS;", "a program has no Show statements"),
+        (
+            "CREATE STREAM a (v INT) WITH (kafka_topic='a', value_format='AVRO', partitions=1);",
+            "the format AVRO needs a schema registry",
+        ),
+    ],
+)
+def test_statements_that_programs_do_not_have(text: str, reason: str) -> None:
+    with pytest.raises(SqlError, match=reason):
+        program_of(STREAM + text, {}, built_in())
