@@ -114,6 +114,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "streams",
         "List, describe, stop, reset and rescale stream applications.",
     ),
+    "sql-server": (
+        "felice.cli.sql_server",
+        "sql_server",
+        "Start a server for SQL, with the REST API of ksqlDB.",
+    ),
     "sql": ("felice.cli.sql", "sql", "Test statements of streaming SQL."),
     "zookeeper": (
         "felice.cli.zookeeper",

@@ -34,6 +34,14 @@ class NeededTopic:
     replicas: int
     config: Mapping[str, str]
 
+    @staticmethod
+    def of(source: SourceInfo) -> NeededTopic:
+        """The topic of a stream or table. That of a table is compacted."""
+        config = dict(source.topic_config)
+        if source.is_table:
+            config = {"cleanup.policy": "compact" if source.window is None else "compact,delete"} | config
+        return NeededTopic(source.topic, source.partitions, source.replicas, config)
+
 
 @dataclass(slots=True)
 class Program:
@@ -146,13 +154,4 @@ class _Reading:
             raise SqlError(str(error), position) from None
         if source.topic in self._exists or source.topic in self._topics:
             return
-        self._topics[source.topic] = NeededTopic(
-            source.topic, source.partitions, source.replicas, _config(source)
-        )
-
-
-def _config(source: SourceInfo) -> dict[str, str]:
-    own = dict(source.topic_config)
-    if not source.is_table:
-        return own
-    return {"cleanup.policy": "compact" if source.window is None else "compact,delete"} | own
+        self._topics[source.topic] = NeededTopic.of(source)

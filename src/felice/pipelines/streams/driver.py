@@ -22,8 +22,8 @@ from felice.pipelines.streams.topology import Described, TopicFormats, TopologyE
 from felice.pipelines.streams.views import StoreView
 from felice.records.kernels import murmur2
 
-Waiting = tuple[TopicRecord, TopicFormats]
-"""A record, and the input for which it waits."""
+Waiting = tuple[TopicRecord, TopicFormats, RecordMetadata | None]
+"""A record, the input for which it waits, and where it was read, if the caller says so."""
 
 
 class TestDriver:
@@ -76,11 +76,20 @@ class TestDriver:
         self.send_bytes(topic, formats.key.encode(key), formats.value.encode(value), timestamp, headers)
 
     def send_bytes(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int = 0,
+        headers: Headers = (),
+        *,
+        read_at: RecordMetadata | None = None,
     ) -> None:
-        """Write a record as it is, for instance one that is not in the topic's format."""
+        """Write a record as it is, for instance one that is not in the topic's format. `read_at` is the partition and
+        offset that functions are told; without it they are those of a topic with these records only.
+        """
         inputs, record = self._inputs(topic), TopicRecord(topic, key, value, timestamp, headers)
-        self._wait(record, inputs)
+        self._wait(record, inputs, read_at)
         self._run()
 
     @contextmanager
@@ -204,9 +213,11 @@ class TestDriver:
             if not (inputs and inputs[0].is_repartition):
                 self._written[sent.topic].append(sent)
 
-    def _wait(self, record: TopicRecord, inputs: list[TopicFormats]) -> None:
+    def _wait(
+        self, record: TopicRecord, inputs: list[TopicFormats], read_at: RecordMetadata | None = None
+    ) -> None:
         for formats in inputs:
-            self._waiting[formats.topic].append((with_event_time(record, formats), formats))
+            self._waiting[formats.topic].append((with_event_time(record, formats), formats, read_at))
 
     def _next(self) -> Waiting | None:
         """Take the next record: that of the topic whose first waiting record is the oldest. None if no record waits.
@@ -218,7 +229,9 @@ class TestDriver:
         ready = [queue for queue in ready if queue[0][1].is_copy] or ready
         return min(ready, key=lambda queue: queue[0][0].timestamp).popleft() if ready else None
 
-    def _process(self, record: TopicRecord, formats: TopicFormats) -> Iterator[TopicRecord]:
+    def _process(
+        self, record: TopicRecord, formats: TopicFormats, read_at: RecordMetadata | None
+    ) -> Iterator[TopicRecord]:
         is_everywhere = formats.is_global
         partition = 0 if is_everywhere else self._partition(record.key)
         place = formats.name, record.topic, partition
@@ -227,9 +240,9 @@ class TestDriver:
         for tasks in self._tasks if is_everywhere else [self._tasks[partition]]:
             for task in tasks:
                 if formats.name in task.topics:
-                    metadata = (
-                        None if formats.is_repartition else RecordMetadata(record.topic, partition, offset)
-                    )
+                    metadata = read_at or RecordMetadata(record.topic, partition, offset)
+                    if formats.is_repartition:
+                        metadata = None
                     try:
                         yield from task.process(record._replace(topic=formats.name), metadata)
                     except StreamsError as error:

@@ -1,0 +1,175 @@
+"""`felice sql-server`: SQL over topics, with the REST API of ksqlDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import client_config, connection_options
+from felice.cli.sql_program import functions_of
+from felice.cli.start import LEVELS, log_format_option
+from felice.cli.web_servers import (
+    log_as,
+    login_of,
+    serve_until_signal,
+    tls_config_option,
+    tls_of,
+    users_option,
+    warn_if_open,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from felice.pipelines.sql.rows.registry import Registry
+    from felice.web.serving import Service
+
+_READY = "The SQL server is ready on "
+
+
+@click.command("sql-server")
+@connection_options
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; with 127.0.0.1 only this machine can connect.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8088,
+    show_default=True,
+    help="Port to listen on; 0 picks a free port.",
+)
+@click.option(
+    "--service-id",
+    default="default_",
+    show_default=True,
+    help="Name of the server: the topic with its statements has it in its name.",
+)
+@click.option("--schema-registry", metavar="URL", help="Registry for AVRO, PROTOBUF and JSON_SR.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("felice-sql"),
+    show_default=True,
+    help="Directory of the checkpoints of queries, and of the rows of tables.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Spark cluster that runs persistent queries."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32_767),
+    default=3,
+    show_default=True,
+    help="Replicas of the topic with the statements, if it is created; fewer if there are fewer brokers.",
+)
+@click.option(
+    "--extension-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory of Python files with functions of your own.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting that statements have unless they SET it, such as auto.offset.reset=earliest; may be repeated.",
+)
+@users_option
+@tls_config_option
+@log_format_option
+@click.option(
+    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
+)
+def sql_server(
+    bootstrap: str,
+    command_config: Path | None,
+    host: str,
+    port: int,
+    service_id: str,
+    schema_registry: str | None,
+    data: Path,
+    master: str,
+    replication_factor: int,
+    extension_dir: Path | None,
+    properties: tuple[str, ...],
+    users_file: Path | None,
+    tls_config: Path | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Start a server for SQL, which keeps its statements in a topic, and runs its queries on Spark.
+
+    \b
+    felice sql-server
+    felice sql-server --bootstrap-server broker1:9092 --schema-registry http://127.0.0.1:8081
+    felice sql-server --property auto.offset.reset=earliest --users sql.users
+
+    Clients of ksqlDB use it as it is, over HTTP/1.1. Ctrl-C stops it, and its queries after their batches; at the next
+    start they continue.
+    """
+    try:
+        import felice.spark  # noqa: F401
+    except ImportError as error:
+        raise Fault(f"the SQL server needs Spark: pip install 'felice[spark,sql]' ({error})") from None
+    from felice.pipelines.sql.server.on_spark import SparkQueries
+    from felice.pipelines.sql.server.server import sql_server as server_of
+    from felice.pipelines.sql.server.service import Deployment
+
+    client = client_config(bootstrap, command_config)
+    login = login_of(users_file, None)
+    warn_if_open("the SQL server", host, login)
+    served_tls, _ = tls_of(tls_config, None)
+    deployment = Deployment(
+        service_id,
+        client,
+        functions_of(extension_dir),
+        _settings(properties),
+        _registry(schema_registry),
+        data.absolute(),
+        replication_factor,
+    )
+    queries = SparkQueries(
+        service_id, bootstrap, master, data.absolute() / "checkpoints", {"client": client}
+    )
+    log_as(log_format, log_level)
+
+    def made() -> tuple[Service, Callable[[], None]]:
+        server = server_of(deployment, queries, host=host, port=port, tls=served_tls, login=login)
+        return server, lambda: click.echo(_READY + server.url)
+
+    serve_until_signal(made)
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, str]:
+    from felice.pipelines.sql.programs import SETTINGS
+    from felice.pipelines.sql.settings import is_known
+
+    found = dict(SETTINGS)
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign:
+            raise Fault(f"--property is {one!r}; it must be NAME=VALUE")
+        name = name.removeprefix("ksql.streams.")
+        if not is_known(name):
+            raise Fault(f"--property: there is no setting {name}")
+        found[name] = value
+    return found
+
+
+def _registry(url: str | None) -> Registry | None:
+    if url is None:
+        return None
+    from felice.pipelines.registry_clients import RegistryAddress
+    from felice.pipelines.sql.rows.registry import RemoteRegistry
+
+    try:
+        return RemoteRegistry(RegistryAddress.of(url))
+    except (ValueError, TypeError) as error:
+        raise Fault(f"--schema-registry: {error}") from None

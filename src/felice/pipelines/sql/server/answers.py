@@ -1,0 +1,282 @@
+"""Answers to statements that change nothing: SHOW, DESCRIBE, EXPLAIN, ASSERT."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.catalogue import STREAM, TABLE, ColumnInfo, SourceInfo, near
+from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
+from felice.pipelines.sql.server import entities
+from felice.pipelines.sql.server.failures import Entity
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import (
+    AssertExists,
+    CreateAsSelect,
+    Describe,
+    Explain,
+    InsertSelect,
+    Query,
+    Show,
+    Statement,
+)
+from felice.pipelines.streams.formats import Format
+
+if TYPE_CHECKING:
+    from felice.pipelines.sql.server.service import SqlService
+
+Answer = Callable[[str, Mapping[str, str]], Awaitable[Entity]]
+_ASSERT_POLL_S = 0.2
+_ASSERT_S = 1.0
+_HIDDEN = ("_", "connect-")
+"""How names of topics begin that SHOW TOPICS leaves out; SHOW ALL TOPICS has them."""
+
+
+class Answers:
+    """What the server tells of itself."""
+
+    def __init__(self, service: SqlService) -> None:
+        self._service = service
+
+    def of(self, given: Statement) -> Answer | None:
+        """The function that answers a statement; None for a statement of another kind. Raises `SqlError`."""
+        match given:
+            case Show():
+                return self._show(given)
+            case Describe():
+                return self._describe(given)
+            case Explain():
+                return partial(self._explain, given)
+            case AssertExists():
+                return partial(self._assert, given)
+        return None
+
+    def formats(self, source: SourceInfo) -> tuple[Format, Format]:
+        """The formats of a source's keys and values."""
+        registry = self._service.engine.registry
+        return key_format_of(source, registry), value_format_of(source, registry)
+
+    # SHOW
+
+    def _show(self, given: Show) -> Answer:
+        shown: dict[str, Answer] = {
+            "STREAMS": partial(self._sources, STREAM, given.is_extended),
+            "TABLES": partial(self._sources, TABLE, given.is_extended),
+            "TOPICS": partial(self._topics, False),
+            "ALL TOPICS": partial(self._topics, True),
+            "QUERIES": partial(self._queries, given.is_extended),
+            "FUNCTIONS": self._functions,
+            "TYPES": self._types,
+            "PROPERTIES": self._properties,
+            "VARIABLES": self._variables,
+        }
+        if given.what not in shown:
+            raise SqlError(f"the server does not support SHOW {given.what}", given.position)
+        return shown[given.what]
+
+    async def _sources(self, kind: str, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
+        found = [one for one in self._service.engine.catalogue.sources.values() if one.kind == kind]
+        if not is_extended:
+            return entities.sources(text, kind, found)
+        return entities.of_kind(
+            "source_descriptions", text, sourceDescriptions=[self._described(one, True) for one in found]
+        )
+
+    async def _topics(self, with_hidden: bool, text: str, settings: Mapping[str, str]) -> Entity:
+        found = await self._service.cluster.topics()
+        shown = [one for name, one in sorted(found.items()) if with_hidden or not name.startswith(_HIDDEN)]
+        return entities.topics(text, shown)
+
+    async def _queries(self, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
+        ids = list(self._service.engine.queries)
+        if is_extended:
+            return entities.of_kind(
+                "query_descriptions", text, queryDescriptions=[self._query_described(id) for id in ids]
+            )
+        return entities.of_kind("queries", text, queries=[self._service.listed(id) for id in ids])
+
+    async def _functions(self, text: str, settings: Mapping[str, str]) -> Entity:
+        return entities.functions(text, self._service.engine.functions)
+
+    async def _types(self, text: str, settings: Mapping[str, str]) -> Entity:
+        types = self._service.engine.catalogue.types
+        return entities.of_kind(
+            "type_list", text, types={name: entities.schema(one) for name, one in types.items()}
+        )
+
+    async def _properties(self, text: str, settings: Mapping[str, str]) -> Entity:
+        base = self._service.engine.settings
+        shown = [
+            {"name": name, "scope": "KSQL", "value": value, "editable": True}
+            for name, value in sorted({**base, **settings}.items())
+        ]
+        overwritten = [name for name, value in settings.items() if base.get(name) != value]
+        return entities.of_kind(
+            "properties",
+            text,
+            properties=shown,
+            overwrittenProperties=overwritten,
+            defaultProperties=sorted(base),
+        )
+
+    async def _variables(self, text: str, settings: Mapping[str, str]) -> Entity:
+        raise SqlError("variables belong to a session: the shell shows them")
+
+    # DESCRIBE
+
+    def _describe(self, given: Describe) -> Answer:
+        if given.kind == "FUNCTION":
+            return partial(self._describe_function, given)
+        if given.kind in ("STREAMS", "TABLES"):
+            return partial(self._sources, given.kind.removesuffix("S"), True)
+        if given.kind != "SOURCE":
+            raise SqlError(f"the server does not support DESCRIBE {given.kind}", given.position)
+        return partial(self._describe_source, given)
+
+    async def _describe_source(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
+        source = self._service.engine.catalogue.source(str(given.name), given.position)
+        return entities.of_kind(
+            "sourceDescription", text, sourceDescription=self._described(source, given.is_extended)
+        )
+
+    def _described(self, source: SourceInfo, is_extended: bool) -> Entity:
+        service = self._service
+        queries = {id: service.listed(id) for id in service.engine.queries}
+        return entities.description(source, service.engine.catalogue, queries, is_extended=is_extended)
+
+    async def _describe_function(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
+        name, functions = str(given.name).upper(), self._service.engine.functions
+        found = functions.named(name)
+        if not found:
+            raise SqlError(
+                f"there is no function {name}{near(name, functions.names())}; see SHOW FUNCTIONS",
+                given.position,
+            )
+        return entities.function(text, found)
+
+    # EXPLAIN
+
+    async def _explain(self, given: Explain, text: str, settings: Mapping[str, str]) -> Entity:
+        subject = given.subject
+        if isinstance(subject, str):
+            if subject not in self._service.engine.queries:
+                known = self._service.engine.queries
+                raise SqlError(f"there is no query {subject}{near(subject, known)}", given.position)
+            return entities.of_kind("queryDescription", text, queryDescription=self._query_described(subject))
+        match subject:
+            case Query():
+                query = subject
+            case CreateAsSelect() | InsertSelect():
+                query = subject.query
+            case _:
+                raise SqlError("EXPLAIN takes a query's id, or a statement with a SELECT", given.position)
+        found = await asyncio.to_thread(self._planned, query, dict(settings))
+        return entities.of_kind("queryDescription", text, queryDescription={**found, "statementText": text})
+
+    def _planned(self, query: Query, settings: Mapping[str, str]) -> Entity:
+        engine = self._service.engine
+        settings = {**engine.settings, **settings}
+        plan = plan_of(query, engine.catalogue, engine.functions, settings, target=None)
+        app = Compilation("explained", plan, engine.tools(settings)).shown("shown-rows")
+        columns = [ColumnInfo(one.name, one.type, one.role) for one in plan.outputs]
+        return _query_description("", "PUSH" if query.emit else "PULL", app.topology.describe()) | {
+            "fields": entities.fields(columns),
+            "sources": [side.source.name for side in plan.sides],
+        }
+
+    def _query_described(self, id: str) -> Entity:
+        service = self._service
+        engine = service.engine
+        held, info, state = engine.queries[id], engine.catalogue.queries[id], service.state(id)
+        sink = held.query.sink
+        return _query_description(id, "PERSISTENT", engine.app(held).topology.describe()) | {
+            "statementText": info.text,
+            "windowType": None if sink.window is None else sink.window.kind,
+            "fields": entities.fields(sink.columns),
+            "sources": list(info.reads),
+            "sinks": [info.writes],
+            "overriddenProperties": {
+                name: value for name, value in held.settings.items() if engine.settings.get(name) != value
+            },
+            "queryErrors": [] if state.reason is None else [{"errorMessage": state.reason}],
+            "state": state.name,
+        }
+
+    # ASSERT
+
+    async def _assert(self, given: AssertExists, text: str, settings: Mapping[str, str]) -> Entity:
+        limit = time.monotonic() + (_ASSERT_S if given.timeout is None else given.timeout.ms / 1000)
+        holds = self._has_topic if given.kind == "TOPIC" else self._has_schema
+        while (reason := await holds(given)) is not None:
+            if time.monotonic() >= limit:
+                raise SqlError(reason, given.position)
+            await asyncio.sleep(_ASSERT_POLL_S)
+        if given.kind == "TOPIC":
+            return entities.of_kind("assert_topic", text, topicName=given.name, exists=not given.is_negated)
+        return entities.of_kind(
+            "assert_schema", text, subject=given.name, id=given.schema_id, exists=not given.is_negated
+        )
+
+    async def _has_topic(self, given: AssertExists) -> str | None:
+        """Why the assertion fails; None if it holds."""
+        topic = (await self._service.cluster.topics([str(given.name)])).get(str(given.name))
+        if topic is None:
+            return None if given.is_negated else f"Topic {given.name} does not exist"
+        if given.is_negated:
+            return f"Topic {given.name} exists"
+        actual = {"PARTITIONS": topic.partitions, "REPLICAS": topic.replicas}
+        for name, literal in given.properties:
+            if name.upper() not in actual:
+                raise SqlError(f"ASSERT TOPIC compares {', '.join(actual)}, and not {name}", given.position)
+            if actual[name.upper()] != literal.value:
+                return (
+                    f"Mismatched configuration for topic {given.name}: For config {name.lower()}, expected "
+                    f"{literal.value} got {actual[name.upper()]}"
+                )
+        return None
+
+    async def _has_schema(self, given: AssertExists) -> str | None:
+        registry = self._service.deployment.registry
+        if registry is None:
+            raise SqlError("ASSERT SCHEMA needs a server with a schema registry", given.position)
+
+        def exists() -> bool:
+            try:
+                if given.schema_id is not None:
+                    registry.by_id(given.schema_id)
+                return given.name is None or registry.latest(given.name) is not None
+            except ValueError:
+                return False
+
+        told = " ".join(
+            f"{what} {value}"
+            for what, value in (("subject name", given.name), ("id", given.schema_id))
+            if value is not None
+        )
+        found = await asyncio.to_thread(exists)
+        if found == given.is_negated:
+            return f"Schema with {told} {'exists' if found else 'does not exist'}"
+        return None
+
+
+def _query_description(id: str, kind: str, topology: str) -> dict[str, Any]:
+    return {
+        "id": id,
+        "statementText": "",
+        "windowType": None,
+        "fields": [],
+        "sources": [],
+        "sinks": [],
+        "topology": topology,
+        "executionPlan": topology,
+        "overriddenProperties": {},
+        "ksqlHostQueryStatus": {},
+        "queryType": kind,
+        "queryErrors": [],
+        "tasksMetadata": [],
+        "state": None,
+    }

@@ -1,0 +1,175 @@
+"""What the server asks of brokers: topics and their partitions, new topics, records to read and to write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from felice.client.admin.core import Admin
+from felice.client.admin.model import NewTopic
+from felice.client.aio import Consumer, Producer
+from felice.client.error import KafkaError, KafkaException
+from felice.client.model import Message, TopicPartition
+from felice.client.options import parse_settings
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
+from felice.pipelines.sql.programs import NeededTopic
+from felice.pipelines.sql.rows import Columns, FormatDescription
+from felice.pipelines.sql.rows.registry import Registry
+from felice.pipelines.streams.task import TopicRecord
+
+TIMEOUT_S = 30.0
+LATEST, READ_COMMITTED = -1, 1
+_READING: dict[str, object] = {
+    "group.id": None,
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+    "allow.auto.create.topics": False,
+    "enable.partition.eof": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the cluster."""
+
+    name: str
+    partitions: int
+    replicas: int
+
+
+class Cluster:
+    """The brokers. `client` has the settings of clients, `bootstrap.servers` among them."""
+
+    def __init__(self, client: Mapping[str, object]) -> None:
+        self._client = dict(client)
+        self._admin = Admin(parse_settings("a", self._client))
+        self._producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 0})
+        self.id = ""
+
+    async def start(self) -> None:
+        """Connect. Raises `KafkaException`."""
+        await self._producer.start()
+        self.id = (await self._admin.describe_cluster(TIMEOUT_S)).cluster_id or ""
+
+    async def stop(self) -> None:
+        """End all connections."""
+        await self._producer.close()
+        await self._admin.close()
+
+    async def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
+        """The topics of the cluster, or those of these names that exist. Raises `KafkaException`."""
+        found = await self._admin.metadata(names, TIMEOUT_S)
+        return {
+            name: Topic(
+                name,
+                len(topic.partitions),
+                max((len(one.replicas) for one in topic.partitions.values()), default=0),
+            )
+            for name, topic in found.topics.items()
+            if topic.error is None
+        }
+
+    async def identity(self, topic: str) -> str:
+        """What tells a topic from another one that had its name before. Raises `KafkaException`."""
+        found = (await self._admin.metadata([topic], TIMEOUT_S)).topics.get(topic)
+        if found is None or found.error is not None:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"there is no topic {topic}"))
+        return str(found.topic_id)
+
+    async def ends(self, topic: str) -> dict[int, int]:
+        """The offset behind the last committed record, by partition. Raises `KafkaException`."""
+        known = await self.topics([topic])
+        if topic not in known:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"there is no topic {topic}"))
+        places = {(topic, number): LATEST for number in range(known[topic].partitions)}
+        found = await self._admin.list_offsets(places, READ_COMMITTED, TIMEOUT_S)
+        ends = {}
+        for (_, number), result in found.items():
+            if isinstance(result, KafkaException):
+                raise result
+            ends[number] = result.offset
+        return ends
+
+    async def create(self, needed: NeededTopic) -> None:
+        """Create a topic, unless it exists. Raises `KafkaException`."""
+        new = NewTopic(needed.name, needed.partitions, needed.replicas, config=dict(needed.config))
+        results = await self._admin.create_topics([new], TIMEOUT_S)
+        _raise(results[needed.name], KafkaError.TOPIC_ALREADY_EXISTS)
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic, unless it is gone. Raises `KafkaException`."""
+        results = await self._admin.delete_topics([topic], TIMEOUT_S)
+        _raise(results[topic], KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    async def write(self, record: TopicRecord) -> None:
+        """Write a record, and wait until it is acknowledged. Raises `KafkaException`."""
+        await self._producer.send_and_wait(
+            record.topic,
+            record.value,
+            record.key,
+            timestamp=record.timestamp or 0,
+            headers=list(record.headers),
+        )
+
+    @asynccontextmanager
+    async def reading(
+        self, topics: Iterable[str], *, from_beginning: bool
+    ) -> AsyncIterator[tuple[Consumer, dict[tuple[str, int], int]]]:
+        """A consumer of all partitions of these topics, and the ends that they have now. Raises `KafkaException`."""
+        known = await self.topics(topics)
+        consumer = Consumer({**self._client, **_READING})
+        async with consumer:
+            ends, begins = dict[tuple[str, int], int](), list[TopicPartition]()
+            for topic in known.values():
+                for number in range(topic.partitions):
+                    low, high = await consumer.watermarks(TopicPartition(topic.name, number), TIMEOUT_S)
+                    ends[topic.name, number] = high
+                    begins.append(TopicPartition(topic.name, number, low if from_beginning else high))
+            consumer.assign(begins)
+            yield consumer, ends
+
+
+def is_end(message: Message) -> bool:
+    """Whether it is no record, but says that a partition was read to its end."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
+def record_of(message: Message) -> TopicRecord:
+    """The record of a message. Raises `KafkaException` for an error event."""
+    error, topic = message.error(), message.topic()
+    if error is not None or topic is None:
+        raise KafkaException(error)
+    return TopicRecord(
+        topic, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
+    )
+
+
+def _raise(error: object, harmless: int) -> None:
+    if isinstance(error, KafkaException):
+        if error.error.code() != harmless:
+            raise error
+    elif isinstance(error, KafkaError) and error.code() != harmless:
+        raise KafkaException(error)
+
+
+class KnownTopics:
+    """The surroundings of a statement: topics as they were when it came, and the registry."""
+
+    def __init__(self, topics: Mapping[str, Topic], registry: Registry | None, empty: Registry) -> None:
+        self._topics, self._registry, self._empty = topics, registry, empty
+
+    def partitions(self, topic: str, wanted: int | None) -> int | None:
+        """Those of the topic."""
+        found = self._topics.get(topic)
+        return wanted if found is None else found.partitions
+
+    def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
+        """The columns of a registered schema. Raises ValueError."""
+        if given.name in TYPES and self._registry is None:
+            raise ValueError(
+                f"the format {given.name} needs a schema registry: start the server with --schema-registry"
+            )
+        return inferred_columns(given, self._registry or self._empty, topic, is_key=is_key)

@@ -1,0 +1,108 @@
+"""The catalogue and the persistent queries of a server, as the commands that it has read made them. Pure.
+
+Keeps true: the same commands give the same catalogue, queries and ids, on every server and after each restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.declarations import Surroundings
+from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
+from felice.pipelines.sql.compile.functions import Tools
+from felice.pipelines.sql.compile.topology import Compilation
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.rows.registry import Registry
+from felice.pipelines.sql.server.commands import Command
+from felice.pipelines.sql.server.facts import Remembered
+from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.syntax.tree import ControlQuery, Statement
+from felice.pipelines.streams.app import App
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQuery:
+    """A persistent query of the server, with the settings of its statement."""
+
+    query: PersistentQuery
+    text: str
+    settings: Mapping[str, str]
+    users: Mapping[str, object]
+    is_paused: bool = False
+
+
+class Engine:
+    """See the module. `settings` are those of the server, under those of a statement."""
+
+    def __init__(self, functions: FunctionTable, settings: Mapping[str, str], registry: Registry) -> None:
+        self.functions, self.settings, self.registry = functions, dict(settings), registry
+        self.catalogue = Catalogue()
+        self.queries: dict[str, HeldQuery] = {}
+        self.commands = 0
+        """How many commands were applied; the number of the next one."""
+
+    def analyst(self, settings: Mapping[str, str], around: Surroundings) -> Analyst:
+        """What a statement with these settings is analysed with."""
+        return Analyst(self.functions, {**self.settings, **settings}, around)
+
+    def change(
+        self, given: Statement, text: str, settings: Mapping[str, str], around: Surroundings
+    ) -> Change | None:
+        """What a statement changes, which `apply` does; None for a statement of another kind. Raises `SqlError`."""
+        change = change_of(given, self.catalogue, self.analyst(settings, around), text)
+        if change is None and isinstance(given, ControlQuery):
+            done = "Paused" if given.action == "PAUSE" else "Resumed"
+            ids = self.ids(given)
+            return Change(self.catalogue, f"{done} {', '.join(ids) or 'no query'}")
+        if change is not None and change.started is not None:
+            self._check(change, settings)
+        return change
+
+    def ids(self, given: ControlQuery) -> list[str]:
+        """The queries that PAUSE, RESUME or TERMINATE names."""
+        return list(self.catalogue.queries) if given.query is None else [given.query]
+
+    def _check(self, change: Change, settings: Mapping[str, str]) -> None:
+        """Build the application, so that a statement whose query cannot run is refused and never kept."""
+        assert change.started is not None
+        held = HeldQuery(change.started, "", {**self.settings, **settings}, change.catalogue.types)
+        self.app(held)
+
+    def apply(self, command: Command) -> Change | None:
+        """Apply a command that was accepted. Raises `SqlError` for one that this server does not understand, such as
+        a call of a function that is no longer installed.
+        """
+        self.commands = max(self.commands, command.number + 1)
+        (written,) = statements_of(command.statement, {})
+        given = written.statement
+        change = self.change(given, written.text, command.settings, Remembered(command.facts))
+        if change is None:
+            raise SqlError(f"{type(given).__name__} is no command", given.position)
+        self.catalogue = change.catalogue
+        for id in change.stopped:
+            self.queries.pop(id, None)
+        if change.started is not None:
+            settings = {**self.settings, **command.settings}
+            self.queries[change.started.id] = HeldQuery(
+                change.started, written.text, settings, change.catalogue.types
+            )
+        if isinstance(given, ControlQuery) and given.action != "TERMINATE":
+            for id in self.ids(given):
+                self.queries[id] = replace(self.queries[id], is_paused=given.action == "PAUSE")
+        return change
+
+    def app(self, held: HeldQuery) -> App:
+        """The application of a query."""
+        return Compilation(held.query.id, held.query.plan, self.tools(held.settings)).into(held.query.sink)
+
+    def tools(self, settings: Mapping[str, str]) -> Tools:
+        """What a plan with these settings is compiled with."""
+        return Tools(self.functions, self.catalogue.types, settings, self.registry, None)
+
+    def is_queryable(self, source: SourceInfo) -> bool:
+        """Whether the server keeps the rows of a table, for SELECT without EMIT."""
+        return source.is_table and (source.query is not None or source.is_read_only)

@@ -1,0 +1,97 @@
+"""What an analysis was told of the cluster and the registry, kept with its statement.
+
+Keeps true: a statement that is applied again, after a restart or by another server, is told the same, also if topics
+            and schemas have changed since. So all servers come to the same catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.analysis.declarations import Surroundings
+from felice.pipelines.sql.rows import Columns, FormatDescription
+from felice.pipelines.sql.syntax.cursor import Cursor
+from felice.pipelines.sql.syntax.types import type_at
+from felice.pipelines.sql.types import resolved, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Partitions by topic, and columns by subject. None stands for what does not exist."""
+
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    schemas: Mapping[str, Columns | None] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "partitions": dict(self.partitions),
+            "schemas": {
+                subject: None if columns is None else [[name, text_of(type_)] for name, type_ in columns]
+                for subject, columns in self.schemas.items()
+            },
+        }
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> Facts:
+        """From JSON. Raises `SqlError`, KeyError, TypeError or ValueError for what `document` does not make."""
+        return Facts(
+            dict(document["partitions"]),
+            {
+                subject: None
+                if columns is None
+                else tuple((str(name), resolved(type_at(Cursor(text)), {})) for name, text in columns)
+                for subject, columns in document["schemas"].items()
+            },
+        )
+
+
+class Noted:
+    """Surroundings that remember what they told."""
+
+    def __init__(self, asked: Surroundings) -> None:
+        self._asked = asked
+        self._partitions: dict[str, int | None] = {}
+        self._schemas: dict[str, Columns | None] = {}
+
+    @property
+    def facts(self) -> Facts:
+        """What was told until now."""
+        return Facts(dict(self._partitions), dict(self._schemas))
+
+    def partitions(self, topic: str, wanted: int | None) -> int | None:
+        """Those of the topic."""
+        found = self._asked.partitions(topic, wanted)
+        self._partitions[topic] = found
+        return found
+
+    def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
+        """The columns of a registered schema."""
+        found = self._asked.schema(topic, is_key, given)
+        self._schemas[_subject(topic, is_key, given)] = found
+        return found
+
+
+class Remembered:
+    """Surroundings that tell what they told before."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def partitions(self, topic: str, wanted: int | None) -> int | None:
+        """Those of the topic."""
+        return self._facts.partitions.get(topic, wanted)
+
+    def schema(self, topic: str, is_key: bool, given: FormatDescription) -> Columns | None:
+        """The columns of a registered schema. Raises ValueError for one that was not asked for."""
+        subject = _subject(topic, is_key, given)
+        if subject not in self._facts.schemas:
+            raise ValueError(f"the statement was kept without the schema of {subject}")
+        return self._facts.schemas[subject]
+
+
+def _subject(topic: str, is_key: bool, given: FormatDescription) -> str:
+    return f"{topic}-{'key' if is_key else 'value'}:{given.schema_id or ''}"

@@ -1,0 +1,31 @@
+"""Persistent queries that run, as the server sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from felice.dataclass import dataclass
+from felice.pipelines.streams.app import App
+
+RUNNING, PAUSED, ERROR = "RUNNING", "PAUSED", "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """RUNNING, or ERROR with the reason. A query that is started counts as running."""
+
+    name: str
+    reason: str | None = None
+
+
+class PersistentQueries(Protocol):
+    """Runs applications. Its functions return at once."""
+
+    def want(self, apps: Mapping[str, App], known: frozenset[str]) -> None:
+        """Run exactly these applications, by query id. Those of `known` that are not among them keep their state and
+        positions; the state of all others is deleted.
+        """
+
+    def states(self) -> Mapping[str, QueryState]:
+        """The state of each application that is wanted."""

@@ -1,0 +1,369 @@
+"""The routes of the REST API, with ksqlDB's paths, bodies and answers.
+
+Source: ksqlDB's documented API. HTTP/1.1 only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from felice.dataclass import dataclass
+from felice.pipelines.sql.catalogue import near
+from felice.pipelines.sql.inserts import Inserted
+from felice.pipelines.sql.rows.plain import value_of
+from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, Entity, StatementFailed
+from felice.pipelines.sql.server.printing import Printed
+from felice.pipelines.sql.server.rows import Row
+from felice.pipelines.sql.server.selects import Select, Selects
+from felice.pipelines.sql.server.service import SqlService
+from felice.pipelines.sql.settings import is_known
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import PrintTopic
+from felice.pipelines.sql.syntax.writer import quoted
+from felice.web.errors import HttpError
+from felice.web.media import accepted, json_body, parse_json
+
+KSQL, JSON = "application/vnd.ksql.v1+json", "application/json"
+DELIMITED = "application/vnd.ksqlapi.delimited.v1"
+BODIES = (KSQL, JSON, DELIMITED)
+VERSION = "7.9.0"
+"""The version of ksqlDB whose API this is. Clients compare it with theirs."""
+Handler = Callable[["Server", Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What handlers use."""
+
+    service: SqlService
+    selects: Selects
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The body of a request with statements."""
+
+    text: str
+    settings: Mapping[str, str]
+    variables: Mapping[str, str]
+
+
+def routes(service: SqlService) -> list[Route]:
+    """The routes for an application of `felice.web`."""
+    server = Server(service, Selects(service))
+    return [Route(path, _endpoint(server, one), methods=[method]) for method, path, one in _ROUTES]
+
+
+def _endpoint(server: Server, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(server, request)
+        except StatementFailed as error:
+            return JSONResponse(error.document(), HTTPStatus.BAD_REQUEST, media_type=KSQL)
+
+    return endpoint
+
+
+# What is asked
+
+
+async def _asked(request: Request, text: str, settings: str) -> Asked:
+    body = await _object(request)
+    unknown = body.keys() - {text, settings, "sessionVariables", "commandSequenceNumber", "requestProperties"}
+    if unknown:
+        raise _bad(f"the body has the unknown member {sorted(unknown)[0]!r}")
+    found = body.get(text)
+    if not isinstance(found, str):
+        raise _bad(f"the body must have the member {text!r}, a text")
+    return Asked(found, _texts(body, settings), _texts(body, "sessionVariables"))
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    body = await json_body(request, BODIES)
+    if not isinstance(body, dict):
+        raise _bad("the body must be a JSON object")
+    return body
+
+
+def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
+    found = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise _bad(f"{name} must be a JSON object")
+    texts = {}
+    for key, value in found.items():
+        if isinstance(value, dict | list):
+            raise _bad(f"{name} has a value for {key!r} that is neither a text nor a number")
+        if value is not None:
+            text = json.dumps(value) if isinstance(value, bool) else str(value)
+            texts[key.removeprefix("ksql.streams.")] = text
+    return texts
+
+
+def _bad(message: str) -> HttpError:
+    return HttpError(HTTPStatus.BAD_REQUEST, BAD_REQUEST, message)
+
+
+# Statements
+
+
+async def _ksql(server: Server, request: Request) -> Response:
+    asked = await _asked(request, "ksql", "streamsProperties")
+    done = await server.service.execute(asked.text, asked.settings, asked.variables)
+    return JSONResponse(done, media_type=accepted(request, (KSQL, JSON)))
+
+
+async def _status(server: Server, request: Request) -> Response:
+    parameters = request.path_params
+    name = f"{parameters['kind']}/{parameters['name']}/{parameters['action']}"
+    found = server.service.statuses.get(name) or server.service.statuses.get(
+        f"{parameters['kind']}/{quoted(parameters['name'])}/{parameters['action']}"
+    )
+    if found is None:
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, f"Command not found: {name}")
+    return JSONResponse({"status": "SUCCESS", "message": found, "queryId": None})
+
+
+async def _terminate(server: Server, request: Request) -> Response:
+    raise HttpError(
+        HTTPStatus.NOT_IMPLEMENTED,
+        HTTPStatus.NOT_IMPLEMENTED * 100,
+        "the server does not support /ksql/terminate; use TERMINATE ALL and DROP",
+    )
+
+
+# Queries
+
+
+async def _query(server: Server, request: Request) -> Response:
+    """POST /query: a JSON array with a header, rows, and a final message; for PRINT lines of text."""
+    asked = await _asked(request, "ksql", "streamsProperties")
+    found = await server.selects.begin(asked.text, asked.settings, asked.variables)
+    if isinstance(found, PrintTopic):
+        return StreamingResponse(
+            _encoded(await _begun(_printed(server, found), request)), media_type="text/plain; charset=utf-8"
+        )
+    return StreamingResponse(
+        _encoded(await _begun(_chunks(server, found), request)), media_type=accepted(request, (KSQL, JSON))
+    )
+
+
+async def _query_stream(server: Server, request: Request) -> Response:
+    """POST /query-stream: an object about the query, and an array for each row, each in a line of its own or, as
+    `application/json`, all in one array.
+    """
+    asked = await _asked(request, "sql", "properties")
+    found = await server.selects.begin(asked.text, asked.settings, asked.variables)
+    if isinstance(found, PrintTopic):
+        raise StatementFailed("PRINT must use the /query endpoint", asked.text)
+    media = accepted(request, (DELIMITED, JSON, KSQL))
+    write = _lines if media == DELIMITED else _one_array
+    return StreamingResponse(_encoded(await _begun(write(server, found), request)), media_type=media)
+
+
+async def _close_query(server: Server, request: Request) -> Response:
+    body = await _object(request)
+    id = body.get("queryId")
+    if not isinstance(id, str) or not server.selects.close(id):
+        raise HttpError(HTTPStatus.BAD_REQUEST, BAD_REQUEST, f"No query with id {id}")
+    return Response()
+
+
+async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    async for text in texts:
+        yield text.encode("utf-8", "replace")
+
+
+async def _begun(texts: AsyncIterator[str], request: Request) -> AsyncIterator[str]:
+    """The texts, after the first one is there: what fails before it is answered with a status of its own."""
+    first = await anext(texts, "")
+
+    async def all_of_them() -> AsyncIterator[str]:
+        try:
+            if first:
+                yield first
+            async for text in texts:
+                if await request.is_disconnected():
+                    return
+                if text:
+                    yield text
+        finally:
+            await texts.aclose()  # type: ignore[attr-defined]
+
+    return all_of_them()
+
+
+async def _printed(server: Server, given: PrintTopic) -> AsyncIterator[str]:
+    async for lines in Printed(given).lines(server.service.cluster):
+        yield "".join(f"{one}\n" for one in lines)
+
+
+async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:
+    schema = ", ".join(
+        f"{quoted(one.name)} {one.type}{' KEY' if one.is_key else ''}" for one in select.columns
+    )
+    opening = "[" + _json({"header": {"queryId": select.id, "schema": schema}})
+    try:
+        yield opening
+        try:
+            async for part in select.parts():
+                yield "".join(f",\n{_json({'row': _row(select, one)})}" for one in part)
+        except StatementFailed as error:
+            yield f",\n{_json({'errorMessage': error.document()})}]\n"
+            return
+        yield f",\n{_json({'finalMessage': select.message or 'Query Completed'})}]\n"
+    finally:
+        server.selects.close(select.id)
+
+
+def _row(select: Select, row: Row) -> Entity:
+    if row.values is None:
+        return {"columns": [None] * len(select.columns), "tombstone": True}
+    return {"columns": row.values}
+
+
+async def _lines(server: Server, select: Select) -> AsyncIterator[str]:
+    try:
+        yield _json(_about(select)) + "\n"
+        try:
+            async for part in select.parts():
+                yield "".join(f"{_json(_values(select, one))}\n" for one in part)
+        except StatementFailed as error:
+            yield _json({"status": "error", "error_code": error.code, "message": error.message}) + "\n"
+    finally:
+        server.selects.close(select.id)
+
+
+async def _one_array(server: Server, select: Select) -> AsyncIterator[str]:
+    try:
+        yield "[" + _json(_about(select))
+        try:
+            async for part in select.parts():
+                yield "".join(f",\n{_json(_values(select, one))}" for one in part)
+        except StatementFailed as error:
+            yield f",\n{_json({'status': 'error', 'error_code': error.code, 'message': error.message})}"
+        yield "]\n"
+    finally:
+        server.selects.close(select.id)
+
+
+def _about(select: Select) -> Entity:
+    return {
+        "queryId": select.id,
+        "columnNames": [one.name for one in select.columns],
+        "columnTypes": [one.type for one in select.columns],
+    }
+
+
+def _values(select: Select, row: Row) -> list[Any]:
+    return [None] * len(select.columns) if row.values is None else row.values
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=_number_text)
+
+
+def _number_text(value: Any) -> Any:
+    return float(value)
+
+
+# Inserts
+
+
+async def _inserts(server: Server, request: Request) -> Response:
+    """POST /inserts-stream: a line with the target, and a line for each row; a line of status for each."""
+    lines = (await request.body()).splitlines()
+    about = parse_json(lines[0]) if lines else None
+    if not isinstance(about, dict) or not isinstance(about.get("target"), str):
+        raise _bad("the first line must be a JSON object with the member 'target', the name of a stream")
+    service = server.service
+    sources = service.engine.catalogue.sources
+    named = about["target"]
+    name = named[1:-1] if named[:1] == "`" else named.upper()
+    source = sources.get(name)
+    if source is None or source.is_table:
+        hint = near(name, sources)
+        raise _bad(f"Cannot insert values into an unknown stream: {named}{hint}")
+    acks = list[Entity]()
+    for number, line in enumerate(lines[1:]):
+        try:
+            await service.cluster.write(service.record_of(source, _inserted(source, parse_json(line))))
+        except (ValueError, SqlError) as error:
+            acks.append({"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": str(error)})
+            break
+        acks.append({"status": "ok", "seq": number})
+    return Response("".join(f"{_json(one)}\n" for one in acks), media_type=DELIMITED)
+
+
+def _inserted(source: Any, given: Any) -> Inserted:
+    """The row of a JSON object. Raises ValueError."""
+    if not isinstance(given, dict):
+        raise ValueError("a row must be a JSON object")
+    by_name = {(name[1:-1] if name[:1] == "`" else name.upper()): value for name, value in given.items()}
+    known = {one.name: one.type for one in source.columns if one.role != "HEADERS"}
+    for name in by_name:
+        if name not in known:
+            raise ValueError(f"there is no column {name} in {source.name}{near(name, known)}")
+    values = {
+        name: None if by_name.get(name) is None else value_of(type_, by_name[name])
+        for name, type_ in known.items()
+    }
+    key = tuple(values[name] for name, _ in source.key)
+    return Inserted(
+        None if all(one is None for one in key) else key,
+        tuple(values[name] for name, _ in source.value),
+        None,
+    )
+
+
+# About the server
+
+
+async def _info(server: Server, request: Request) -> Response:
+    service = server.service
+    about = {
+        "version": VERSION,
+        "kafkaClusterId": service.cluster.id,
+        "ksqlServiceId": service.deployment.service_id,
+        "serverStatus": "RUNNING",
+    }
+    return JSONResponse({"KsqlServerInfo": about}, media_type=accepted(request, (KSQL, JSON)))
+
+
+async def _health(server: Server, request: Request) -> Response:
+    details = {name: {"isHealthy": True} for name in ("metastore", "kafka", "commandRunner")}
+    return JSONResponse({"isHealthy": True, "details": details, "serverState": "READY"})
+
+
+async def _metadata(server: Server, request: Request) -> Response:
+    service = server.service
+    clusters = {"kafka-cluster": service.cluster.id, "ksql-cluster": service.deployment.service_id}
+    return JSONResponse({"id": "", "scope": {"path": [], "clusters": clusters}})
+
+
+async def _property(server: Server, request: Request) -> Response:
+    name = str(request.path_params["name"])
+    if not is_known(name):
+        raise _bad(f"Unknown property: {name}")
+    return JSONResponse(True)
+
+
+_ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/ksql", _ksql),
+    ("POST", "/ksql/terminate", _terminate),
+    ("POST", "/query", _query),
+    ("POST", "/query-stream", _query_stream),
+    ("POST", "/close-query", _close_query),
+    ("POST", "/inserts-stream", _inserts),
+    ("GET", "/status/{kind}/{name}/{action}", _status),
+    ("GET", "/info", _info),
+    ("GET", "/healthcheck", _health),
+    ("GET", "/v1/metadata/id", _metadata),
+    ("GET", "/is_valid_property/{name}", _property),
+)

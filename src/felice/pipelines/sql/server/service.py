@@ -1,0 +1,345 @@
+"""Statements of clients: reads the catalogue for some, and writes a command for those that change it.
+
+Keeps true: a statement that changes something is answered when its command is in the topic and this server has applied
+            it. One such statement runs at a time, so each is analysed with the catalogue that all before it made.
+            Topics are made before the command is written, and deleted after it: a command never names a topic that
+            was not there.
+How:        analysis and compilation ask a registry and take milliseconds, so they run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from felice.client.compacted.records import CompactedRecord
+from felice.client.compacted.topic import CompactedTopic
+from felice.client.error import KafkaException
+from felice.dataclass import dataclass
+from felice.pipelines.errors import OutsideError
+from felice.pipelines.sql.catalogue import SourceInfo, near
+from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.inserts import inserted
+from felice.pipelines.sql.programs import NeededTopic
+from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
+from felice.pipelines.sql.server import entities
+from felice.pipelines.sql.server.answers import Answers
+from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
+from felice.pipelines.sql.server.commands import Command, DamagedCommand
+from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.facts import Noted
+from felice.pipelines.sql.server.failures import Entity, StatementFailed
+from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
+from felice.pipelines.sql.server.tables import Follower
+from felice.pipelines.sql.settings import KNOWN, is_known
+from felice.pipelines.sql.statements import Change, set_property
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import Written, statements_of
+from felice.pipelines.sql.syntax.tree import (
+    AlterSource,
+    ControlQuery,
+    CreateAsSelect,
+    CreateSource,
+    CreateType,
+    Define,
+    Drop,
+    InsertSelect,
+    InsertValues,
+    PrintTopic,
+    Query,
+    SetProperty,
+    Statement,
+)
+from felice.pipelines.streams.task import TopicRecord
+
+_log = logging.getLogger("felice.sql")
+
+WRITE_S = 30.0
+LONGEST_TEXT = 1 << 20
+"""Characters of one request's statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a server is made of."""
+
+    service_id: str
+    client: Mapping[str, object]
+    functions: FunctionTable
+    settings: Mapping[str, str]
+    registry: Registry | None
+    data: Path
+    """The directory of the rows of tables."""
+    replication_factor: int = 1
+
+    @property
+    def topic(self) -> str:
+        """The name of the command topic."""
+        return f"_confluent-ksql-{self.service_id}_command_topic"
+
+
+class SqlService:
+    """The server without its HTTP."""
+
+    def __init__(self, deployment: Deployment, queries: PersistentQueries) -> None:
+        self.deployment = deployment
+        empty: Registry = MemoryRegistry()
+        self.engine = Engine(deployment.functions, deployment.settings, deployment.registry or empty)
+        self.cluster = Cluster(deployment.client)
+        self.followers: dict[str, Follower] = {}
+        self._empty, self._queries = empty, queries
+        self._topic: CompactedTopic[bytes, bytes] = CompactedTopic(
+            deployment.client,
+            deployment.topic,
+            fence=deployment.topic,
+            on_record=self._on_record,
+            keep=False,
+            replication_factor=deployment.replication_factor,
+        )
+        self._applied: dict[int, Change | SqlError | None] = {}
+        self.statuses: dict[str, str] = {}
+        """What each command did, by its id; the last one of an id counts."""
+        self._one_at_a_time = asyncio.Lock()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._is_read = False
+        self._answers = Answers(self)
+
+    # Start and stop
+
+    async def start(self, timeout_s: float) -> None:
+        """Read the commands, and run the queries that they made. Raises `KafkaException`."""
+        await self.cluster.start()
+        await self._topic.start(timeout_s)
+        await self._topic.take_over(timeout_s)
+        await self._topic.wait_end(timeout_s)
+        self._is_read = True
+        self._applied.clear()
+        self._run_queries()
+        self._follow_tables()
+
+    async def stop(self) -> None:
+        """End everything that runs here; persistent queries are ended by their runner."""
+        for follower in self.followers.values():
+            await follower.stop()
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        await self._topic.stop()
+        await self.cluster.stop()
+
+    def _on_record(self, record: CompactedRecord) -> None:
+        try:
+            command = Command.decode(record.key, record.value)
+        except DamagedCommand as error:
+            _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
+            return
+        try:
+            change = self._applied[command.number] = self.engine.apply(command)
+            self.statuses[command.id] = "" if change is None else change.message
+        except SqlError as error:
+            self._applied[command.number] = error
+            _log.error(
+                "skipped a command that cannot be applied",
+                extra={"offset": record.offset, "command": command.id, "reason": str(error)},
+            )
+            return
+        if self._is_read:
+            self._run_queries()
+            self._follow_tables()
+
+    def _run_queries(self) -> None:
+        held = self.engine.queries
+        apps = {id: self.engine.app(one) for id, one in held.items() if not one.is_paused}
+        self._queries.want(apps, frozenset(held))
+
+    def _follow_tables(self) -> None:
+        wanted = {
+            source.topic: source
+            for source in self.engine.catalogue.sources.values()
+            if self.engine.is_queryable(source)
+        }
+        for topic in self.followers.keys() - wanted.keys():
+            task = asyncio.get_running_loop().create_task(self.followers.pop(topic).stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+        for topic, source in wanted.items():
+            if topic not in self.followers:
+                follower = Follower(source, self.deployment.data / "tables" / f"{topic}.sqlite", self.cluster)
+                self.followers[topic] = follower
+                follower.start()
+
+    # Statements
+
+    async def execute(
+        self, text: str, settings: Mapping[str, str], variables: Mapping[str, str]
+    ) -> list[Entity]:
+        """Run statements, one after the other, and return their answers. Raises `StatementFailed`."""
+        check_settings(settings)
+        own, known = dict(settings), dict(variables)
+        done = list[Entity]()
+        for written in parsed(text, known):
+            try:
+                answer = await self._execute(written, own)
+            except StatementFailed as error:
+                raise StatementFailed(error.message, error.statement, done, error.code) from None
+            except SqlError as error:
+                raise StatementFailed.of(error, written.text + ";", done) from None
+            except (KafkaException, OutsideError, OSError) as error:
+                raise StatementFailed(str(error), written.text + ";", done) from None
+            if answer is not None:
+                done.append(answer)
+        return done
+
+    async def _execute(self, written: Written, settings: MutableMapping[str, str]) -> Entity | None:
+        given, text = written.statement, written.text + ";"
+        match given:
+            case SetProperty(is_of_system=False):
+                check_settings({given.name: given.value or ""})
+                set_property(given, settings, self.deployment.settings)
+                return None
+            case Define():
+                return None  # `statements_of` keeps variables.
+            case Query() | PrintTopic():
+                raise StatementFailed(
+                    "SELECT and PRINT statements must use the /query endpoint", text, code=40002
+                )
+            case InsertValues():
+                await self._insert(given)
+                return None
+        answer = self._answers.of(given)
+        if answer is not None:
+            return await answer(text, settings)
+        if type(given) in _IDS:
+            return await self._change(given, written.text, settings)
+        raise SqlError(
+            f"the server does not support {text.split(maxsplit=1)[0].upper()} statements of this kind",
+            given.position,
+        )
+
+    async def _insert(self, given: InsertValues) -> None:
+        engine = self.engine
+        source = engine.catalogue.source(given.name, given.position)
+        record = await asyncio.to_thread(
+            lambda: self.record_of(source, inserted(given, source, engine.functions, engine.catalogue.types))
+        )
+        await self.cluster.write(record)
+
+    def record_of(self, source: SourceInfo, row: Any) -> TopicRecord:
+        """The record of an inserted row. Raises `SqlError`."""
+        key, value = self._answers.formats(source)
+        try:
+            return TopicRecord(source.topic, key.encode(row.key), value.encode(row.value), row.timestamp or 0)
+        except ValueError as error:
+            raise SqlError(str(error)) from None
+
+    async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+        async with self._one_at_a_time:
+            return await self._change_alone(given, text, settings)
+
+    async def _change_alone(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+        engine = self.engine
+        topics = await self.cluster.topics()
+        around = Noted(KnownTopics(topics, self.deployment.registry, self._empty))
+        change = await asyncio.to_thread(engine.change, given, text, settings, around)
+        assert change is not None, "statements with an id change something"
+        if (
+            change.catalogue == engine.catalogue
+            and not change.stopped
+            and not isinstance(given, ControlQuery)
+        ):
+            return entities.warning(text + ";", change.message)
+        for source in _made(change, engine):
+            if source.topic not in topics:
+                await self.cluster.create(NeededTopic.of(source))
+        kept = dict(settings)
+        command = Command(_IDS[type(given)](given, change), engine.commands, text, kept, around.facts)
+        offset = await self._topic.write([command.encode()])
+        await self._topic.wait_read(offset, WRITE_S)
+        applied = self._applied.pop(command.number, None)
+        if isinstance(applied, SqlError):
+            raise applied
+        if change.deleted_topic is not None:
+            await self.cluster.delete(change.deleted_topic)
+        query = change.started.id if change.started is not None else None
+        return entities.status(text + ";", command.id, command.number, change.message, query)
+
+    # Queries
+
+    def state(self, id: str) -> QueryState:
+        """Whether a persistent query runs."""
+        if self.engine.queries[id].is_paused:
+            return QueryState(PAUSED)
+        return self._queries.states().get(id, QueryState(RUNNING))
+
+    def listed(self, id: str) -> Entity:
+        """A persistent query as SHOW QUERIES has it."""
+        state = self.state(id)
+        return entities.query(
+            self.engine.catalogue, id, state.name, state.reason if state.name == ERROR else None
+        )
+
+    async def close(self) -> None:
+        """As `stop`, also after a failed start."""
+        with suppress(KafkaException):
+            await self.stop()
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Raise `StatementFailed` for a setting that nothing here looks at."""
+    for name in settings:
+        if not is_known(name):
+            raise StatementFailed(
+                f"the server has no setting {name}{near(name, KNOWN)}; SHOW PROPERTIES and the documents name them",
+                "",
+            )
+
+
+def parsed(text: str, variables: MutableMapping[str, str]) -> Sequence[Written]:
+    """The statements of a text, all of which are right. Raises `StatementFailed`."""
+    if len(text) > LONGEST_TEXT:
+        raise StatementFailed(
+            f"the statements have {len(text):,} characters; a request may have {LONGEST_TEXT:,}", text[:1_000]
+        )
+    try:
+        found = list(statements_of(text, variables))
+    except SqlError as error:
+        raise StatementFailed.of(error, text) from None
+    if not found:
+        raise StatementFailed("the request has no statement", text)
+    return found
+
+
+def _made(change: Change, engine: Engine) -> list[SourceInfo]:
+    """The sources that a change adds."""
+    before = engine.catalogue.sources
+    return [one for name, one in change.catalogue.sources.items() if before.get(name) != one]
+
+
+def _of_source(action: str) -> Callable[[Any, Change], str]:
+    return lambda given, change: f"{given.kind.lower()}/`{given.name}`/{action}"
+
+
+def _of_insert(given: InsertSelect, change: Change) -> str:
+    assert change.started is not None
+    return f"stream/`{change.started.id}`/create"
+
+
+def _of_control(given: ControlQuery, change: Change) -> str:
+    action = {"TERMINATE": "execute", "PAUSE": "pause", "RESUME": "resume"}[given.action]
+    return f"terminate/`{given.query or 'ALL'}`/{action}"
+
+
+_IDS: dict[type, Callable[[Any, Change], str]] = {
+    CreateSource: _of_source("create"),
+    CreateAsSelect: _of_source("create"),
+    AlterSource: _of_source("alter"),
+    Drop: _of_source("drop"),
+    CreateType: lambda given, change: f"type/`{given.name}`/create",
+    InsertSelect: _of_insert,
+    ControlQuery: _of_control,
+}
+"""The ids of commands, by the statements that make them."""
+Answer = Callable[[str, Mapping[str, str]], Awaitable[Entity]]

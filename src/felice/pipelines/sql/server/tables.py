@@ -1,0 +1,185 @@
+"""The rows of a table, kept in this machine for SELECT without EMIT: a topic's newest records in a file of SQLite.
+
+Keeps true: rows and the offsets up to which they were read are written in one transaction. So after kill -9 the
+            follower continues where the file ends, and never counts a record twice or leaves one out.
+            A file of a topic that was deleted, or made again, is thrown away.
+How:        one connection for the follower; each reader has its own. Write-ahead logging lets them read meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from felice.client.error import KafkaException
+from felice.client.model import TopicPartition
+from felice.pipelines.sql.catalogue import SESSION, SourceInfo
+from felice.pipelines.sql.server.cluster import Cluster, is_end, record_of
+from felice.pipelines.streams.task import TopicRecord
+
+_log = logging.getLogger("felice.sql")
+
+_LAYOUT = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS offsets (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, value BLOB NOT NULL, timestamp INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA busy_timeout=10000")
+MOST_AT_ONCE = 5_000
+POLL_S = 0.2
+RETRY_S = 1.0
+CAUGHT_UP_S = 30.0
+"""How long a reader waits for the rows that the topic had when it came."""
+
+StoredRow = tuple[bytes, bytes, int]
+"""Key, value and timestamp of a record."""
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """A connection to a file of rows. Each thread may use it, one at a time."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for one in _PRAGMAS:
+        connection.execute(one)
+    return connection
+
+
+class TableRows:
+    """The rows of one table."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write = opened(path)
+        self._write.executescript(_LAYOUT)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._write.close()
+
+    def of_topic(self, identity: str) -> None:
+        """Throw the rows away unless they are of the topic with this identity."""
+        found = self._write.execute("SELECT value FROM facts WHERE name = 'topic'").fetchone()
+        if found is not None and found[0] == identity:
+            return
+        with self._write:
+            self._write.execute("BEGIN")
+            for table in ("rows", "offsets", "facts"):
+                self._write.execute(f"DELETE FROM {table}")
+            self._write.execute("INSERT INTO facts VALUES ('topic', ?)", (identity,))
+
+    def offsets(self) -> dict[int, int]:
+        """The offset of the next record, by partition."""
+        return dict(self._write.execute("SELECT partition, offset FROM offsets"))
+
+    def take(self, records: Sequence[TopicRecord], offsets: Mapping[int, int]) -> None:
+        """Take records, in their order, and the offsets behind them."""
+        with self._write:
+            self._write.execute("BEGIN")
+            for record in records:
+                if record.key is None:
+                    continue
+                if record.value is None:
+                    self._write.execute("DELETE FROM rows WHERE key = ?", (record.key,))
+                else:
+                    self._write.execute(
+                        "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)",
+                        (record.key, record.value, record.timestamp),
+                    )
+            self._write.executemany("INSERT OR REPLACE INTO offsets VALUES (?, ?)", offsets.items())
+
+    def rows(self, keys: Sequence[bytes] | None, window_bytes: int) -> Iterator[StoredRow]:
+        """The rows of these keys, without their windows' bytes, or all rows."""
+        with closing(opened(self.path)) as connection:
+            if keys is None:
+                yield from connection.execute("SELECT key, value, timestamp FROM rows ORDER BY key")
+                return
+            for key in keys:
+                yield from connection.execute(
+                    "SELECT key, value, timestamp FROM rows "
+                    "WHERE key >= ? AND key <= ? AND length(key) = ? ORDER BY key",
+                    (key, key + b"\xff" * window_bytes, len(key) + window_bytes),
+                )
+
+
+def window_bytes(source: SourceInfo) -> int:
+    """How many bytes Kafka's windowed serializers write after a key."""
+    if source.window is None:
+        return 0
+    return 16 if source.window.kind == SESSION else 8
+
+
+class Follower:
+    """Keeps the rows of one table up to date."""
+
+    def __init__(self, source: SourceInfo, path: Path, cluster: Cluster) -> None:
+        self.source = source
+        self.rows = TableRows(path)
+        self._cluster = cluster
+        self._positions: dict[int, int] = {}
+        self._moved = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.fault: str | None = None
+        """Why the topic cannot be followed at present."""
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Follow no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self.rows.close()
+
+    async def caught_up(self) -> None:
+        """Wait until all records that the topic has now are in the rows. Raises `KafkaException` and TimeoutError."""
+        async with asyncio.timeout(CAUGHT_UP_S):
+            ends = await self._cluster.ends(self.source.topic)
+            while any(self._positions.get(number, 0) < end for number, end in ends.items()):
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (KafkaException, OSError, sqlite3.Error) as error:
+                if self.fault is None:
+                    _log.warning(
+                        "a table cannot be followed", extra={"table": self.source.name, "reason": str(error)}
+                    )
+                self.fault = str(error)
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        topic = self.source.topic
+        identity = await self._cluster.identity(topic)
+        self.rows.of_topic(identity)
+        self._positions = await asyncio.to_thread(self.rows.offsets)
+        async with self._cluster.reading([topic], from_beginning=True) as (consumer, ends):
+            consumer.assign(
+                [TopicPartition(topic, number, self._positions.get(number, 0)) for _, number in ends]
+            )
+            self.fault = None
+            while True:
+                messages = await consumer.consume(MOST_AT_ONCE, POLL_S)
+                if not messages:
+                    continue
+                moved = dict(self._positions)
+                records = list[TopicRecord]()
+                for one in messages:
+                    number = one.partition() or 0
+                    if is_end(one):
+                        moved[number] = max(moved.get(number, 0), one.offset() or 0)
+                        continue
+                    records.append(record_of(one))
+                    moved[number] = (one.offset() or 0) + 1
+                await asyncio.to_thread(self.rows.take, records, moved)
+                self._positions = moved
+                self._moved.set()

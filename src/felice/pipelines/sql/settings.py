@@ -1,0 +1,38 @@
+"""The settings that SET and the requests of clients may have."""
+
+from __future__ import annotations
+
+from felice.pipelines.sql.analysis.properties import FORMAT_OF, START
+from felice.pipelines.sql.processing_log import TOPIC_SETTING
+
+SCAN_ENABLED = "ksql.query.pull.table.scan.enabled"
+"""Whether SELECT without EMIT may look at each row of a table."""
+KNOWN = {
+    START: "where queries begin to read: earliest or latest",
+    FORMAT_OF["KEY"]: "the format of keys where a statement names none",
+    FORMAT_OF["VALUE"]: "the format of values where a statement names none",
+    TOPIC_SETTING: "the topic of the processing log",
+    "ksql.output.topic.name.prefix": "what names of made topics begin with",
+    "ksql.timestamp.throw.on.invalid": "whether a record without a valid time stops the query",
+    "ksql.functions.collect_list.limit": "the most elements of COLLECT_LIST",
+    "ksql.functions.collect_set.limit": "the most elements of COLLECT_SET",
+    SCAN_ENABLED: "whether SELECT without EMIT may look at each row of a table",
+}
+"""Settings, with what they do."""
+TUNING = frozenset(
+    {
+        "cache.max.bytes.buffering",
+        "commit.interval.ms",
+        "num.stream.threads",
+        "processing.guarantee",
+    }
+)
+"""Settings of Kafka Streams that scripts have, and that need no value here: results are exactly once, each batch is
+committed, and Spark has the threads.
+"""
+
+
+def is_known(name: str) -> bool:
+    """Whether a setting may be set; names of Kafka Streams may begin with `ksql.streams.`."""
+    short = name.removeprefix("ksql.streams.")
+    return short in KNOWN or short in TUNING
