@@ -81,6 +81,17 @@ _READY = "The SQL server is ready on "
     metavar="NAME=VALUE",
     help="Setting that statements have unless they SET it, such as auto.offset.reset=earliest; may be repeated.",
 )
+@click.option(
+    "--advertised-url",
+    metavar="URL",
+    help="Where other servers with this service id reach this one.  [default: the address of --host]",
+)
+@click.option(
+    "--checkpoints",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the checkpoints of queries; several servers share one.  [default: in --data]",
+)
 @users_option
 @tls_config_option
 @log_format_option
@@ -99,6 +110,8 @@ def sql_server(
     replication_factor: int,
     extension_dir: Path | None,
     properties: tuple[str, ...],
+    advertised_url: str | None,
+    checkpoints: Path | None,
     users_file: Path | None,
     tls_config: Path | None,
     log_format: str,
@@ -112,7 +125,8 @@ def sql_server(
     felice sql-server --property auto.offset.reset=earliest --users sql.users
 
     Clients of ksqlDB use it as it is, over HTTP/1.1. Ctrl-C stops it, and its queries after their batches; at the next
-    start they continue.
+    start they continue. Of several servers with one service id, one runs the queries, and another takes over if it
+    ends; give them one directory of --checkpoints.
     """
     try:
         import felice.spark  # noqa: F401
@@ -125,7 +139,7 @@ def sql_server(
     client = client_config(bootstrap, command_config)
     login = login_of(users_file, None)
     warn_if_open("the SQL server", host, login)
-    served_tls, _ = tls_of(tls_config, None)
+    served_tls, leader_tls = tls_of(tls_config, None)
     deployment = Deployment(
         service_id,
         client,
@@ -135,13 +149,21 @@ def sql_server(
         data.absolute(),
         replication_factor,
     )
-    queries = SparkQueries(
-        service_id, bootstrap, master, data.absolute() / "checkpoints", {"client": client}
-    )
+    kept = (checkpoints or data / "checkpoints").absolute()
+    queries = SparkQueries(service_id, bootstrap, master, kept, {"client": client})
     log_as(log_format, log_level)
 
     def made() -> tuple[Service, Callable[[], None]]:
-        server = server_of(deployment, queries, host=host, port=port, tls=served_tls, login=login)
+        server = server_of(
+            deployment,
+            queries,
+            host=host,
+            port=port,
+            advertised=advertised_url,
+            tls=served_tls,
+            leader_tls=leader_tls,
+            login=login,
+        )
         return server, lambda: click.echo(_READY + server.url)
 
     serve_until_signal(made)

@@ -37,7 +37,7 @@ from felice.pipelines.sql.compile.joining import (
     stream_with_format,
     table_with_format,
 )
-from felice.pipelines.sql.compile.operators import RowFunction
+from felice.pipelines.sql.compile.operators import MetadataOf, RowFunction
 from felice.pipelines.sql.compile.selection import Selection, with_time
 from felice.pipelines.sql.expressions.code import Report, no_report
 from felice.pipelines.sql.functions.table import Settings
@@ -106,9 +106,11 @@ class Compilation:
         self._result(None).to(topic, key=key, value=shown_format(self._plan))
         return self.app
 
-    def row_function(self) -> RowFunction:
-        """The function from a record of the only source to the rows to show, for plans without join and GROUP BY."""
-        made: RowFunction = Selection(self._functions, None).text(None).made(OF_RECORD)()
+    def row_function(self, read_at: MetadataOf = lambda: None) -> RowFunction:
+        """The function from a record of the only source to the rows to show, for plans without join and GROUP BY.
+        `read_at` says where the record was read.
+        """
+        made: RowFunction = Selection(self._functions, None).text(None).made(OF_RECORD)(read_at)
         return made
 
     def _result(self, event_time: EventTime | None) -> Stream:

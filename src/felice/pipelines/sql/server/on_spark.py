@@ -53,7 +53,7 @@ class SparkQueries:
         self._checkpoints, self._options = checkpoints, dict(options)
         self._lock = threading.Lock()
         self._wanted: dict[str, _Wanted] = {}
-        self._known: frozenset[str] = frozenset()
+        self._known: frozenset[str] | None = None
         self._running: dict[str, tuple[_Wanted, Running]] = {}
         self._session: SparkSession | None = None
         self._changed, self._ends = threading.Event(), threading.Event()
@@ -72,7 +72,7 @@ class SparkQueries:
         if self._session is not None:
             self._session.stop()
 
-    def want(self, apps: Mapping[str, App], known: frozenset[str]) -> None:
+    def want(self, apps: Mapping[str, App], known: frozenset[str] | None) -> None:
         """Run exactly these applications."""
         with self._lock:
             for id, app in apps.items():
@@ -92,6 +92,11 @@ class SparkQueries:
                 id: QueryState(RUNNING) if one.reason is None else QueryState(ERROR, one.reason)
                 for id, one in self._wanted.items()
             }
+
+    def running(self) -> frozenset[str]:
+        """The applications that have not ended."""
+        with self._lock:
+            return frozenset(self._running)
 
     # The thread
 
@@ -114,12 +119,13 @@ class SparkQueries:
                 running.ask_to_stop()
             running.step()
             if running.is_over:
-                del self._running[id]
+                with self._lock:
+                    del self._running[id]
                 self._ended(id, one, running)
         for id, one in wanted.items():
             if id not in self._running and time.monotonic() >= one.starts_at:
                 self._start(id, one)
-        if not self._ends.is_set():
+        if known is not None and not self._ends.is_set():
             self._forget(known)
 
     def _ended(self, id: str, one: _Wanted, running: Running) -> None:
@@ -151,7 +157,8 @@ class SparkQueries:
             claim = Claim(one.app, found, lock)
             query = query_of(claim, self._spark(), self._bootstrap, **self._options)
             say: Callable[[str], None] = lambda line: _log.info("%s: %s", id, line)  # noqa: E731
-            self._running[id] = one, Running(claim, query, say)
+            with self._lock:
+                self._running[id] = one, Running(claim, query, say)
         except Exception as error:
             if lock is not None:
                 lock.release()

@@ -22,10 +22,13 @@ class QueryState:
 class PersistentQueries(Protocol):
     """Runs applications. Its functions return at once."""
 
-    def want(self, apps: Mapping[str, App], known: frozenset[str]) -> None:
+    def want(self, apps: Mapping[str, App], known: frozenset[str] | None) -> None:
         """Run exactly these applications, by query id. Those of `known` that are not among them keep their state and
-        positions; the state of all others is deleted.
+        positions; the state of all others is deleted. With None nothing is deleted.
         """
 
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
+
+    def running(self) -> frozenset[str]:
+        """The applications that have not ended, also those that are no longer wanted."""

@@ -18,7 +18,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.catalogue import near
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.rows.plain import value_of
-from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, Entity, StatementFailed
+from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.printing import Printed
 from felice.pipelines.sql.server.rows import Row
 from felice.pipelines.sql.server.selects import Select, Selects
@@ -28,14 +28,25 @@ from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import PrintTopic
 from felice.pipelines.sql.syntax.writer import quoted
 from felice.web.errors import HttpError
+from felice.web.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, passed_on
 from felice.web.media import accepted, json_body, parse_json
 
 KSQL, JSON = "application/vnd.ksql.v1+json", "application/json"
 DELIMITED = "application/vnd.ksqlapi.delimited.v1"
+FORM = "application/x-www-form-urlencoded"
+"""What curl says of a body unless it is told otherwise; the examples of ksqlDB's documents do not tell it."""
 BODIES = (KSQL, JSON, DELIMITED)
 VERSION = "7.9.0"
 """The version of ksqlDB whose API this is. Clients compare it with theirs."""
 Handler = Callable[["Server", Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeader:
+    """How requests reach the leader. `leader` is its address if another server leads."""
+
+    forwarder: Forwarder
+    leader: Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class Server:
 
     service: SqlService
     selects: Selects
+    at_leader: AtLeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +67,9 @@ class Asked:
     variables: Mapping[str, str]
 
 
-def routes(service: SqlService) -> list[Route]:
+def routes(service: SqlService, at_leader: AtLeader) -> list[Route]:
     """The routes for an application of `felice.web`."""
-    server = Server(service, Selects(service))
+    server = Server(service, Selects(service), at_leader)
     return [Route(path, _endpoint(server, one), methods=[method]) for method, path, one in _ROUTES]
 
 
@@ -86,7 +98,9 @@ async def _asked(request: Request, text: str, settings: str) -> Asked:
 
 
 async def _object(request: Request) -> dict[str, Any]:
-    body = await json_body(request, BODIES)
+    # A browser sends a form for a page of another site without asking, and names the site.
+    is_from_page = "origin" in request.headers
+    body = await json_body(request, BODIES if is_from_page else (*BODIES, FORM))
     if not isinstance(body, dict):
         raise _bad("the body must be a JSON object")
     return body
@@ -114,6 +128,13 @@ def _bad(message: str) -> HttpError:
 
 
 async def _ksql(server: Server, request: Request) -> Response:
+    """POST /ksql. Another server than the leader forwards the request: only the leader knows how its queries are."""
+    url = server.at_leader.leader()
+    if url is not None and FORWARD_HEADER not in request.headers:
+        try:
+            return await passed_on(request, server.at_leader.forwarder, url)
+        except (LeaderAway, ForwardingFailed) as error:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, NOT_READY, str(error)) from None
     asked = await _asked(request, "ksql", "streamsProperties")
     done = await server.service.execute(asked.text, asked.settings, asked.variables)
     return JSONResponse(done, media_type=accepted(request, (KSQL, JSON)))

@@ -89,7 +89,8 @@ class StreamRows:
 
     def __init__(self, plan: QueryPlan, tools: Tools) -> None:
         self._source = plan.sides[0].source
-        self._function = Compilation("pull", plan, tools).row_function()
+        self._at: RecordMetadata | None = None
+        self._function = Compilation("pull", plan, tools).row_function(lambda: self._at)
         self._formats = (
             key_format_of(self._source, tools.registry),
             value_format_of(self._source, tools.registry),
@@ -114,7 +115,7 @@ class StreamRows:
     def _shown_rows(self, reads: Iterable[Read]) -> Iterator[Row]:
         key_format, value_format = self._formats
         for read in reads:
-            record = read.record
+            record, self._at = read
             try:
                 key, value = key_format.decode(record.key), value_format.decode(record.value)
             except FormatError:

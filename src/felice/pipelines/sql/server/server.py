@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
 
+from felice.client.error import KafkaException
 from felice.env.listening import ServerTls
 from felice.pipelines.sql.server.failures import SqlErrors
+from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
-from felice.pipelines.sql.server.rest import routes
+from felice.pipelines.sql.server.rest import AtLeader, routes
 from felice.pipelines.sql.server.service import Deployment, SqlService
 from felice.web.application import application
+from felice.web.forwarding import Forwarder
 from felice.web.login import Login
 from felice.web.serving import WebServer
 
+_log = logging.getLogger("felice.sql")
+
 DEFAULT_PORT = 8088
+RETRY_S = 1.0
 START_TIMEOUT_S = 60.0
 
 
@@ -27,21 +35,65 @@ def sql_server(
     *,
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
+    advertised: str | None = None,
     tls: ServerTls | None = None,
+    leader_tls: ssl.SSLContext | bool = True,
     login: Login | None = None,
 ) -> WebServer:
-    """The server, to be started. Its start raises the errors of the command topic (`KafkaException`), too."""
+    """The server, to be started. Its start raises the errors of the command topic (`KafkaException`), too.
+
+    `advertised` is the URL at which the other servers with this service id reach this one; without it, the address on
+    which it listens.
+    """
     service = SqlService(deployment, queries)
 
+    forwarder = Forwarder(leader_tls)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def lead() -> None:
+        task = asyncio.get_running_loop().create_task(_lead(service))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        leadership = app.state.leadership = Leadership(
+            deployment.client,
+            f"_confluent-ksql-{deployment.service_id}_servers",
+            advertised or server.url,
+            lead,
+            service.follow,
+        )
         async with AsyncExitStack() as running:
             running.push_async_callback(asyncio.to_thread, queries.stop)
             queries.start()
+            running.push_async_callback(forwarder.close)
             running.push_async_callback(service.close)
             await service.start(START_TIMEOUT_S)
+            running.push_async_callback(leadership.stop)
+            await leadership.start(START_TIMEOUT_S)
+            if tasks:
+                await asyncio.wait(tasks)
             yield
 
-    app = application(routes(service), errors=SqlErrors(), login=login, lifespan=lifespan)
+    def leader() -> str | None:
+        leadership: Leadership = app.state.leadership
+        return None if leadership.is_mine else leadership.leader
+
+    made = routes(service, AtLeader(forwarder, leader))
+    app = application(made, errors=SqlErrors(), login=login, lifespan=lifespan)
     app.state.service = service
-    return WebServer(app, host, port, tls=tls)
+    server = WebServer(app, host, port, tls=tls)
+    return server
+
+
+async def _lead(service: SqlService) -> None:
+    """Begin to lead; a broker that does not answer is asked again."""
+    while True:
+        try:
+            await service.lead()
+        except KafkaException as error:
+            _log.error("this server cannot lead yet", extra={"reason": str(error)})
+            await asyncio.sleep(RETRY_S)
+        else:
+            return

@@ -32,7 +32,7 @@ from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Noted
-from felice.pipelines.sql.server.failures import Entity, StatementFailed
+from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
 from felice.pipelines.sql.settings import KNOWN, is_known
@@ -59,6 +59,7 @@ from felice.pipelines.streams.task import TopicRecord
 _log = logging.getLogger("felice.sql")
 
 WRITE_S = 30.0
+_ENDING_POLL_S = 0.05
 LONGEST_TEXT = 1 << 20
 """Characters of one request's statements."""
 
@@ -106,20 +107,32 @@ class SqlService:
         self._one_at_a_time = asyncio.Lock()
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_read = False
+        self.leads = False
+        """Whether this server writes commands, and runs the queries."""
         self._answers = Answers(self)
 
     # Start and stop
 
     async def start(self, timeout_s: float) -> None:
-        """Read the commands, and run the queries that they made. Raises `KafkaException`."""
+        """Read the commands. Raises `KafkaException`."""
         await self.cluster.start()
         await self._topic.start(timeout_s)
-        await self._topic.take_over(timeout_s)
-        await self._topic.wait_end(timeout_s)
         self._is_read = True
         self._applied.clear()
-        self._run_queries()
         self._follow_tables()
+
+    async def lead(self) -> None:
+        """Take the command topic over from other servers, and run the queries. Raises `KafkaException`."""
+        async with self._one_at_a_time:
+            await self._topic.take_over(WRITE_S)
+            await self._topic.wait_end(WRITE_S)
+            self.leads = True
+            self._run_queries()
+
+    def follow(self) -> None:
+        """End the queries: another server runs them."""
+        self.leads = False
+        self._queries.want({}, None)
 
     async def stop(self) -> None:
         """End everything that runs here; persistent queries are ended by their runner."""
@@ -151,6 +164,8 @@ class SqlService:
             self._follow_tables()
 
     def _run_queries(self) -> None:
+        if not self.leads:
+            return
         held = self.engine.queries
         apps = {id: self.engine.app(one) for id, one in held.items() if not one.is_paused}
         self._queries.want(apps, frozenset(held))
@@ -162,7 +177,7 @@ class SqlService:
             if self.engine.is_queryable(source)
         }
         for topic in self.followers.keys() - wanted.keys():
-            task = asyncio.get_running_loop().create_task(self.followers.pop(topic).stop())
+            task = asyncio.get_running_loop().create_task(self.followers.pop(topic).forget())
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
         for topic, source in wanted.items():
@@ -237,6 +252,8 @@ class SqlService:
 
     async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
         async with self._one_at_a_time:
+            if not self.leads:
+                raise StatementFailed("no server leads at present; try again", text + ";", code=NOT_READY)
             return await self._change_alone(given, text, settings)
 
     async def _change_alone(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
@@ -262,9 +279,17 @@ class SqlService:
         if isinstance(applied, SqlError):
             raise applied
         if change.deleted_topic is not None:
+            await self._queries_end(change.stopped)
             await self.cluster.delete(change.deleted_topic)
         query = change.started.id if change.started is not None else None
         return entities.status(text + ";", command.id, command.number, change.message, query)
+
+    async def _queries_end(self, ids: Sequence[str]) -> None:
+        """Wait until queries have ended: none writes to a topic that is being deleted."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WRITE_S):
+                while not self._queries.running().isdisjoint(ids):
+                    await asyncio.sleep(_ENDING_POLL_S)
 
     # Queries
 

@@ -60,6 +60,11 @@ class TableRows:
         """Close the file."""
         self._write.close()
 
+    def delete(self) -> None:
+        """Delete the closed file, with its log."""
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
     def of_topic(self, identity: str) -> None:
         """Throw the rows away unless they are of the topic with this identity."""
         found = self._write.execute("SELECT value FROM facts WHERE name = 'topic'").fetchone()
@@ -136,6 +141,11 @@ class Follower:
             with suppress(asyncio.CancelledError):
                 await self._task
         self.rows.close()
+
+    async def forget(self) -> None:
+        """Follow no longer, and delete the file."""
+        await self.stop()
+        self.rows.delete()
 
     async def caught_up(self) -> None:
         """Wait until all records that the topic has now are in the rows. Raises `KafkaException` and TimeoutError."""

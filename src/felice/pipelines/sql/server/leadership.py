@@ -1,0 +1,96 @@
+"""Which of the servers with one service id runs the persistent queries, and takes statements that change something.
+
+Keeps true: the leader stays the leader while it lives, also when other servers come and go. A server that may have lost
+            the role writes nothing: the command topic has a fence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+
+from felice.client.group.election import Assignment, Election, Roles
+
+_log = logging.getLogger("felice.sql")
+
+_PROTOCOL_TYPE, _PROTOCOL = "felice-sql", "v1"
+SESSION_TIMEOUT_S = 10.0
+_HEARTBEATS = 0.3
+"""The interval of heartbeats as a part of that."""
+
+
+def member(url: str, *, leads: bool) -> bytes:
+    """What a server tells the group of itself."""
+    return json.dumps({"url": url, "leads": leads}).encode()
+
+
+def assign(members: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The assignment of each member, the same for all: the address of the leader. That is the one that leads already,
+    or else the one with the smallest address.
+    """
+    found = [json.loads(one) for one in members.values()]
+    chosen = min(found, key=lambda one: (not one["leads"], one["url"]))
+    return dict.fromkeys(members, json.dumps({"leader": chosen["url"]}).encode())
+
+
+class Leadership:
+    """The part of one server in the group. `lead` and `follow` are called on the event loop when the role changes."""
+
+    def __init__(
+        self,
+        client: Mapping[str, object],
+        group: str,
+        url: str,
+        lead: Callable[[], None],
+        follow: Callable[[], None],
+    ) -> None:
+        self._url, self._lead, self._follow = url, lead, follow
+        self.leader: str | None = None
+        """The leader's address, if one is known."""
+        self._leads = False
+        self._election = Election(
+            client,
+            group,
+            _PROTOCOL_TYPE,
+            _PROTOCOL,
+            lambda: member(url, leads=self._leads),
+            Roles(assign, self._on_assigned, self._on_revoked),
+            session_timeout_s=SESSION_TIMEOUT_S,
+            heartbeat_interval_s=SESSION_TIMEOUT_S * _HEARTBEATS,
+        )
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this server leads."""
+        return self._leads
+
+    async def start(self, timeout_s: float) -> None:
+        """Join the group, and wait for its first decision. Raises `KafkaException`."""
+        await self._election.start(timeout_s)
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        await self._election.stop()
+
+    def _on_assigned(self, assignment: Assignment) -> None:
+        self.leader = json.loads(assignment.data)["leader"] if assignment.data else None
+        leads = self.leader == self._url
+        if leads and not self._leads:
+            _log.info("this server leads", extra={"address": self._url})
+            self._leads = True
+            self._lead()
+        elif not leads:
+            self._end()
+
+    def _on_revoked(self, lost: bool) -> None:
+        # Each rebalance begins with this; the queries run on unless another server may have got the role.
+        if lost:
+            self.leader = None
+            self._end()
+
+    def _end(self) -> None:
+        if self._leads:
+            _log.warning("this server no longer leads", extra={"leader": self.leader})
+            self._leads = False
+            self._follow()
