@@ -18,8 +18,9 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.schema_registry_client import ConfigCompatibilityLevel
 
-from conformance.registry_process import LIMIT_S, RegistryProcess, own, registry_command
+from conformance.registry_process import RegistryProcess, own, registry_words
 from conformance.targets import Target
+from conformance.web_process import FELICE, LIMIT_S
 from felice.client import Consumer, Producer, TopicPartition
 from felice.env.ports import free_ports
 from peers.authority import Authority
@@ -129,7 +130,7 @@ def test_a_journal_of_confluents_registry_is_taken_over(
     ]
     subprocess.run(
         [
-            *registry_command(broker.bootstrap)[:3],
+            *FELICE,
             *("topics", "create", topic, "--partitions", "1", "--config", "cleanup.policy=compact"),
             *("-b", broker.bootstrap),
         ],
@@ -205,7 +206,7 @@ class TestSecured:
         users, rules = tmp_path / "users", tmp_path / "rules"
         for name in ("alice", "bob"):
             subprocess.run(
-                [*registry_command("x")[:3], "users", "add", name, "--users", str(users)],
+                [*FELICE, "users", "add", name, "--users", str(users)],
                 input=f"{name}-password\n",
                 text=True,
                 check=True,
@@ -280,7 +281,7 @@ def test_a_start_that_is_not_possible_says_why_in_one_line(
     if "several" in words:
         subprocess.run(
             [
-                *registry_command(broker.bootstrap)[:3],
+                *FELICE,
                 *("topics", "create", "several", "--partitions", "2", "-b", broker.bootstrap),
             ],
             check=True,
@@ -289,7 +290,7 @@ def test_a_start_that_is_not_possible_says_why_in_one_line(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = tuple(word.replace("PORT", str(taken.getsockname()[1])) for word in words)
         ended = subprocess.run(
-            registry_command(broker.bootstrap, *words),
+            [*FELICE, *registry_words(broker.bootstrap, *words)],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -323,7 +324,7 @@ def records_of(bootstrap: str, topic: str) -> list[tuple[str, str | None]]:
 def test_a_registry_beside_a_broker_ends_with_it(tmp_path: Path, words: tuple[str, ...]) -> None:
     port, registry_port = free_ports(2 if words else 1)[0], free_ports(1)[0]
     command = [
-        *registry_command("x")[:3],
+        *FELICE,
         *("start", "--port", str(port), "--data-dir", str(tmp_path / "data"), *words),
         *("--registry", str(registry_port)),
     ]
@@ -345,7 +346,7 @@ def test_a_registry_beside_a_broker_ends_with_it(tmp_path: Path, words: tuple[st
 
 def test_a_registry_beside_a_broker_needs_an_open_listener(tmp_path: Path) -> None:
     command = [
-        *registry_command("x")[:3],
+        *FELICE,
         *("start", "--data-dir", str(tmp_path / "data"), "--registry"),
         *("-o", "listeners=SSL://127.0.0.1:0"),
     ]

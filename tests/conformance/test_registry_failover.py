@@ -28,8 +28,9 @@ from checkers.registrations import (
     registration_anomalies,
     setting_anomalies,
 )
-from conformance.registry_process import LIMIT_S, RegistryProcess, own
+from conformance.registry_process import RegistryProcess, own
 from conformance.targets import Target
+from conformance.web_process import LIMIT_S
 from waiting import wait_until
 
 KILLS = int(os.environ.get("REGISTRY_KILLS", "2"))

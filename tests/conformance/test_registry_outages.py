@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.registry_process import LIMIT_S, RegistryProcess
+from conformance.registry_process import RegistryProcess
+from conformance.web_process import LIMIT_S
 from felice.testing import Broker
 from proxy import CUT, DEAF, SILENT, Fault, behind
 from waiting import wait_until

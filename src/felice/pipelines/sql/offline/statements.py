@@ -99,16 +99,17 @@ class Statements:
     def run_queries(self, inputs: Sequence[TopicRecord]) -> None:
         """Run the queries, one after the other. Raises `StreamsError` for a failure that stops one."""
         for query in self._queries.values():
-            run(query, self._tools(), self.topics, inputs)
+            run(query, self.tools(), self.topics, inputs)
 
     def answers(self) -> Iterator[tuple[Asked, Response | SqlError]]:
         """What each SELECT shows, or why it is refused."""
         for one in self.asked:
             try:
                 plan = plan_of(one.query, self.catalogue, self._functions, self.settings, target=None)
-                yield one, response(one.query, plan, self._tools(), self.topics)
+                yield one, response(one.query, plan, self.tools(), self.topics)
             except SqlError as error:
                 yield one, error
 
-    def _tools(self) -> Tools:
+    def tools(self) -> Tools:
+        """What plans of this test are compiled with."""
         return Tools(self._functions, self.catalogue.types, self.settings, self.topics.registry, no_report)

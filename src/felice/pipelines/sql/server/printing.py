@@ -48,7 +48,8 @@ def guessed(data: bytes | None) -> tuple[str | None, str]:
     """The format that bytes seem to have, and their text in it."""
     if data is None:
         return None, "<null>"
-    if data[:1] == b"\0" and len(data) > 5:
+    # Eight bytes are rather a BIGINT than a schema's id and three bytes.
+    if data[:1] == b"\0" and len(data) > 5 and len(data) != 8:
         return (
             "AVRO, PROTOBUF or JSON_SR",
             f"schema {int.from_bytes(data[1:5], 'big')}, {data[5:_SHOWN_BYTES].hex()}",

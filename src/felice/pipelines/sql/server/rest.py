@@ -38,6 +38,8 @@ FORM = "application/x-www-form-urlencoded"
 BODIES = (KSQL, JSON, DELIMITED)
 VERSION = "7.9.0"
 """The version of ksqlDB whose API this is. Clients compare it with theirs."""
+_BEAT = 5
+"""So many looks at the topic without a record, a second, and /query sends an empty line: clients count them."""
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -107,7 +109,7 @@ async def _object(request: Request) -> dict[str, Any]:
 
 
 def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = body.get(name) or {}
+    found = {} if body.get(name) is None else body[name]
     if not isinstance(found, dict):
         raise _bad(f"{name} must be a JSON object")
     texts = {}
@@ -233,8 +235,11 @@ async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:
     try:
         yield opening
         try:
+            idle = 0
             async for part in select.parts():
-                yield "".join(f",\n{_json({'row': _row(select, one)})}" for one in part)
+                idle = 0 if part else idle + 1
+                beat = "\n" if idle % _BEAT == _BEAT - 1 else ""
+                yield beat + "".join(f",\n{_json({'row': _row(select, one)})}" for one in part)
         except StatementFailed as error:
             yield f",\n{_json({'errorMessage': error.document()})}]\n"
             return

@@ -1,0 +1,243 @@
+"""The SQL server over its REST API, on a broker: statements, push and pull queries, a restart, and several servers.
+
+No persistent query runs here; those are in `test_sql_server_on_spark`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+pytest.importorskip("pyspark", reason="the server needs Spark: pip install 'felice[spark]'")
+
+from conformance.sql_process import SqlProcess
+from conformance.targets import Target
+from conformance.wire import unique_name
+from felice.client import Producer
+from waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def server(broker: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlProcess]:
+    with SqlProcess(broker.bootstrap, tmp_path_factory.mktemp("sql") / "data", unique_name("sql")) as process:
+        yield process
+        assert process.stop() == 0
+
+
+def stream(server: SqlProcess, columns: str = "k STRING KEY, v INT", **more: str) -> str:
+    """A new stream; its topic has its name in capitals."""
+    name = unique_name("s").replace("-", "_").upper()
+    options = "".join(f", {option}={value}" for option, value in ({"partitions": "2"} | more).items())
+    server.ksql(
+        f"CREATE STREAM {name} ({columns}) WITH (kafka_topic='{name}', value_format='JSON'{options});"
+    )
+    return name
+
+
+def test_statements_and_what_they_answer(server: SqlProcess) -> None:
+    name = unique_name("t").replace("-", "_").upper()
+    (created,) = server.ksql(
+        f"CREATE STREAM {name} (k STRING KEY, v ARRAY<INT>) WITH (kafka_topic='{name}', format='JSON', partitions=3);"
+    )
+    assert created["commandId"] == f"stream/`{name}`/create"
+    assert created["commandStatus"]["status"] == "SUCCESS"
+    assert server.call("GET", f"/status/stream/{name}/create")["status"] == "SUCCESS"
+    (again,) = server.ksql(
+        f"CREATE STREAM IF NOT EXISTS {name} (k STRING KEY, v INT) WITH (kafka_topic='x', format='JSON');"
+    )
+    assert (again["@type"], "exists already" in again["message"]) == ("warning_entity", True)
+    listed, described, topics = server.ksql(f"SHOW STREAMS; DESCRIBE {name}; SHOW TOPICS;")
+    assert {
+        "name": name,
+        "type": "STREAM",
+        "topic": name,
+        "keyFormat": "JSON",
+        "valueFormat": "JSON",
+    }.items() <= next(one for one in listed["streams"] if one["name"] == name).items()
+    fields = described["sourceDescription"]["fields"]
+    assert [one["schema"]["type"] for one in fields] == ["STRING", "ARRAY"]
+    assert {"name": name, "replicaInfo": [1, 1, 1]} in topics["topics"]
+    (function,) = server.ksql("DESCRIBE FUNCTION ucase;")
+    assert function["functions"][0]["returnType"] == "STRING"
+    (asserted,) = server.ksql(f"ASSERT TOPIC {name} WITH (partitions=3);")
+    assert asserted["exists"] is True
+    (dropped,) = server.ksql(f"DROP STREAM {name} DELETE TOPIC;")
+    assert dropped["commandId"] == f"stream/`{name}`/drop"
+    (topics,) = server.ksql("SHOW TOPICS;")
+    assert name not in {one["name"] for one in topics["topics"]}
+
+
+def test_a_refused_statement_has_the_answers_before_it(server: SqlProcess) -> None:
+    refused = server.refused("/ksql", "SHOW TYPES; DROP STREAM nothing; SHOW TYPES;")
+    assert refused["@type"] == "statement_error"
+    assert (refused["error_code"], refused["statementText"]) == (40001, "DROP STREAM nothing;")
+    assert [one["@type"] for one in refused["entities"]] == ["type_list"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("/ksql", "SELEC 1;", "line 1:1: expected a statement"),
+        ("/ksql", "", "the request has no statement"),
+        ("/ksql", "SELECT * FROM s EMIT CHANGES;", "must use the /query endpoint"),
+        ("/ksql", "SHOW CONNECTORS;", "does not support SHOW CONNECTORS"),
+        ("/ksql", "RUN SCRIPT 'x';", "does not support RUN statements"),
+        ("/ksql", "SET 'auto.offset.rest'='earliest';", "no setting auto.offset.rest; did you mean"),
+        ("/ksql", "ASSERT TOPIC no_topic TIMEOUT 1 MILLISECOND;", "Topic no_topic does not exist"),
+        ("/ksql", "EXPLAIN nothing;", "there is no query NOTHING"),
+        ("/query", "SHOW STREAMS;", "one SELECT or PRINT"),
+        ("/query", "SELECT * FROM nothing EMIT CHANGES;", "NOTHING does not exist"),
+        ("/query", "PRINT nothing;", "Could not find topic 'nothing'"),
+        ("/query-stream", "PRINT nothing;", "PRINT must use the /query endpoint"),
+    ],
+)
+def test_what_is_refused(server: SqlProcess, path: str, text: str, reason: str) -> None:
+    assert reason in server.refused(path, text)["message"]
+
+
+def test_bodies_that_are_refused(server: SqlProcess) -> None:
+    for body, status in (
+        ([], 400),
+        ({}, 400),
+        ({"ksql": 1}, 400),
+        ({"ksql": "SHOW TYPES;", "streamsProperties": []}, 400),
+        ({"ksql": "SHOW TYPES;", "nonsense": 1}, 400),
+        ({"ksql": "SHOW TYPES;" + " " * 2_000_000}, 400),
+    ):
+        assert server.post("/ksql", body).status_code == status, body
+    answer = httpx2.post(
+        server.url + "/ksql",
+        content='{"ksql": "SHOW TYPES;"}',
+        headers={"content-type": "application/x-www-form-urlencoded", "origin": "http://evil.example"},
+        trust_env=False,
+    )
+    assert answer.status_code == 415
+    deep = "SELECT " + "(" * 10_000 + "1" + ")" * 10_000 + " FROM s EMIT CHANGES;"
+    assert "nest" in server.refused("/query", deep)["message"]
+    assert server.call("GET", "/nothing")[0] == 404
+    assert server.call("GET", "/healthcheck")["isHealthy"] is True
+
+
+def test_push_and_pull_queries_of_a_stream(server: SqlProcess) -> None:
+    name = stream(server, partitions="1")
+    server.ksql("".join(f"INSERT INTO {name} (k, v) VALUES ('{key}', {n});" for n, key in enumerate("abab")))
+    wanted = [["a", 0], ["a", 2], ["b", 1], ["b", 3]]
+    assert sorted(server.rows(f"SELECT k, v FROM {name};")) == wanted
+    assert sorted(server.rows(f"SELECT k, v FROM {name} EMIT CHANGES LIMIT 4;")) == wanted
+    assert sorted(server.rows(f"SELECT k, rowoffset FROM {name} WHERE v > 1;")) == [["a", 2], ["b", 3]]
+    counts = server.rows(f"SELECT k, COUNT(*) AS n FROM {name} GROUP BY k EMIT CHANGES LIMIT 4;")
+    assert sorted(counts) == [["a", 1], ["a", 2], ["b", 1], ["b", 2]]
+    assert server.rows(f"SELECT k FROM {name} EMIT CHANGES LIMIT 0;") == []
+    body = {"ksql": f"SELECT k, v FROM {name} EMIT CHANGES LIMIT 1;"}
+    header, row, last = server.post("/query", body).json()
+    assert header["header"]["schema"] == "`K` STRING, `V` INTEGER"
+    assert len(row["row"]["columns"]) == 2
+    assert last == {"finalMessage": "Limit Reached"}
+    lines = server.post("/query", {"ksql": f"PRINT {name} FROM BEGINNING LIMIT 2;"}).text.splitlines()
+    assert lines[:2] == ["Key format: KAFKA_STRING", "Value format: JSON"]
+    assert [line.split(", ")[1] for line in lines[2:]] == ["key: a", "key: b"]
+
+
+def test_a_push_query_goes_on_until_it_is_closed(server: SqlProcess, broker: Target) -> None:
+    name = stream(server)
+    body = {"sql": f"SELECT v FROM {name} EMIT CHANGES;", "properties": {"auto.offset.reset": "latest"}}
+    with server.streamed("/query-stream", body) as lines:
+        id = json.loads(next(lines))["queryId"]
+        with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+            producer.produce(name, b'{"v": 7}', b"a")
+        assert json.loads(next(lines)) == [7]
+        assert server.post("/close-query", {"queryId": id}).status_code == 200
+        assert list(lines) == []
+    assert server.call("POST", "/close-query", {"queryId": id}) == (400, 40000)
+
+
+def test_a_record_that_cannot_be_read_stops_no_query(server: SqlProcess, broker: Target) -> None:
+    name = stream(server, partitions="1")
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        for value in (b"no JSON", b'{"v": 1}', b'{"v": "x"}', b'{"v": 2}'):
+            producer.produce(name, value, b"a")
+    for text in (f"SELECT v FROM {name};", f"SELECT v FROM {name} EMIT CHANGES LIMIT 2;"):
+        assert server.rows(text) == [[1], [2]]
+
+
+def test_source_tables_are_looked_up(server: SqlProcess, broker: Target) -> None:
+    name = unique_name("u").replace("-", "_").upper()
+    server.ksql(
+        f"CREATE SOURCE TABLE {name} (k BIGINT PRIMARY KEY, v STRING) "
+        f"WITH (kafka_topic='{name}', value_format='JSON', partitions=2);"
+    )
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        for key, value in ((1, "a"), (2, "b"), (1, "c"), (3, "d"), (3, None)):
+            written = None if value is None else json.dumps({"v": value}).encode()
+            producer.produce(name, written, key.to_bytes(8, "big"))
+    assert sorted(server.rows(f"SELECT * FROM {name};")) == [[1, "c"], [2, "b"]]
+    assert server.rows(f"SELECT v FROM {name} WHERE k = 1;") == [["c"]]
+    assert server.rows(f"SELECT v FROM {name} WHERE k = 3;") == []
+    scan = "ksql.query.pull.table.scan.enabled"
+    assert server.rows(f"SELECT v FROM {name} WHERE k IN (2);", **{scan: "false"}) == [["b"]]
+    refused = server.post("/query-stream", {"sql": f"SELECT v FROM {name};", "properties": {scan: "false"}})
+    assert "no condition on the key" in refused.json()["message"]
+
+
+def test_rows_are_inserted_as_json(server: SqlProcess) -> None:
+    name = stream(server)
+    lines = [{"target": name.lower()}, {"k": "a", "V": 1}, {"K": "b"}, {"nonsense": 1}, {"k": "c", "v": 3}]
+    answer = httpx2.post(
+        server.url + "/inserts-stream",
+        content="\n".join(map(json.dumps, lines)),
+        headers={"content-type": "application/json"},
+        trust_env=False,
+    )
+    acks = [json.loads(line) for line in answer.text.splitlines()]
+    assert [one["status"] for one in acks] == ["ok", "ok", "error"]
+    assert sorted(server.rows(f"SELECT k, v FROM {name};")) == [["a", 1], ["b", None]]
+
+
+def test_a_client_that_goes_away_ends_its_query(server: SqlProcess) -> None:
+    """Or a hundred of them would be all that the server ever runs."""
+    name = stream(server)
+    for _ in range(3):
+        with server.streamed("/query", {"ksql": f"SELECT * FROM {name} EMIT CHANGES;"}) as lines:
+            next(lines)
+    body = {"sql": f"SELECT * FROM {name} EMIT CHANGES;"}
+    ids = []
+    for _ in range(100):
+        with server.streamed("/query-stream", body) as lines:
+            ids.append(json.loads(next(lines))["queryId"])
+    wait_until(lambda: server.call("POST", "/close-query", {"queryId": ids[0]})[0] == 400)
+    server.ksql(f"INSERT INTO {name} (k, v) VALUES ('a', 1);")
+    assert server.rows(f"SELECT v FROM {name} EMIT CHANGES LIMIT 1;") == [[1]]
+
+
+def test_a_second_server_forwards_and_takes_over(broker: Target, tmp_path: Path) -> None:
+    name, topic = unique_name("sql"), unique_name("s").replace("-", "_").upper()
+    create = (
+        f"CREATE STREAM {topic} (k STRING KEY, v INT) "
+        f"WITH (kafka_topic='{topic}', value_format='JSON', partitions=1);"
+    )
+    with (
+        SqlProcess(broker.bootstrap, tmp_path / "one", name) as first,
+        SqlProcess(broker.bootstrap, tmp_path / "two", name) as second,
+    ):
+        second.ksql(create)
+        second.ksql(f"INSERT INTO {topic} (k, v) VALUES ('a', 1);")
+        assert first.rows(f"SELECT v FROM {topic};") == second.rows(f"SELECT v FROM {topic};") == [[1]]
+        first.kill()
+
+        def takes_over() -> bool:
+            answer = second.post("/ksql", {"ksql": f"CREATE TYPE {topic} AS INT;"})
+            assert answer.status_code in (200, 400, 503), answer.text
+            return answer.status_code == 200
+
+        wait_until(takes_over, 60)
+        (types,) = second.ksql("SHOW TYPES;")
+        assert topic in types["types"]
+    with SqlProcess(broker.bootstrap, tmp_path / "three", name) as third:
+        shown, listed = third.ksql("SHOW TYPES; SHOW STREAMS;")
+        assert (list(shown["types"]), [one["name"] for one in listed["streams"]]) == ([topic], [topic])

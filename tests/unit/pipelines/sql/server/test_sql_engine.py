@@ -1,0 +1,152 @@
+"""The catalogue and queries that commands make, and the commands as records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.rows import FormatDescription
+from felice.pipelines.sql.rows.registry import MemoryRegistry
+from felice.pipelines.sql.server.cluster import KnownTopics, Topic
+from felice.pipelines.sql.server.commands import Command, DamagedCommand
+from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.facts import Facts, Noted, Remembered
+from felice.pipelines.sql.server.leadership import assign, member
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.types import INTEGER, STRING, Decimal, Struct
+
+AVRO_ROW = '{"type": "record", "name": "Row", "fields": [{"name": "A", "type": ["null", "int"]}]}'
+
+
+class World:
+    """An engine beside a cluster whose topics and schemas may change."""
+
+    def __init__(self) -> None:
+        self.registry = MemoryRegistry()
+        self.topics = {"s": Topic("s", 3, 1)}
+        self.engine = self.new_engine()
+        self.records: list[tuple[bytes, bytes]] = []
+
+    def new_engine(self) -> Engine:
+        return Engine(built_in(), {"auto.offset.reset": "latest"}, self.registry)
+
+    def run(self, text: str, **settings: str) -> str:
+        """Analyse a statement, keep it as a command, and apply it."""
+        (written,) = statements_of(text, {})
+        noted = Noted(KnownTopics(self.topics, self.registry, self.registry))
+        change = self.engine.change(written.statement, written.text, settings, noted)
+        assert change is not None
+        command = Command("stream/`X`/create", self.engine.commands, written.text, settings, noted.facts)
+        self.records.append(command.encode())
+        self.engine.apply(Command.decode(*self.records[-1]))
+        return change.message
+
+
+STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON');"
+
+
+def test_replay_makes_the_same_catalogue_though_the_world_has_changed() -> None:
+    world = World()
+    world.registry.register("a-value", "AVRO", AVRO_ROW)
+    world.topics["a"] = Topic("a", 2, 1)
+    world.run(STREAM)
+    world.run("CREATE STREAM a WITH (kafka_topic='a', value_format='AVRO');")
+    world.run("CREATE TYPE point AS STRUCT<x INT, y DECIMAL(4, 2)>;")
+    world.run(
+        "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;", **{"auto.offset.reset": "earliest"}
+    )
+    world.run("CREATE STREAM gone AS SELECT * FROM s;")
+    world.run("PAUSE CTAS_T_0;")
+    world.run("DROP STREAM gone;")
+    world.topics.clear()
+    other = Engine(built_in(), {"auto.offset.reset": "latest"}, MemoryRegistry())
+    for key, value in world.records:
+        other.apply(Command.decode(key, value))
+    assert other.catalogue == world.engine.catalogue
+    assert other.catalogue.sources["A"].value == (("A", INTEGER),)
+    assert other.catalogue.sources["T"].partitions == 3
+    assert {id: held.is_paused for id, held in other.queries.items()} == {"CTAS_T_0": True}
+    assert other.queries["CTAS_T_0"].settings["auto.offset.reset"] == "earliest"
+    assert other.commands == len(world.records)
+    assert other.app(other.queries["CTAS_T_0"]).topology.describe()
+
+
+def test_pause_resume_and_terminate() -> None:
+    world = World()
+    world.run(STREAM)
+    world.run("CREATE STREAM r AS SELECT * FROM s;")
+    assert world.run("PAUSE ALL;") == "Paused CSAS_R_0"
+    assert world.run("RESUME CSAS_R_0;") == "Resumed CSAS_R_0"
+    assert not world.engine.queries["CSAS_R_0"].is_paused
+    assert world.run("TERMINATE CSAS_R_0;") == "Terminated CSAS_R_0"
+    assert not world.engine.queries
+    with pytest.raises(SqlError, match="there is no query CSAS_R_0"):
+        world.run("PAUSE CSAS_R_0;")
+
+
+def test_a_number_of_a_query_is_never_used_again() -> None:
+    """Or the new query would find the old one's state."""
+    world = World()
+    world.run(STREAM)
+    world.run("CREATE STREAM r AS SELECT * FROM s;")
+    world.run("DROP STREAM r;")
+    assert world.run("CREATE STREAM r AS SELECT * FROM s;") == "Created query with ID CSAS_R_1"
+
+
+def test_commands_have_keys_of_their_own() -> None:
+    """Compaction must not remove one."""
+    world = World()
+    for _ in range(3):
+        world.run(STREAM)
+        world.run("DROP STREAM s;")
+    keys = [key for key, _ in world.records]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (None, b"{}", "no key"),
+        (b"{}", None, "no value"),
+        (b"{}", b"{}", "KeyError"),
+        (b"nonsense", b"{}", "JSONDecodeError"),
+        (b"[]", b"[]", "TypeError"),
+        (b"{}", b'{"version": 2}', "a newer server wrote it"),
+        (
+            b'{"id": "x", "number": 1}',
+            b'{"version": 1, "statement": "", "settings": [], "facts": {}}',
+            "Attribute",
+        ),
+        (
+            b'{"id": "x", "number": 1}',
+            b'{"version": 1, "statement": "", "settings": {},'
+            b' "facts": {"partitions": {}, "schemas": {"a": [["A", "NO TYPE"]]}}}',
+            "SqlError",
+        ),
+    ],
+)
+def test_records_that_are_no_commands(key: bytes | None, value: bytes | None, reason: str) -> None:
+    with pytest.raises(DamagedCommand, match=reason):
+        Command.decode(key, value)
+
+
+def test_facts_are_kept_as_json() -> None:
+    columns = (("A", Struct((("x y", INTEGER), ("B", Decimal(4, 2))))), ("C", STRING))
+    facts = Facts({"s": 3, "none": None}, {"s-value:": columns, "s-key:7": None})
+    assert Facts.of(json.loads(json.dumps(facts.document()))) == facts
+
+
+def test_a_schema_that_was_not_asked_for_is_not_guessed() -> None:
+    with pytest.raises(ValueError, match="kept without the schema of s-value"):
+        Remembered(Facts()).schema("s", False, FormatDescription("AVRO"))
+
+
+def test_the_leader_stays() -> None:
+    """Though a server with a smaller address comes."""
+    members = {"1": member("http://b", leads=True), "2": member("http://a", leads=False)}
+    assert set(assign(members).values()) == {b'{"leader": "http://b"}'}
+    members["1"] = member("http://b", leads=False)
+    assert set(assign(members).values()) == {b'{"leader": "http://a"}'}

@@ -1,0 +1,95 @@
+"""The rows of tables in files of SQLite, and the keys by which a SELECT finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.offline.statements import Statements
+from felice.pipelines.sql.offline.topics import Topics
+from felice.pipelines.sql.server.lookup import TableLookup
+from felice.pipelines.sql.server.printing import guessed
+from felice.pipelines.sql.server.tables import TableRows, window_bytes
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.syntax.tree import Query
+from felice.pipelines.streams.task import TopicRecord
+
+
+def record(key: bytes | None, value: bytes | None, timestamp: int = 0) -> TopicRecord:
+    return TopicRecord("t", key, value, timestamp)
+
+
+def test_rows_and_offsets_stay(tmp_path: Path) -> None:
+    rows = TableRows(tmp_path / "t.sqlite")
+    rows.of_topic("first")
+    rows.take(
+        [record(b"a", b"1", 5), record(b"b", b"2"), record(None, b"x"), record(b"a", b"3", 7)], {0: 4, 1: 1}
+    )
+    rows.take([record(b"b", None)], {0: 5})
+    rows.close()
+    again = TableRows(tmp_path / "t.sqlite")
+    again.of_topic("first")
+    assert list(again.rows(None, 0)) == [(b"a", b"3", 7)]
+    assert again.offsets() == {0: 5, 1: 1}
+    again.of_topic("second")
+    assert (list(again.rows(None, 0)), again.offsets()) == ([], {})
+    again.close()
+    again.delete()
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_keys_with_windows(tmp_path: Path) -> None:
+    rows = TableRows(tmp_path / "t.sqlite")
+    window = (5).to_bytes(8, "big")
+    for key in (b"a", b"ab", b"a" + b"\xff" * 3):
+        rows.take([record(key + window, key)], {0: 1})
+    assert [value for _, value, _ in rows.rows([b"a"], 8)] == [b"a"]
+    assert [value for _, value, _ in rows.rows([b"ab", b"a"], 8)] == [b"ab", b"a"]
+    assert list(rows.rows([b"a"], 0)) == []
+    rows.close()
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [
+        ("k = 'a'", [b"a"]),
+        ("'a' = k AND n > 3", [b"a"]),
+        ("n > 3 AND k IN ('a', 'b', 'a')", [b"a", b"b"]),
+        ("t.k = 'a'", [b"a"]),
+        ("k = 'a' OR n = 3", None),
+        ("k NOT IN ('a')", None),
+        ("UCASE(k) = 'a'", None),
+        ("k > 'a'", None),
+        ("n = 3", None),
+    ],
+)
+def test_keys_that_where_names(condition: str, keys: list[bytes] | None) -> None:
+    statements = Statements(built_in(), {}, Topics())
+    statements.execute(
+        "CREATE SOURCE TABLE t (k STRING PRIMARY KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
+    )
+    (written,) = statements_of(f"SELECT * FROM t WHERE {condition};", {})
+    query = written.statement
+    assert isinstance(query, Query)
+    plan = plan_of(query, statements.catalogue, built_in(), {}, target=None)
+    assert TableLookup(plan, query.where, statements.tools()).keys == keys
+    assert window_bytes(plan.sides[0].source) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (None, (None, "<null>")),
+        (b'{"a": 1}', ("JSON", '{"a": 1}')),
+        (b"text", ("KAFKA_STRING", "text")),
+        ((7).to_bytes(8, "big"), ("KAFKA_BIGINT or KAFKA_DOUBLE", "7")),
+        ((7).to_bytes(4, "big"), ("KAFKA_INT", "7")),
+        (b"\xff\xfe\xfd", ("BYTES", "fffefd")),
+        (b"\0\0\0\0\x09\x02a", ("AVRO, PROTOBUF or JSON_SR", "schema 9, 0261")),
+    ],
+)
+def test_formats_are_guessed(data: bytes | None, found: tuple[str | None, str]) -> None:
+    assert guessed(data) == found
