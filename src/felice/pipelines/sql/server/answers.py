@@ -6,13 +6,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.catalogue import STREAM, TABLE, ColumnInfo, SourceInfo, near
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
+from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server import entities
+from felice.pipelines.sql.server.cluster import Cluster
+from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.failures import Entity
+from felice.pipelines.sql.server.persistent import QueryState
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
     AssertExists,
@@ -26,9 +30,6 @@ from felice.pipelines.sql.syntax.tree import (
 )
 from felice.pipelines.streams.formats import Format
 
-if TYPE_CHECKING:
-    from felice.pipelines.sql.server.service import SqlService
-
 Answer = Callable[[str, Mapping[str, str]], Awaitable[Entity]]
 _ASSERT_POLL_S = 0.2
 _ASSERT_S = 1.0
@@ -39,8 +40,14 @@ _HIDDEN = ("_", "connect-")
 class Answers:
     """What the server tells of itself."""
 
-    def __init__(self, service: SqlService) -> None:
-        self._service = service
+    def __init__(
+        self,
+        engine: Engine,
+        cluster: Cluster,
+        registry: Registry | None,
+        state: Callable[[str], QueryState],
+    ) -> None:
+        self._engine, self._cluster, self._registry, self._state = engine, cluster, registry, state
 
     def of(self, given: Statement) -> Answer | None:
         """The function that answers a statement; None for a statement of another kind. Raises `SqlError`."""
@@ -57,7 +64,7 @@ class Answers:
 
     def formats(self, source: SourceInfo) -> tuple[Format, Format]:
         """The formats of a source's keys and values."""
-        registry = self._service.engine.registry
+        registry = self._engine.registry
         return key_format_of(source, registry), value_format_of(source, registry)
 
     # SHOW
@@ -79,7 +86,7 @@ class Answers:
         return shown[given.what]
 
     async def _sources(self, kind: str, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
-        found = [one for one in self._service.engine.catalogue.sources.values() if one.kind == kind]
+        found = [one for one in self._engine.catalogue.sources.values() if one.kind == kind]
         if not is_extended:
             return entities.sources(text, kind, found)
         return entities.of_kind(
@@ -87,29 +94,29 @@ class Answers:
         )
 
     async def _topics(self, with_hidden: bool, text: str, settings: Mapping[str, str]) -> Entity:
-        found = await self._service.cluster.topics()
+        found = await self._cluster.topics()
         shown = [one for name, one in sorted(found.items()) if with_hidden or not name.startswith(_HIDDEN)]
         return entities.topics(text, shown)
 
     async def _queries(self, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
-        ids = list(self._service.engine.queries)
+        ids = list(self._engine.queries)
         if is_extended:
             return entities.of_kind(
                 "query_descriptions", text, queryDescriptions=[self._query_described(id) for id in ids]
             )
-        return entities.of_kind("queries", text, queries=[self._service.listed(id) for id in ids])
+        return entities.of_kind("queries", text, queries=[self._listed(id) for id in ids])
 
     async def _functions(self, text: str, settings: Mapping[str, str]) -> Entity:
-        return entities.functions(text, self._service.engine.functions)
+        return entities.functions(text, self._engine.functions)
 
     async def _types(self, text: str, settings: Mapping[str, str]) -> Entity:
-        types = self._service.engine.catalogue.types
+        types = self._engine.catalogue.types
         return entities.of_kind(
             "type_list", text, types={name: entities.schema(one) for name, one in types.items()}
         )
 
     async def _properties(self, text: str, settings: Mapping[str, str]) -> Entity:
-        base = self._service.engine.settings
+        base = self._engine.settings
         shown = [
             {"name": name, "scope": "KSQL", "value": value, "editable": True}
             for name, value in sorted({**base, **settings}.items())
@@ -126,6 +133,10 @@ class Answers:
     async def _variables(self, text: str, settings: Mapping[str, str]) -> Entity:
         raise SqlError("variables belong to a session: the shell shows them")
 
+    def _listed(self, id: str) -> Entity:
+        state = self._state(id)
+        return entities.query(self._engine.catalogue, id, state.name, state.reason)
+
     # DESCRIBE
 
     def _describe(self, given: Describe) -> Answer:
@@ -138,18 +149,17 @@ class Answers:
         return partial(self._describe_source, given)
 
     async def _describe_source(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
-        source = self._service.engine.catalogue.source(str(given.name), given.position)
+        source = self._engine.catalogue.source(str(given.name), given.position)
         return entities.of_kind(
             "sourceDescription", text, sourceDescription=self._described(source, given.is_extended)
         )
 
     def _described(self, source: SourceInfo, is_extended: bool) -> Entity:
-        service = self._service
-        queries = {id: service.listed(id) for id in service.engine.queries}
-        return entities.description(source, service.engine.catalogue, queries, is_extended=is_extended)
+        queries = {id: self._listed(id) for id in self._engine.queries}
+        return entities.description(source, self._engine.catalogue, queries, is_extended=is_extended)
 
     async def _describe_function(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
-        name, functions = str(given.name).upper(), self._service.engine.functions
+        name, functions = str(given.name).upper(), self._engine.functions
         found = functions.named(name)
         if not found:
             raise SqlError(
@@ -163,8 +173,8 @@ class Answers:
     async def _explain(self, given: Explain, text: str, settings: Mapping[str, str]) -> Entity:
         subject = given.subject
         if isinstance(subject, str):
-            if subject not in self._service.engine.queries:
-                known = self._service.engine.queries
+            if subject not in self._engine.queries:
+                known = self._engine.queries
                 raise SqlError(f"there is no query {subject}{near(subject, known)}", given.position)
             return entities.of_kind("queryDescription", text, queryDescription=self._query_described(subject))
         match subject:
@@ -178,7 +188,7 @@ class Answers:
         return entities.of_kind("queryDescription", text, queryDescription={**found, "statementText": text})
 
     def _planned(self, query: Query, settings: Mapping[str, str]) -> Entity:
-        engine = self._service.engine
+        engine = self._engine
         settings = {**engine.settings, **settings}
         plan = plan_of(query, engine.catalogue, engine.functions, settings, target=None)
         app = Compilation("explained", plan, engine.tools(settings)).shown("shown-rows")
@@ -189,9 +199,8 @@ class Answers:
         }
 
     def _query_described(self, id: str) -> Entity:
-        service = self._service
-        engine = service.engine
-        held, info, state = engine.queries[id], engine.catalogue.queries[id], service.state(id)
+        engine = self._engine
+        held, info, state = engine.queries[id], engine.catalogue.queries[id], self._state(id)
         sink = held.query.sink
         return _query_description(id, "PERSISTENT", engine.app(held).topology.describe()) | {
             "statementText": info.text,
@@ -223,7 +232,7 @@ class Answers:
 
     async def _has_topic(self, given: AssertExists) -> str | None:
         """Why the assertion fails; None if it holds."""
-        topic = (await self._service.cluster.topics([str(given.name)])).get(str(given.name))
+        topic = (await self._cluster.topics([str(given.name)])).get(str(given.name))
         if topic is None:
             return None if given.is_negated else f"Topic {given.name} does not exist"
         if given.is_negated:
@@ -240,7 +249,7 @@ class Answers:
         return None
 
     async def _has_schema(self, given: AssertExists) -> str | None:
-        registry = self._service.deployment.registry
+        registry = self._registry
         if registry is None:
             raise SqlError("ASSERT SCHEMA needs a server with a schema registry", given.position)
 

@@ -33,7 +33,7 @@ from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
-from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
+from felice.pipelines.sql.server.persistent import PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
 from felice.pipelines.sql.settings import KNOWN, is_known
 from felice.pipelines.sql.statements import Change, set_property
@@ -109,7 +109,7 @@ class SqlService:
         self._is_read = False
         self.leads = False
         """Whether this server writes commands, and runs the queries."""
-        self._answers = Answers(self)
+        self._answers = Answers(self.engine, self.cluster, deployment.registry, self.state)
 
     # Start and stop
 
@@ -298,13 +298,6 @@ class SqlService:
         if self.engine.queries[id].is_paused:
             return QueryState(PAUSED)
         return self._queries.states().get(id, QueryState(RUNNING))
-
-    def listed(self, id: str) -> Entity:
-        """A persistent query as SHOW QUERIES has it."""
-        state = self.state(id)
-        return entities.query(
-            self.engine.catalogue, id, state.name, state.reason if state.name == ERROR else None
-        )
 
     async def close(self) -> None:
         """As `stop`, also after a failed start."""
