@@ -5,7 +5,7 @@ Keeps true: equal types are equal values, so they are compared with `==`. Names 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from felice.dataclass import dataclass
@@ -88,6 +88,13 @@ def base(given: SqlType) -> str:
     return given.name if isinstance(given, Primitive) else type(given).__name__.upper()
 
 
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that comes again; None if each comes once."""
+    seen: set[str] = set()
+    # `add` gives None.
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+
+
 def resolved(given: tree.Type, users: Mapping[str, SqlType]) -> SqlType:
     """The type that is meant; `users` are those of CREATE TYPE. Raises `SqlError`."""
     match given:
@@ -96,8 +103,7 @@ def resolved(given: tree.Type, users: Mapping[str, SqlType]) -> SqlType:
         case tree.MapType(key, value):
             return Map(resolved(key, users), resolved(value, users))
         case tree.StructType(fields):
-            names = [name for name, _ in fields]
-            if twice := next((name for name in names if names.count(name) > 1), None):
+            if twice := first_repeated(name for name, _ in fields):
                 raise SqlError(f"a STRUCT has two fields {twice}", given.position)
             return Struct(tuple((name, resolved(one, users)) for name, one in fields))
         case tree.TypeName(name, parameters):
@@ -116,7 +122,7 @@ def _named(
     if found is None:
         near = get_close_matches(name, [*users, *_NAMED, "DECIMAL"], 1)
         told = f"; did you mean {near[0]}?" if near else ""
-        raise SqlError(f"there is no type {name}{told}", given.position)
+        raise SqlError(f"Cannot resolve unknown type: {name}{told}", given.position)
     return found
 
 

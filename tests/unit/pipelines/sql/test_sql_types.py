@@ -53,9 +53,9 @@ def test_texts(text: str, type_: SqlType, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("STRNG", "line 1:18: there is no type STRNG; did you mean STRING?"),
-        ("ARRAY<adress>", "line 1:24: there is no type ADRESS; did you mean ADDRESS?"),
-        ("xyz", "there is no type XYZ"),
+        ("STRNG", "line 1:18: Cannot resolve unknown type: STRNG; did you mean STRING?"),
+        ("ARRAY<adress>", "line 1:24: Cannot resolve unknown type: ADRESS; did you mean ADDRESS?"),
+        ("xyz", "Cannot resolve unknown type: XYZ"),
         ("INT(4)", "INT has no parameters, and got INT(4)"),
         ("DECIMAL(4)", "expected DECIMAL(precision, scale), and got DECIMAL(4)"),
         ("DECIMAL(4, 5)", "the scale from 0 to the precision"),

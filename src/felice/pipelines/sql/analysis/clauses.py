@@ -154,4 +154,4 @@ def _time_beside(given: Any, other: Any) -> Any:
     try:
         return placed(Literal(timestamp_of(given.value)), given.position)
     except ValueError as error:
-        raise SqlError(str(error), given.position) from None
+        raise SqlError(f"Failed to parse timestamp '{given.value}': {error}", given.position) from None

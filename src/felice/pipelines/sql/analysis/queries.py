@@ -36,7 +36,7 @@ from felice.pipelines.sql.syntax.tree import (
     placed,
 )
 from felice.pipelines.sql.syntax.writer import expression_text
-from felice.pipelines.sql.types import Map, SqlType, Struct, text_of
+from felice.pipelines.sql.types import Map, SqlType, Struct, first_repeated, text_of
 
 
 class _Item(NamedTuple):
@@ -211,7 +211,7 @@ class _Analysis:
                     self._check_name(name, alias, given)
                     found.append(_Item(name, canonical))
         names = [one.name for one in found]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if twice := first_repeated(names):
             raise SqlError(
                 f"Duplicate columns found in schema: the projection has two columns `{twice}`; name one with AS",
                 self._query.columns[0].position,

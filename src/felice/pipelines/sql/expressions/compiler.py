@@ -80,6 +80,7 @@ from felice.pipelines.sql.types import (
     Map,
     SqlType,
     Struct,
+    first_repeated,
     text_of,
 )
 
@@ -416,7 +417,7 @@ class Compiler:
     def struct(self, given: StructOf) -> Code:
         """`STRUCT(…)`."""
         names = [name for name, _ in given.fields]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if twice := first_repeated(names):
             raise SqlError(f"a STRUCT has two fields {twice}", given.position)
         codes = [attempted(self.names, self.code(one), "struct field") for _, one in given.fields]
         fields = tuple((name, one.type or STRING) for name, one in zip(names, codes, strict=True))

@@ -12,10 +12,14 @@ from collections.abc import Iterator, MutableMapping
 from felice.dataclass import dataclass
 from felice.pipelines.sql.syntax.errors import Position, SqlSyntaxError
 from felice.pipelines.sql.syntax.statements import statement_of
-from felice.pipelines.sql.syntax.tokens import Kind, Token, tokens_of
+from felice.pipelines.sql.syntax.tokens import Kind, Token, each_token
 from felice.pipelines.sql.syntax.tree import Define, Statement
 
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}", re.ASCII)
+
+
+LONGEST = 1_000_000
+"""How many characters a statement may have: ksqlDB's must fit into a record of Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,9 @@ def pieces_of(text: str) -> Iterator[tuple[str, list[Token]]]:
     out.
     """
     found: list[Token] = []
-    for token in tokens_of(text):
+    for token in each_token(text):
+        if found and token.start - found[0].start > LONGEST:
+            raise _too_long(found[0].position)
         if not (token.kind is Kind.END or token.is_sign(";")):
             found.append(token)
         elif found:
@@ -62,12 +68,20 @@ def pieces_of(text: str) -> Iterator[tuple[str, list[Token]]]:
 def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:
     """The text with values in place of `${name}`, also within quotes. Raises `SqlSyntaxError` for an unknown name."""
 
+    length = len(text)
+
     def value_of(match: re.Match[str]) -> str:
-        try:
-            return variables[match[1]]
-        except KeyError:
-            raise SqlSyntaxError(
-                f"the variable {match[1]} is not defined; DEFINE {match[1]} = '...';", begin
-            ) from None
+        nonlocal length
+        found = variables.get(match[1])
+        if found is None:
+            raise SqlSyntaxError(f"the variable {match[1]} is not defined; DEFINE {match[1]} = '...';", begin)
+        length += len(found)
+        if length > LONGEST:
+            raise _too_long(begin)
+        return found
 
     return _VARIABLE.sub(value_of, text)
+
+
+def _too_long(position: Position) -> SqlSyntaxError:
+    return SqlSyntaxError(f"a statement may have {LONGEST:,} characters, and this one has more", position)

@@ -76,6 +76,8 @@ _KINDS = {
     "sign": Kind.SIGN,
     "variable": Kind.VARIABLE,
 }
+_NUMBERS = (Kind.INTEGER, Kind.DECIMAL)
+_MOST_DIGITS = 1000
 _UNFINISHED = {
     "'": "a text that does not end",
     "`": "a name that does not end",
@@ -85,10 +87,11 @@ _UNFINISHED = {
 
 def tokens_of(text: str, begin: Position = BEGIN) -> list[Token]:
     """The tokens of a text, the last of which is its end. The text begins at a position. Raises `SqlSyntaxError`."""
-    return list(_tokens(text, begin))
+    return list(each_token(text, begin))
 
 
-def _tokens(text: str, begin: Position) -> Iterator[Token]:
+def each_token(text: str, begin: Position = BEGIN) -> Iterator[Token]:
+    """The tokens of a text one by one, as `tokens_of`."""
     at, line, line_start = 0, begin.line, 1 - begin.column
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -100,6 +103,10 @@ def _tokens(text: str, begin: Position) -> Iterator[Token]:
         piece = text[at:end]
         if group != "space":
             kind = _KINDS[group]
+            if kind in _NUMBERS and len(piece) > _MOST_DIGITS:
+                raise SqlSyntaxError(
+                    f"a number of more than {_MOST_DIGITS} digits", Position(line, at - line_start + 1)
+                )
             value = piece.upper() if kind is Kind.NAME else _value(kind, piece)
             yield Token(kind, piece, value, at, Position(line, at - line_start + 1))
         if "\n" in piece:
