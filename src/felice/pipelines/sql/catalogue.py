@@ -123,7 +123,9 @@ class Catalogue:
         """A stream or a table. Raises `SqlError` for a name that is not known."""
         found = self.sources.get(name)
         if found is None:
-            raise SqlError(f"{name_text(name)} does not exist{near(name, self.sources)}", position)
+            close = _closest(name, self.sources)
+            hint = f" Did you mean {name_text(close)}?" if close else ""
+            raise SqlError(f"{name} does not exist.{hint}", position)
         return found
 
     def with_source(self, source: SourceInfo) -> Catalogue:
@@ -161,5 +163,12 @@ class Catalogue:
 
 def near(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that is most like a name: `; did you mean ORDERS?`; empty if none is."""
-    found = get_close_matches(name, list(known), 1)
-    return f"; did you mean {name_text(found[0])}?" if found else ""
+    found = _closest(name, known)
+    return f"; did you mean {name_text(found)}?" if found else ""
+
+
+def _closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a name, in any case; None if none is."""
+    by_capitals = {one.upper(): one for one in known}
+    found = get_close_matches(name.upper(), list(by_capitals), 1)
+    return by_capitals[found[0]] if found else None

@@ -17,7 +17,7 @@ from felice.pipelines.sql.expressions.compiler import Compiler
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import AssertValues, Column, Expression, InsertValues
-from felice.pipelines.sql.syntax.writer import expression_text, name_text
+from felice.pipelines.sql.syntax.writer import expression_text, name_text, quoted
 from felice.pipelines.sql.types import BIGINT, DOUBLE, STRING, SqlType, text_of
 
 
@@ -45,17 +45,19 @@ def inserted(
     if isinstance(given, InsertValues):
         if source.is_read_only:
             raise SqlError(
-                f"Cannot insert values into read-only source {name}: only other programs write its topic",
-                given.position,
+                f"Cannot insert values into read-only {source.kind.lower()}: {name}", given.position
             )
         if source.window is not None:
-            raise SqlError(f"Cannot insert values into windowed stream/table {name}", given.position)
+            raise SqlError(
+                f"Cannot insert values into windowed stream/table! The keys of {name} have windows",
+                given.position,
+            )
     values = _by_column(given, source, functions, users)
     keys = [values.get(column) for column, _ in source.key]
     if isinstance(given, InsertValues) and source.is_table and any(one is None for one in keys):
         told_keys = ", ".join(column for column, _ in source.key)
         raise SqlError(
-            f"Failed to insert values into {name}. Value for primary key column(s) {told_keys} is required for tables",
+            f"Value for primary key column(s) {told_keys} is required for tables: give one for {name}",
             given.position,
         )
     key = None if all(one is None for one in keys) else tuple(keys)
@@ -72,11 +74,14 @@ def _by_column(
     columns = {one.name: one for one in source.columns}
     names: Sequence[str] = given.columns or [one.name for one in source.columns if one.role != HEADERS]
     if len(names) != len(given.values):
-        raise SqlError(
-            f"Expected number columns and values to match: there are {len(names)} columns, {', '.join(names)}, and "
-            f"{len(given.values)} values",
-            given.position,
+        listed = ", ".join(quoted(one) for one in names)
+        why = (
+            "Expected number columns and values to match"
+            if given.columns
+            else "Expected a value for each column"
         )
+        values = ", ".join(map(expression_text, given.values))
+        raise SqlError(f"{why}. Expected Columns: [{listed}]. Got [{values}]", given.position)
     found: dict[str, Any] = {}
     for name, expression in zip(names, given.values, strict=True):
         if name in found:
@@ -88,9 +93,9 @@ def _by_column(
         if column is None:
             hint = near(name, columns)
             what = "is a system column" if name in PSEUDO else f"does not exist{hint}"
-            raise SqlError(f"column {name_text(name)} of {name_text(source.name)} {what}", given.position)
+            raise SqlError(f"Column name {quoted(name)} {what}", given.position)
         if column.role == HEADERS:
-            raise SqlError(f"Cannot insert into HEADER columns: {name_text(name)}", given.position)
+            raise SqlError(f"Cannot insert into HEADER columns: {name}", given.position)
         found[name] = _value(expression, column.type, name, functions, users)
     return found
 
@@ -113,8 +118,8 @@ def _value(
     convert = _conversion(code.type, wanted)
     if convert is None:
         raise SqlError(
-            f"Expected type {text_of(wanted)} for field {name_text(column)} but got {told(code)}("
-            f"{expression_text(given)})",
+            f"Expected type {text_of(wanted)} for field {quoted(column)} but got "
+            f"{expression_text(given)}({told(code)})",
             given.position,
         )
     try:
@@ -138,6 +143,8 @@ def _conversion(given: SqlType, wanted: SqlType) -> Any:
             return found
 
         return exact
-    if isinstance(given, types.Array | types.Map | types.Struct) and type(given) is type(wanted):
+    if isinstance(given, types.Struct) and isinstance(wanted, types.Struct):
+        return cast(given, wanted) if set(dict(given.fields)) <= set(dict(wanted.fields)) else None
+    if isinstance(given, types.Array | types.Map) and type(given) is type(wanted):
         return cast(given, wanted)
     return None

@@ -11,8 +11,8 @@ from felice.pipelines.sql.analysis.declarations import Surroundings, source_of
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.properties import START, STARTS
 from felice.pipelines.sql.analysis.queries import plan_of
-from felice.pipelines.sql.analysis.sinks import check_insert, sink_of, with_decimals
-from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, QueryInfo, SourceInfo
+from felice.pipelines.sql.analysis.sinks import changed_columns, check_insert, sink_of, with_decimals
+from felice.pipelines.sql.catalogue import Catalogue, ColumnInfo, QueryInfo, SourceInfo
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
@@ -26,8 +26,8 @@ from felice.pipelines.sql.syntax.tree import (
     SetProperty,
     Statement,
 )
-from felice.pipelines.sql.syntax.writer import name_text
-from felice.pipelines.sql.types import resolved, text_of
+from felice.pipelines.sql.syntax.writer import name_text, quoted
+from felice.pipelines.sql.types import fields_text, resolved, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,9 @@ def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, 
     plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
     plan = with_decimals(plan, target)
     check_insert(given, plan, target)
+    for name, literal in given.properties:
+        if name.upper() != "QUERY_ID":
+            raise SqlError(f"Invalid config variable(s) in the WITH clause: {name.upper()}", literal.position)
     named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
     id = str(named).upper() if named else _insert_id(given, catalogue, analyst)
     if id in catalogue.queries:
@@ -142,8 +145,7 @@ def _exists(known: SourceInfo) -> str:
 
 def _already(given: CreateSource | CreateAsSelect, known: SourceInfo) -> SqlError:
     return SqlError(
-        f"cannot add {given.kind.lower()} {name_text(given.name)}: a {known.kind.lower()} with the same name already "
-        "exists",
+        f"Cannot add {given.kind.lower()} '{given.name}': A {known.kind.lower()} with the same name already exists",
         given.position,
     )
 
@@ -164,27 +166,27 @@ def _check_replacement(
         why = f"{name} is a SOURCE {known.kind}, and those are not replaced"
     elif known.topic != found.topic:
         why = f"the topic of {name} cannot change from {known.topic} to {found.topic}"
-    elif known.of_role(KEY) != found.of_role(KEY):
-        why = f"the key of {name} cannot change from {_listed(known.of_role(KEY))} to {_listed(found.of_role(KEY))}"
+    elif known.key != found.key:
+        why = f"the key of {name} cannot change from {fields_text(known.key)} to {fields_text(found.key)}"
     elif (known.key_format, known.value_format) != (found.key_format, found.value_format):
         why = f"the formats of {name} cannot change"
     elif known.window != found.window:
         why = f"the windows of {name} cannot change"
-    elif known.value != found.value[: len(known.value)]:
-        why = f"columns of {name} may be added, and none changed or dropped: it has {known.schema_text()}"
+    elif changed := changed_columns(known.value, found.value):
+        why = f"The following columns are changed, missing or reordered: [{fields_text(changed)}]"
     if why is not None:
-        raise SqlError(f"cannot replace {known.kind.lower()} {name}: {why}", given.position)
-
-
-def _listed(columns: tuple[ColumnInfo, ...]) -> str:
-    return ", ".join(f"{name_text(one.name)} {text_of(one.type)}" for one in columns)
+        raise SqlError(f"Cannot replace {known.kind.lower()} {name}: {why}", given.position)
 
 
 def _create_type(given: CreateType, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
     if given.name in catalogue.types:
         if given.if_not_exists:
             return Change(catalogue, f"Type {given.name} exists already: nothing was changed")
-        raise SqlError(f"there is a type {given.name} already; drop it first", given.position)
+        raise SqlError(
+            f"Cannot register custom type '{given.name}' since it is already registered with type: "
+            f"{text_of(catalogue.types[given.name])}; drop it first",
+            given.position,
+        )
     made = resolved(given.type, catalogue.types)
     found = catalogue.with_types({**catalogue.types, given.name: made})
     return Change(found, f"Registered custom type {name_text(given.name)}: {text_of(made)}")
@@ -200,15 +202,20 @@ def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Cha
         return Change(catalogue, f"{given.kind.capitalize()} {name} does not exist: nothing was dropped")
     known = catalogue.source(given.name, given.position)
     if known.kind != given.kind:
-        raise SqlError(f"{name} is a {known.kind}; use DROP {known.kind}", given.position)
+        raise SqlError(
+            f"Incompatible data source type is {known.kind}, but statement was DROP {given.kind}: use DROP "
+            f"{known.kind}",
+            given.position,
+        )
     if given.deletes_topic and known.is_read_only:
-        raise SqlError(f"cannot delete the topic of {name}: it is read-only", given.position)
+        raise SqlError(f"Cannot delete topic for read-only source: {name}", given.position)
     readers = catalogue.readers(given.name)
     writers = [one for one in catalogue.writers(given.name) if one != known.query]
     if readers or writers:
         raise SqlError(
-            f"cannot drop {name}: these queries read from it: [{', '.join(readers)}], and these write to it: "
-            f"[{', '.join(writers)}]; terminate them first",
+            f"Cannot drop {name}. The following queries read from this source: [{', '.join(readers)}]. The following "
+            f"queries write into this source: [{', '.join(writers)}]. You need to terminate them before dropping "
+            f"{name}.",
             given.position,
         )
     found = catalogue.without_source(given.name)
@@ -223,7 +230,7 @@ def _drop_type(given: Drop, catalogue: Catalogue) -> Change:
     if given.name not in catalogue.types:
         if given.if_exists:
             return Change(catalogue, f"Type {given.name} does not exist: nothing was dropped")
-        raise SqlError(f"there is no type {given.name}", given.position)
+        raise SqlError(f"Type {given.name} does not exist.", given.position)
     left = {name: one for name, one in catalogue.types.items() if name != given.name}
     return Change(catalogue.with_types(left), f"Dropped type {given.name}")
 
@@ -232,17 +239,25 @@ def _alter(given: AlterSource, catalogue: Catalogue, analyst: Analyst, text: str
     known = catalogue.source(given.name, given.position)
     name = name_text(given.name)
     if known.kind != given.kind:
-        raise SqlError(f"{name} is a {known.kind}; use ALTER {known.kind}", given.position)
+        raise SqlError(
+            f"Incompatible data source type is {known.kind}, but statement was ALTER {given.kind}: use ALTER "
+            f"{known.kind}",
+            given.position,
+        )
     if known.query is not None:
-        raise SqlError(f"ALTER does not take {name}: a query made it; use CREATE OR REPLACE", given.position)
+        raise SqlError(
+            f"ALTER command is not supported for CREATE ... AS statements: a query made {name}; use CREATE OR REPLACE",
+            given.position,
+        )
     if known.is_read_only:
-        raise SqlError(f"cannot alter {name}: it is read-only", given.position)
+        raise SqlError(f"Cannot alter {known.kind.lower()} {name}: it is read-only", given.position)
     taken = {one.name for one in known.columns}
     added: list[ColumnInfo] = []
     for column, type_ in given.columns:
         if column in taken:
             raise SqlError(
-                f"cannot add column {name_text(column)} to {name}: it exists already", given.position
+                f"Cannot add column {quoted(column)} to schema. A column with the same name already exists.",
+                given.position,
             )
         taken.add(column)
         added.append(ColumnInfo(column, resolved(type_, catalogue.types)))

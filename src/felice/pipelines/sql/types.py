@@ -79,8 +79,12 @@ def text_of(given: SqlType) -> str:
         case Map(key, value):
             return f"MAP<{text_of(key)}, {text_of(value)}>"
         case Struct(fields):
-            told = (f"{quoted(name)} {text_of(one)}" for name, one in fields)
-            return f"STRUCT<{', '.join(told)}>"
+            return f"STRUCT<{fields_text(fields)}>"
+
+
+def fields_text(given: Iterable[tuple[str, SqlType]]) -> str:
+    """Names and types as DESCRIBE shows them: `` `A` INTEGER, `B` STRING ``."""
+    return ", ".join(f"{quoted(name)} {text_of(type_)}" for name, type_ in given)
 
 
 def base(given: SqlType) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
+from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause, with_wrapping
 from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.rows import FormatDescription, check, features_of
 from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.tree import ColumnDefinition, CreateSource
+from felice.pipelines.sql.syntax.writer import quoted
 from felice.pipelines.sql.types import (
     BIGINT,
     BYTES,
@@ -19,6 +20,7 @@ from felice.pipelines.sql.types import (
     Array,
     SqlType,
     Struct,
+    first_repeated,
     resolved,
     text_of,
 )
@@ -58,7 +60,10 @@ def source_of(
     clause = WithClause.of(given.properties)
     topic = clause.get("KAFKA_TOPIC")
     if topic is None:
-        raise SqlError("WITH lacks the property KAFKA_TOPIC", given.position)
+        raise SqlError(
+            'Missing required property "KAFKA_TOPIC" which has no default value: name the topic in WITH',
+            given.position,
+        )
     formats = {
         part: clause.format(part, _format_name(given, part, clause, settings)) for part in ("KEY", "VALUE")
     }
@@ -69,13 +74,14 @@ def source_of(
             f"there is no topic {topic}: name the number of PARTITIONS in WITH, and it is made",
             given.position,
         )
+    values = tuple((one.name, one.type) for one in columns if one.role == VALUE)
     found = SourceInfo(
         given.kind,
         given.name,
         columns,
         topic,
         formats["KEY"],
-        formats["VALUE"],
+        with_wrapping(formats["VALUE"], values, settings),
         partitions,
         clause.get("REPLICAS", 1),
         clause.window(),
@@ -91,7 +97,8 @@ def _format_name(given: CreateSource, part: str, clause: WithClause, settings: M
     name = clause.format_name(part) or (DEFAULT_SETTINGS | dict(settings)).get(FORMAT_OF[part], "").upper()
     if not name:
         raise SqlError(
-            f"the property {part}_FORMAT is missing: name it in WITH, or set {FORMAT_OF[part]}",
+            f"Statement is missing the '{part}_FORMAT' property from the WITH clause. Either provide one or set a "
+            f"default via the '{FORMAT_OF[part]}' config.",
             given.position,
         )
     check_known(name, given.position)
@@ -113,25 +120,42 @@ def _columns(
     formats: Mapping[str, FormatDescription],
     around: Surroundings,
 ) -> tuple[ColumnInfo, ...]:
-    declared = tuple(_column(given, one, users) for one in given.columns or ())
-    roles = {one.role for one in declared}
-    found = list(declared)
-    has_id = formats["KEY"].schema_id is not None
-    if KEY not in roles and _is_inferred(formats["KEY"]) and (given.columns is None or has_id):
+    found = [_column(given, one, users) for one in given.columns or ()]
+    roles = {one.role for one in found}
+    if _is_inferred(given, "KEY", formats["KEY"], KEY in roles):
         found = [*_inferred(given, topic, formats["KEY"], around, is_key=True), *found]
-    if VALUE not in roles:
-        if not _is_inferred(formats["VALUE"]):
-            raise SqlError(
-                f"{given.kind} {given.name} has no columns: the format {formats['VALUE'].name} does not support "
-                "schema inference, so the statement must declare them",
-                given.position,
-            )
+    if _is_inferred(given, "VALUE", formats["VALUE"], VALUE in roles):
         found += _inferred(given, topic, formats["VALUE"], around, is_key=False)
+    if not found:
+        raise SqlError(
+            f"The statement does not define any columns. The format {formats['VALUE'].name} does not support "
+            f"schema inference, so the statement must declare those of {given.kind.lower()} {given.name}",
+            given.position,
+        )
     return tuple(found)
 
 
-def _is_inferred(given: FormatDescription) -> bool:
-    return features_of(given).infers
+def _is_inferred(given: CreateSource, part: str, format_: FormatDescription, is_declared: bool) -> bool:
+    """Whether the columns of the "KEY" or "VALUE" are those of a schema in the registry."""
+    infers = features_of(format_).infers
+    if format_.schema_id is None:
+        return infers and not is_declared
+    check_infers(format_, part, given.position)
+    if is_declared:
+        raise SqlError(
+            f"Table elements and {part}_SCHEMA_ID cannot both exist for create statement.", given.position
+        )
+    return True
+
+
+def check_infers(format_: FormatDescription, part: str, position: Position) -> None:
+    """Raise `SqlError` for the id of a schema beside a format that has no schemas."""
+    if not features_of(format_).infers:
+        raise SqlError(
+            f"{part}_FORMAT should support schema inference when {part}_SCHEMA_ID is provided. Current format is "
+            f"{format_.name}.",
+            position,
+        )
 
 
 def _inferred(
@@ -142,11 +166,10 @@ def _inferred(
     except ValueError as error:
         raise SqlError(f"the schema of topic {topic} cannot be used: {error}", given.position) from None
     if found is None:
-        if is_key:
-            return []
+        part = "keys" if is_key else "values"
         raise SqlError(
-            f"there is no schema for the values of topic {topic} in the registry: declare the columns, or register "
-            f"the schema as {topic}-value",
+            f"Schema for message {part} on topic '{topic}' does not exist in the Schema Registry. "
+            f"Subject: {topic}-{'key' if is_key else 'value'}. Declare the columns, or register the schema",
             given.position,
         )
     role = KEY if is_key else VALUE
@@ -157,56 +180,56 @@ def _column(given: CreateSource, column: ColumnDefinition, users: Mapping[str, S
     type_ = resolved(column.type, users)
     if column.name in PSEUDO:
         raise SqlError(
-            f"'{column.name}' is a reserved column name. You cannot use it as a name for a column",
+            f"'{column.name}' is a reserved column name. You cannot use it as a name for a column.",
             column.position,
         )
     if column.role in ("HEADERS", "HEADER"):
         wanted = ALL_HEADERS if column.role == "HEADERS" else BYTES
-        told = column.role if column.header is None else f"HEADER('{column.header}')"
         if type_ != wanted:
             raise SqlError(
-                f"Invalid type for {told} column: expected {text_of(wanted)}, got {text_of(type_)}",
+                f"Invalid type for {_role_text(column)} column: expected {text_of(wanted)}, got {text_of(type_)}",
                 column.position,
             )
         return ColumnInfo(column.name, type_, HEADERS, column.header)
     if column.role == "PRIMARY KEY" and given.kind == STREAM:
         raise SqlError(
-            f"column {column.name} is a PRIMARY KEY, which streams do not have: use KEY", column.position
+            f"Column {quoted(column.name)} is a 'PRIMARY KEY' column: please use 'KEY' for streams. "
+            "Tables have PRIMARY KEYs, which are unique and NON NULL. Streams have KEYs, which have no uniqueness or "
+            "NON NULL constraints.",
+            column.position,
         )
     if column.role == "KEY" and given.kind == TABLE:
         raise SqlError(
-            f"column {column.name} is a KEY, which tables do not have: use PRIMARY KEY", column.position
+            f"Column {quoted(column.name)} is a 'KEY' column: please use 'PRIMARY KEY' for tables. "
+            "Tables have PRIMARY KEYs, which are unique and NON NULL. Streams have KEYs, which have no uniqueness or "
+            "NON NULL constraints.",
+            column.position,
         )
     return ColumnInfo(column.name, type_, VALUE if column.role is None else KEY)
 
 
+def _role_text(column: ColumnDefinition) -> str:
+    return "HEADERS" if column.header is None else f"HEADER('{column.header}')"
+
+
 def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
-    names = [one.name for one in found.columns]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise SqlError(f"{given.kind} {given.name} has two columns {twice}", given.position)
+    if twice := first_repeated(one.name for one in found.columns):
+        raise SqlError(f"Duplicate column names: {twice}", given.position)
     keys = found.of_role(KEY)
     if given.kind == TABLE and not keys:
         raise SqlError(
-            f"Tables require a PRIMARY KEY: declare a column of {given.name} as `name type PRIMARY KEY`",
+            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY. Use a partial schema to define the primary "
+            f"key and still load the value columns from the Schema Registry, for example: CREATE TABLE {given.name} "
+            "(MY_PRIMARY_KEY INT PRIMARY KEY) WITH (...);",
             given.position,
         )
-    if not found.of_role(VALUE):
-        raise SqlError(f"{given.kind} {given.name} has no columns of values", given.position)
     headers = found.of_role(HEADERS)
     if len(headers) > 1 and (any(one.header is None for one in headers)):
-        raise SqlError(
-            "Schema already contains a HEADERS column: it has all headers, and no other column has some",
-            given.position,
-        )
-    keyed = [one.header for one in headers]
-    if twice := next((one for one in keyed if keyed.count(one) > 1), None):
-        raise SqlError(f"Schema already contains a HEADER('{twice}') column", given.position)
+        raise SqlError("Schema already contains a HEADERS column.", given.position)
+    if twice := first_repeated(one.header for one in headers if one.header is not None):
+        raise SqlError(f"Schema already contains a HEADER('{twice}') column.", given.position)
     if found.window is not None and not keys:
-        raise SqlError(
-            f"Windowed sources require a key column, and {given.kind} {given.name} has none", given.position
-        )
-    if keys and found.key_format.name == "NONE":
-        raise SqlError("the key format NONE holds no key columns", given.position)
+        raise SqlError(f"Windowed sources require a key column: declare one in {given.name}", given.position)
     check_formats(found, given)
     check_event_time(found, clause)
 
@@ -223,7 +246,7 @@ def check_formats(found: SourceInfo, given: object) -> None:
         try:
             check(format_, columns, is_key=part == "key")
         except ValueError as error:
-            raise SqlError(f"the {part} of {found.name}: {error}", position) from None
+            raise SqlError(f"{part.capitalize()} format does not support schema. {error}", position) from None
 
 
 def check_event_time(found: SourceInfo, clause: WithClause) -> None:
@@ -237,8 +260,7 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
     if column is None:
         raise clause.error(
             "TIMESTAMP",
-            "The TIMESTAMP column set in the WITH clause does not exist in the schema: "
-            f"'{event_time.column}'",
+            f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{event_time.column}'",
         )
     if event_time.pattern is not None:
         if column.type != STRING:
@@ -250,11 +272,12 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
     elif column.type == STRING:
         raise clause.error(
             "TIMESTAMP",
-            "A String timestamp field has been specified without also specifying the timestamp_format",
+            "A String timestamp field has been specified without also specifying the timestamp_format: name the format "
+            f"of {column.name} as TIMESTAMP_FORMAT",
         )
     elif column.type not in (BIGINT, TIMESTAMP):
         raise clause.error(
             "TIMESTAMP",
-            f"Timestamp column, `{column.name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "
-            f"specified, and is {text_of(column.type)}",
+            f"Timestamp column, {quoted(column.name)}, should be LONG(INT64), TIMESTAMP, or a String "
+            f"with a timestamp_format specified, and is {text_of(column.type)}",
         )

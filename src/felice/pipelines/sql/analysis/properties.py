@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.java.date_formats import date_format
 from felice.pipelines.sql.catalogue import HOPPING, SESSION, TUMBLING, EventTime, WindowInfo, near
-from felice.pipelines.sql.rows import FormatDescription
+from felice.pipelines.sql.rows import Columns, FormatDescription, features_of
 from felice.pipelines.sql.syntax.cursor import Cursor
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tokens import Kind
@@ -39,10 +40,22 @@ _KNOWN = (*_TEXTS, *_NUMBERS, *_FLAGS)
 _OF_SOURCES_ONLY = ("WINDOW_TYPE", "WINDOW_SIZE")
 FORMAT_OF = {"KEY": "ksql.persistence.default.format.key", "VALUE": "ksql.persistence.default.format.value"}
 """The settings that name the formats where a statement does not."""
+WRAPPING = "ksql.persistence.wrap.single.values"
+"""The setting that says whether a single column of values is written with its name, where a statement does not."""
 DEFAULT_SETTINGS = {FORMAT_OF["KEY"]: "KAFKA"}
 START = "auto.offset.reset"
 """The setting that says where queries begin to read."""
 STARTS = ("earliest", "latest")
+
+
+def with_wrapping(
+    given: FormatDescription, columns: Columns, settings: Mapping[str, str]
+) -> FormatDescription:
+    """The format of values, wrapped as the settings say if the statement does not."""
+    wanted = settings.get(WRAPPING)
+    if wanted is None or given.is_wrapped is not None or len(columns) != 1:
+        return given
+    return replace(given, is_wrapped=wanted.lower() == "true") if features_of(given).has_choice else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +71,24 @@ class WithClause:
         given: dict[str, Any] = {}
         for written, literal in properties:
             name = written.upper()
-            if name not in _KNOWN or (of_query and name in _OF_SOURCES_ONLY):
-                raise SqlError(f"WITH has no property {name}{near(name, _KNOWN)}", literal.position)
+            allowed = [one for one in _KNOWN if not of_query or one not in _OF_SOURCES_ONLY]
+            if name not in allowed:
+                raise SqlError(
+                    f"Invalid config variable(s) in the WITH clause: {name}{near(name, allowed)}",
+                    literal.position,
+                )
             if name in given:
                 raise SqlError(f"WITH has the property {name} twice", literal.position)
             given[name] = _checked(name, literal)
         literals = {name.upper(): literal for name, literal in properties}
         found = cls(given, literals)
-        if "FORMAT" in given and ("KEY_FORMAT" in given or "VALUE_FORMAT" in given):
-            raise found.error("FORMAT", "FORMAT excludes KEY_FORMAT and VALUE_FORMAT")
+        for name in ("KEY_FORMAT", "VALUE_FORMAT"):
+            if "FORMAT" in given and name in given:
+                raise found.error(
+                    "FORMAT",
+                    f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both key and value "
+                    "formats. Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'.",
+                )
         return found
 
     def error(self, name: str, reason: str) -> SqlError:
@@ -100,23 +122,24 @@ class WithClause:
         kind, size = self.given.get("WINDOW_TYPE"), self.given.get("WINDOW_SIZE")
         if kind is None:
             if size is not None:
-                raise self.error("WINDOW_SIZE", "WINDOW_SIZE needs WINDOW_TYPE")
+                raise self.error("WINDOW_SIZE", "WINDOW_SIZE needs WINDOW_TYPE, such as 'TUMBLING'")
             return None
         kind = kind.upper()
         if kind not in (TUMBLING, HOPPING, SESSION):
             raise self.error(
                 "WINDOW_TYPE",
-                f"Error in WITH clause property 'WINDOW_TYPE': Unknown window type: '{kind}'; there are TUMBLING, "
-                "HOPPING and SESSION",
+                f"Error in WITH clause property 'WINDOW_TYPE': Unknown window type: '{kind}'. Invalid value for "
+                "property WINDOW_TYPE: String must be one of: SESSION, HOPPING, TUMBLING",
             )
         if kind == SESSION:
             if size is not None:
-                raise self.error("WINDOW_SIZE", "'WINDOW_SIZE' should not be set for SESSION windows")
+                raise self.error("WINDOW_SIZE", "'WINDOW_SIZE' should not be set for SESSION windows.")
             return WindowInfo(kind)
         if size is None:
             raise self.error(
                 "WINDOW_TYPE",
-                f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause, such as '10 SECONDS'",
+                f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
+                "For example: 'WINDOW_SIZE'='10 SECONDS'",
             )
         return WindowInfo(kind, self._duration_ms("WINDOW_SIZE", size))
 
@@ -126,7 +149,7 @@ class WithClause:
             return found.ms
         raise self.error(
             name,
-            f"Error in WITH clause property '{name}': Invalid duration: {text!r}. Example valid value: '10 SECONDS'",
+            f"Error in WITH clause property '{name}': Invalid duration: '{text}'. Example valid value: '10 SECONDS'",
         )
 
     def event_time(self) -> EventTime | None:

@@ -10,17 +10,18 @@ from felice.pipelines.sql.analysis.declarations import (
     Surroundings,
     check_event_time,
     check_formats,
+    check_infers,
     check_known,
 )
 from felice.pipelines.sql.analysis.plan import Output, QueryPlan
-from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause
-from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause, with_wrapping
+from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.expressions.arithmetic import fitting
-from felice.pipelines.sql.rows import FormatDescription
+from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect, Literal, placed
-from felice.pipelines.sql.syntax.writer import name_text
-from felice.pipelines.sql.types import Decimal, SqlType, text_of
+from felice.pipelines.sql.syntax.writer import name_text, quoted
+from felice.pipelines.sql.types import Decimal, SqlType, fields_text, text_of
 
 
 def sink_of(
@@ -33,12 +34,13 @@ def sink_of(
     if kind != given.kind:
         raise SqlError(
             f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS SELECT statement "
-            "instead",
+            "instead.",
             given.position,
         )
     clause = WithClause.of(given.properties, of_query=True)
     first = plan.sides[0].source
     columns = columns_of(plan)
+    values = tuple((one.name, one.type) for one in columns if one.role == VALUE)
     topic = clause.get("KAFKA_TOPIC", settings.get("ksql.output.topic.name.prefix", "") + given.name)
     partitions = around.partitions(topic, clause.get("PARTITIONS", first.partitions)) or first.partitions
     found = SourceInfo(
@@ -47,16 +49,47 @@ def sink_of(
         columns,
         topic,
         _key_format(given, clause, plan, settings),
-        _value_format(given, clause, first),
+        with_wrapping(_value_format(given, clause, first), values, settings),
         partitions,
         clause.get("REPLICAS", first.replicas),
         plan.window,
         clause.event_time(),
         clause.topic_config(),
     )
+    for part in ("KEY", "VALUE"):
+        _check_schema_id(given, found, part, around)
     check_formats(found, given)
     check_event_time(found, clause)
     return found
+
+
+def _check_schema_id(given: CreateAsSelect, found: SourceInfo, part: str, around: Surroundings) -> None:
+    """Raise `SqlError` if the schema with the id of WITH does not have the columns of the result."""
+    is_key = part == "KEY"
+    format_, columns = (found.key_format, found.key) if is_key else (found.value_format, found.value)
+    if format_.schema_id is None:
+        return
+    check_infers(format_, part, given.position)
+    try:
+        registered = around.schema(found.topic, is_key, format_) or ()
+    except ValueError as error:
+        raise SqlError(
+            f"{part}_SCHEMA_ID {format_.schema_id} cannot be used: {error}", given.position
+        ) from None
+    changed = changed_columns(columns, registered)
+    # A key that is one column has no name in its schema.
+    is_bare_key = is_key and len(columns) == len(registered) == 1 and registered[0][1] == columns[0][1]
+    if changed and not is_bare_key:
+        raise SqlError(
+            f"The following {part.lower()} columns are changed, missing or reordered: [{fields_text(changed)}]. "
+            f"Schema from schema registry is [{fields_text(registered)}]",
+            given.position,
+        )
+
+
+def changed_columns(own: Columns, others: Columns) -> list[tuple[str, SqlType]]:
+    """The columns that are not in the same place among others."""
+    return [one for place, one in enumerate(own) if one not in others[place : place + 1]]
 
 
 def columns_of(plan: QueryPlan) -> tuple[ColumnInfo, ...]:
@@ -96,7 +129,7 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
     """Raise `SqlError` for a target that does not take the result of a query."""
     if target.is_table:
         raise SqlError(
-            f"INSERT INTO can only be used to insert into a stream. {name_text(target.name)} is a table",
+            f"INSERT INTO can only be used to insert into a stream. {target.name} is a table.",
             given.position,
         )
     if target.is_read_only:
@@ -117,8 +150,7 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
     own, wanted = _listed(columns_of(plan)), _listed(target.columns)
     if own != wanted:
         raise SqlError(
-            f"Incompatible schema between results and sink {name_text(target.name)}: the query gives {own}, expected "
-            f"{wanted}",
+            f"Incompatible schema between results and sink. Result schema is {own}. Sink schema is {wanted}",
             given.position,
         )
     if (plan.window is None) != (target.window is None):
@@ -148,7 +180,5 @@ def _as_decimal(output: Output, wanted: SqlType) -> Output:
 
 
 def _listed(columns: tuple[ColumnInfo, ...]) -> str:
-    listed = (
-        f"{name_text(one.name)} {text_of(one.type)}{' KEY' if one.role == KEY else ''}" for one in columns
-    )
+    listed = (f"{quoted(one.name)} {text_of(one.type)}{' KEY' if one.role == KEY else ''}" for one in columns)
     return ", ".join(listed)

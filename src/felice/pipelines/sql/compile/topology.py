@@ -44,6 +44,7 @@ from felice.pipelines.sql.functions.table import Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples
 from felice.pipelines.sql.rows.registry import Registry
+from felice.pipelines.sql.rows.schema_format import SchemaFormat
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.streams.app import App
@@ -61,16 +62,24 @@ def _log(app: App, query: str, settings: Settings) -> Report:
 
 def key_format_of(source: SourceInfo, registry: Registry) -> Format:
     """The format of a topic's keys, with their windows."""
-    inner = row_format(
-        source.key_format, source.key, registry=registry, subject=f"{source.topic}-key", is_key=True
-    )
-    return windowed(inner, source.window)
+    return windowed(_inner_key_format(source, registry), source.window)
+
+
+def _inner_key_format(source: SourceInfo, registry: Registry) -> Format:
+    subject = f"{source.topic}-key"
+    return row_format(source.key_format, source.key, registry=registry, subject=subject, is_key=True)
 
 
 def value_format_of(source: SourceInfo, registry: Registry) -> Format:
     """The format of a topic's values."""
     subject = f"{source.topic}-value"
     return row_format(source.value_format, source.value, registry=registry, subject=subject, is_key=False)
+
+
+def schema_formats_of(source: SourceInfo, registry: Registry) -> list[SchemaFormat]:
+    """The formats of a topic whose schemas a registry has."""
+    formats = _inner_key_format(source, registry), value_format_of(source, registry)
+    return [one for one in formats if isinstance(one, SchemaFormat)]
 
 
 def windowed(key: Format, window: WindowInfo | None) -> Format:
@@ -81,6 +90,11 @@ def windowed(key: Format, window: WindowInfo | None) -> Format:
         return session_windowed(key)
     assert window.size_ms is not None, "windows of time have a size"
     return time_windowed(key, window.size_ms)
+
+
+def shown_key_format(plan: QueryPlan) -> Format:
+    """The format of the keys of a result, between operators."""
+    return windowed(tuples(key_columns(plan.key_types)), plan.window)
 
 
 class Compilation:
@@ -102,8 +116,7 @@ class Compilation:
 
     def shown(self, topic: str) -> App:
         """The application that writes rows to show to a topic, in `shown_format`."""
-        key = windowed(tuples(key_columns(self._plan.key_types)), self._plan.window)
-        self._result(None).to(topic, key=key, value=shown_format(self._plan))
+        self._result(None).to(topic, key=shown_key_format(self._plan), value=shown_format(self._plan))
         return self.app
 
     def row_function(self, read_at: MetadataOf = lambda: None) -> RowFunction:

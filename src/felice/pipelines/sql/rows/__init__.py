@@ -60,7 +60,7 @@ def row_format(
     where the format is used. Raises ValueError for what the format cannot hold.
     """
     check(description, columns, is_key)
-    if is_key and not columns:
+    if not columns and (is_key or description.name == "NONE"):
         return NoneFormat(columns)
     bare = is_bare(description, columns, is_key)
     match description.name:

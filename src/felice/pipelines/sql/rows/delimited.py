@@ -40,6 +40,11 @@ Parse = Callable[[str], Any]
 
 def delimiter_of(given: str) -> str:
     """The character that a statement's delimiter stands for. Raises ValueError if it stands for none."""
+    if not given:
+        raise ValueError(
+            "Delimiter cannot be empty, if you meant to have a tab or space for delimiter, please use the special "
+            "values 'TAB' or 'SPACE'"
+        )
     character = _NAMED_DELIMITERS.get(given.upper(), given)
     if len(character) != 1:
         raise ValueError(

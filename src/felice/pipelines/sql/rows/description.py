@@ -93,14 +93,17 @@ def check(description: FormatDescription, columns: Columns, is_key: bool) -> Non
         _check_wrapping(description, features, columns)
     if is_key:
         _check_key(columns)
-    told = ", ".join(f"`{name}` {text_of(type_)}{' KEY' if is_key else ''}" for name, type_ in columns)
-    if description.name == "NONE" and (columns or not is_key):
-        raise ValueError(f"The 'NONE' format can only be used when no columns are defined. Got: [{told}]")
+    role = " KEY" if is_key else ""
+    told = f"[{', '.join(f'`{name}` {text_of(type_)}{role}' for name, type_ in columns)}]"
+    if description.name == "NONE" and columns:
+        raise ValueError(f"The 'NONE' format can only be used when no columns are defined. Got: {told}")
     if len(columns) > 1 and not features.has_many:
         raise ValueError(f"The '{description.name}' format only supports a single field. Got: {told}")
     takes_name = _TAKES_NAME.get(description.name, _any_name)
     for name, type_ in columns:
-        reason = _name_limit(takes_name, ((name, type_),)) or _LIMITS[description.name](type_)
+        if (wrong := _name_limit(takes_name, ((name, type_),))) is not None:
+            raise ValueError(f"Schema is not compatible with {description.name}: {wrong}")
+        reason = _LIMITS[description.name](type_)
         if reason is not None:
             raise ValueError(f"The '{description.name}' format does not support {reason}, column: `{name}`")
 
@@ -108,11 +111,11 @@ def check(description: FormatDescription, columns: Columns, is_key: bool) -> Non
 def _check_properties(description: FormatDescription, features: Features) -> None:
     for name, told in _PROPERTIES.items():
         if getattr(description, name) is not None and name not in features.properties:
-            raise ValueError(f"{description.name} does not support the property {told}")
+            raise ValueError(f"{description.name} does not support the following configs: [{told}]")
     if description.delimiter is not None:
         delimited.delimiter_of(description.delimiter)
     if description.full_name is not None and not description.full_name.strip():
-        raise ValueError(f"{description.name}: the full name of the schema cannot be empty")
+        raise ValueError("fullSchemaName cannot be empty. Format configuration: {fullSchemaName=}")
     if description.nullable not in (None, OPTIONAL, WRAPPER):
         raise ValueError(
             f"{description.nullable} is no representation of null; expected {OPTIONAL} or {WRAPPER}"
@@ -120,10 +123,10 @@ def _check_properties(description: FormatDescription, features: Features) -> Non
 
 
 _PROPERTIES = {
-    "delimiter": "DELIMITER",
-    "full_name": "SCHEMA_FULL_NAME",
-    "schema_id": "SCHEMA_ID",
-    "nullable": "PROTOBUF_NULLABLE_REPRESENTATION",
+    "delimiter": "delimiter",
+    "full_name": "fullSchemaName",
+    "schema_id": "schemaId",
+    "nullable": "nullableRepresentation",
 }
 
 
@@ -141,7 +144,7 @@ def _check_key(columns: Columns) -> None:
             raise ValueError(
                 "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
                 f"behavior due to inconsistent serialization. Key column name: `{name}`. "
-                f"Column type: {text_of(type_)}."
+                f"Column type: {text_of(type_)}. See https://github.com/confluentinc/ksql/issues/6621 for more."
             )
 
 
@@ -174,10 +177,11 @@ def _protobuf(type_: SqlType) -> str | None:
 
 
 def _name_limit(takes: Callable[[str], bool], fields: Columns) -> str | None:
-    """The first name of these fields, and of those inside them, that a format does not take."""
+    """Why a format does not take the first name of these fields, and of those inside them, that it does not take."""
     for name, type_ in fields:
         if not takes(name):
-            return f"the name `{name}`: Illegal character in: {name}"
+            what = "Illegal initial character" if name[:1].isdigit() else "Illegal character in"
+            return f"{what}: {name}"
         for one in types_in(type_):
             if isinstance(one, Struct) and (inner := _name_limit(takes, one.fields)) is not None:
                 return inner

@@ -56,6 +56,10 @@ class MemoryRegistry:
         versions = self._subjects.get(subject)
         return self._schemas[versions[-1]] if versions else None
 
+    def versions(self, subject: str) -> list[int]:
+        """The ids of a subject's versions, the oldest first."""
+        return list(self._subjects.get(subject, ()))
+
     def by_id(self, id: int) -> RegisteredText:
         """The schema of an id. Raises ValueError if there is none."""
         if id not in self._schemas:

@@ -73,6 +73,17 @@ class SchemaFormat(RowFormat):
         header = _HEADER.pack(0, schema.id)
         return lambda value: header + encode(value)
 
+    def register(self, *, if_absent: bool = False) -> None:
+        """Register the schema of the columns; with `if_absent` only if the subject has none.
+
+        Raises ValueError for columns that the schema cannot have.
+        """
+        if self.schema_id is not None or self.subject is None:
+            return
+        if not (if_absent and self.registry.latest(self.subject)):
+            type_, text = self.own_schema()
+            self.registry.register(self.subject, type_, text)
+
     def _schema_to_write(self) -> RegisteredText:
         if self.schema_id is not None:
             return self.registry.by_id(self.schema_id)

@@ -33,7 +33,13 @@ TEXTS = Map(STRING, STRING)
     ("name", "options", "columns", "is_key", "reason"),
     [
         ("XML", {}, ONE, False, "Unknown format: XML; expected one of KAFKA"),
-        ("KAFKA", {}, TWO, True, "format only supports a single field. Got: `A` INTEGER KEY, `B` STRING KEY"),
+        (
+            "KAFKA",
+            {},
+            TWO,
+            True,
+            "format only supports a single field. Got: [`A` INTEGER KEY, `B` STRING KEY]",
+        ),
         (
             "KAFKA",
             {},
@@ -60,7 +66,7 @@ TEXTS = Map(STRING, STRING)
             False,
             "Invalid delimiter value: 'ab'. Delimiter must be a single",
         ),
-        ("JSON", {"delimiter": ","}, ONE, False, "JSON does not support the property DELIMITER"),
+        ("JSON", {"delimiter": ","}, ONE, False, "JSON does not support the following configs: [delimiter]"),
         ("JSON", {}, (("A", Map(INTEGER, STRING)),), False, "Only MAPs with STRING keys are supported"),
         (
             "JSON",
@@ -78,17 +84,17 @@ TEXTS = Map(STRING, STRING)
             True,
             "The 'NONE' format can only be used when no columns are defined. Got: [`A` INTEGER KEY]",
         ),
-        ("NONE", {}, (), False, "The 'NONE' format can only be used"),
+        ("NONE", {}, (), False, None),
         ("NONE", {}, (), True, None),
         ("AVRO", {}, (("A", Struct((("a b", INTEGER),))),), False, "Illegal character in: a b"),
         ("AVRO", {}, (("A", Map(INTEGER, STRING)), ("a.b", DATE)), False, None),
-        ("AVRO", {"full_name": " "}, ONE, False, "the full name of the schema cannot be empty"),
+        ("AVRO", {"full_name": " "}, ONE, False, "fullSchemaName cannot be empty"),
         (
             "AVRO",
             {"nullable": "OPTIONAL"},
             ONE,
             False,
-            "not support the property PROTOBUF_NULLABLE_REPRESENTATION",
+            "AVRO does not support the following configs: [nullableRepresentation]",
         ),
         (
             "PROTOBUF",
@@ -107,9 +113,9 @@ TEXTS = Map(STRING, STRING)
             "PROTOBUF format only supports MAP types with STRING keys",
         ),
         ("PROTOBUF_NOSR", {}, (("A", Array(TEXTS)),), False, "does not support MAPs in an ARRAY"),
-        ("PROTOBUF", {}, (("a b", INTEGER),), False, "does not support the name `a b`"),
+        ("PROTOBUF", {}, (("a b", INTEGER),), False, "Illegal character in: a b"),
         ("PROTOBUF", {}, (("A", Struct(())),), False, "does not support a STRUCT without fields"),
-        ("PROTOBUF_NOSR", {"schema_id": 1}, ONE, False, "does not support the property SCHEMA_ID"),
+        ("PROTOBUF_NOSR", {"schema_id": 1}, ONE, False, "does not support the following configs: [schemaId]"),
     ],
 )
 def test_what_formats_hold(
