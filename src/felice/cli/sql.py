@@ -118,8 +118,9 @@ def _run_files(
     from felice.pipelines.sql.offline.files import FileError, outcome_of_files
 
     try:
-        with _limited():
+        with _limited() as limit:
             reason = outcome_of_files(statements, inputs, outputs, properties, functions)
+            limit.check()
     except FileError as error:
         click.echo(f"felice: {error}", err=True)
         return 2
@@ -133,25 +134,15 @@ def _run_files(
 
 
 def _run_cases(file: str, functions: FunctionTable) -> int:
-    from felice.pipelines.sql.offline.cases import failed, parsed, result_of, write_json
-
     all_passed = True
     try:
         with click.open_file(file, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
-                case: dict[str, Any] = {}
-                try:
-                    case = parsed(line)
-                    with _limited():
-                        found = result_of(case, functions)
-                except ValueError as error:
-                    found = failed(None, f"line {number} is no test: {error}")
-                except _TooLong as error:
-                    found = failed(case.get("name"), str(error))
-                all_passed = all_passed and found["passed"]
-                click.echo(write_json(found))
+                passed, result = _outcome(line, number, functions)
+                all_passed = all_passed and passed
+                click.echo(result)
                 sys.stdout.flush()
     except (OSError, UnicodeDecodeError) as error:
         click.echo(f"felice: {file} cannot be read: {error}", err=True)
@@ -159,21 +150,56 @@ def _run_cases(file: str, functions: FunctionTable) -> int:
     return 0 if all_passed else 1
 
 
+def _outcome(line: str, number: int, functions: FunctionTable) -> tuple[bool, str]:
+    """Whether the test of a line passed, and its result as JSON."""
+    from felice.pipelines.sql.offline.cases import failed, parsed, result_of, write_json
+
+    case: dict[str, Any] = {}
+    try:
+        with _limited() as limit:
+            case = parsed(line)
+            found = result_of(case, functions)
+            limit.check()
+            return found["passed"], write_json(found)
+    except ValueError as error:
+        why = f"line {number} is no test: {error}"
+    except _TooLong as error:
+        why = str(error)
+    return False, write_json(failed(case.get("name"), why))
+
+
 class _TooLong(BaseException):
     """A test that does not end. No handler of errors of statements takes it for one of theirs."""
 
 
+class _Limit:
+    """Whether the time of a test is over."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    def check(self) -> None:
+        """Raise `_TooLong` if it is: the error may have been taken for one of a record, or got lost."""
+        if self._is_over:
+            raise _TooLong(f"the test did not end within {LONGEST_S} seconds")
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        """Say that it is, where the test runs: the handler of a signal."""
+        self._is_over = True
+        self.check()
+
+
 @contextmanager
-def _limited() -> Iterator[None]:
+def _limited() -> Iterator[_Limit]:
     """Ends what runs in this block after a time."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _TooLong(f"the test did not end within {LONGEST_S} seconds")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    limit = _Limit()
+    before, show_lost = signal.signal(signal.SIGALRM, limit.end), sys.unraisablehook
+    # Again each second: an error that is raised within a call from C may get lost, and is not shown then.
+    sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, _TooLong) else show_lost(lost)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_S, 1)
     try:
-        yield
+        yield limit
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = show_lost

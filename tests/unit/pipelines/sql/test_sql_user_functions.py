@@ -184,6 +184,7 @@ def test_arguments_of_table_functions_are_converted() -> None:
         return [number / 2, number / 2]
 
     case = {
+        "name": "arguments that are converted",
         "statements": [
             "CREATE STREAM s (k STRING KEY, v INT, d DECIMAL(4, 1)) WITH (kafka_topic='s', value_format='JSON');",
             "CREATE STREAM r AS SELECT k, HALVES(v) AS a, HALVES(d) AS b FROM s;",

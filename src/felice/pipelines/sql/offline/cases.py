@@ -13,6 +13,7 @@ from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.offline.comparison import difference
 from felice.pipelines.sql.offline.queries import Response
 from felice.pipelines.sql.offline.records import TopicTexts, source_over, texts_of_topic
+from felice.pipelines.sql.offline.shapes import fault_of
 from felice.pipelines.sql.offline.statements import Refused, Statements
 from felice.pipelines.sql.offline.topics import Topics
 from felice.pipelines.streams.task import StreamsError, TopicRecord
@@ -22,16 +23,29 @@ Case = Mapping[str, Any]
 
 def result_of(case: Case, functions: FunctionTable) -> dict[str, Any]:
     """The result of one test. It raises no error."""
+    if (fault := fault_of(case)) is not None:
+        return failed(
+            case.get("name") if isinstance(case, Mapping) else None,
+            f"the test cannot run: {fault.lstrip('.: ')}",
+        )
     run = _Run(case, functions)
     try:
         run.run()
     except Refused as refused:
         run.error, run.failed_statement = str(refused), refused.number
-    except StreamsError as error:
+    except (StreamsError, TestFault) as error:
         run.error = str(error)
+    except RecursionError:
+        run.error = "something is nested too deep"
     except Exception as error:
         run.error = f"{type(error).__name__}: {error}"
     return run.result()
+
+
+class TestFault(Exception):
+    """A test that cannot run; the text says why."""
+
+    __test__ = False
 
 
 class _Run:
@@ -41,7 +55,9 @@ class _Run:
         self._case = case
         self._topics = Topics()
         self._statements = Statements(functions, _texts(case.get("properties") or {}), self._topics)
-        self._described: dict[str, TopicTexts | None] = {}
+        self._texts_of_inputs: dict[str, TopicTexts] = {}
+        self._described: dict[str, Case] = {}
+        """The topics that the test describes, by name."""
         self.error: str | None = None
         self.failed_statement: int | None = None
         self._responses: list[dict[str, Any]] = []
@@ -51,30 +67,36 @@ class _Run:
     def run(self) -> None:
         """Run the statements, the queries, and the SELECTs."""
         for topic in self._case.get("topics") or ():
-            self._topics.create(topic)
-            self._described[topic["name"]] = texts_of_topic(topic, self._topics.registry)
+            try:
+                self._topics.create(topic)
+                texts_of_topic(topic, self._topics.registry)
+            except ValueError as error:
+                raise TestFault(f"the topic {topic['name']} cannot be made: {error}") from None
+            self._described[topic["name"]] = topic
         for text in self._case["statements"]:
             self._statements.execute(text)
         inputs = [self._encoded(one) for one in self._case.get("inputs") or ()]
         self._inputs = {self._topics.write(record) for record in inputs}
         self._statements.run_queries(inputs)
+        self._statements.check_asserted()
         for asked, found in self._statements.answers():
             self._responses.append(_response(asked.number, found))
 
     def _encoded(self, given: Case) -> TopicRecord:
         try:
-            return self._texts(given["topic"], for_input=True).encode(given)
-        except (FormatError, ValueError) as error:
-            raise ValueError(f"an input of topic {given['topic']} cannot be written: {error}") from None
+            texts = self._texts_of_inputs.get(given["topic"])
+            if texts is None:
+                texts = self._texts_of_inputs[given["topic"]] = self._texts(given["topic"], for_input=True)
+            return texts.encode(given)
+        except ValueError as error:
+            raise TestFault(f"an input of topic {given['topic']} cannot be written: {error}") from None
 
     def _texts(self, topic: str, *, for_input: bool = False) -> TopicTexts:
-        described = self._described.get(topic)
         source = source_over(self._statements.catalogue, topic)
-        if for_input and described is not None:
-            return described
-        if source is not None:
-            return TopicTexts.of_source(source, self._topics.registry)
-        return described or _untyped(topic)
+        given = self._described.get(topic)
+        described = TopicTexts() if given is None else texts_of_topic(given, self._topics.registry, source)
+        declared = TopicTexts() if source is None else TopicTexts.of_source(source, self._topics.registry)
+        return described.over(declared) if for_input else declared.over(described)
 
     def result(self) -> dict[str, Any]:
         """What the test gave."""
@@ -113,10 +135,6 @@ class _Run:
                 except (FormatError, ValueError) as error:
                     found.append({"topic": topic.name, "error": str(error), "timestamp": record.timestamp})
         return found
-
-
-def _untyped(topic: str) -> TopicTexts:
-    raise ValueError(f"no stream, table or format of topic {topic} is known")
 
 
 def _texts(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -197,19 +215,19 @@ def _chunks(value: Any) -> Iterable[str]:
 
 def parsed(line: str) -> dict[str, Any]:
     """The test of a line. Raises ValueError."""
-    found = read_json(line)
+    try:
+        found = read_json(line)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     if not isinstance(found, dict):
         raise ValueError("expected a JSON object")
-    for name in ("name", "statements"):
-        if name not in found:
-            raise ValueError(f"it lacks the field {name}")
     return found
 
 
 def failed(name: Any, error: str) -> dict[str, Any]:
     """The result of a test that could not run to its end."""
     return {
-        "name": name,
+        "name": name if isinstance(name, str) else None,
         "passed": False,
         "error": error,
         "failed_statement": None,

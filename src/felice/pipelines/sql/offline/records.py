@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from felice.dataclass import dataclass
@@ -28,12 +29,15 @@ class Part:
     columns: Columns
     format: Format
     is_bare: bool
-    is_text: bool
+    text: Format | None
+    """How the text of a test is read as a row; None if a test has no text."""
 
     def row(self, plain: Any) -> tuple[Any, ...] | None:
         """The row of a test's JSON. Raises ValueError."""
         if plain is None:
             return None
+        if self.text is not None:
+            return self.text.decode(_text_of(plain).encode())  # type: ignore[no-any-return]
         if self.is_bare:
             (_, type_), *_ = self.columns
             return (value_of(type_, plain),)
@@ -49,15 +53,23 @@ class Part:
         """The row as a test's JSON has it."""
         if row is None:
             return None
+        if self.text is not None:
+            return (self.text.encode(row) or b"").decode()
         found = [plain_of(type_, value) for (_, type_), value in zip(self.columns, row, strict=True)]
         return found[0] if self.is_bare else dict(zip((name for name, _ in self.columns), found, strict=True))
 
 
 class TopicTexts:
-    """How a test's records of one topic are written and read."""
+    """How a test's records of one topic are written and read, as far as it is known."""
 
-    def __init__(self, key: Part | None, value: Part, window: WindowInfo | None) -> None:
+    def __init__(
+        self, key: Part | None = None, value: Part | None = None, window: WindowInfo | None = None
+    ) -> None:
         self._key, self._value, self._window = key, value, window
+
+    def over(self, other: TopicTexts) -> TopicTexts:
+        """These, with what is not known as in others."""
+        return TopicTexts(self._key or other._key, self._value or other._value, self._window or other._window)
 
     @classmethod
     def of_source(cls, source: SourceInfo, registry: Registry) -> TopicTexts:
@@ -71,7 +83,7 @@ class TopicTexts:
     def encode(self, given: Mapping[str, Any]) -> TopicRecord:
         """The record of a test's JSON. Raises ValueError."""
         headers: Headers = tuple(
-            (one["KEY"], None if one.get("VALUE") is None else base64.b64decode(one["VALUE"]))
+            (one["KEY"], None if one.get("VALUE") is None else base64.b64decode(one["VALUE"], validate=True))
             for one in given.get("headers") or ()
         )
         key = self._encoded_key(given)
@@ -94,15 +106,7 @@ class TopicTexts:
         """The record as a test's JSON has it."""
         found: dict[str, Any] = {"topic": record.topic, "key": None}
         if self._key is not None and record.key is not None:
-            key = record.key.decode() if self._key.is_text and self._window is None else None
-            if key is None:
-                row = self._key.format.decode(record.key)
-                if isinstance(row, Windowed):
-                    kind = "session" if self._window is not None and self._window.kind == SESSION else "time"
-                    found["window"] = {"start": row.window.start, "end": row.window.end, "type": kind}
-                    row = row.key
-                key = self._key.plain(row)
-            found["key"] = key
+            found |= _decoded_key(self._key, record.key, self._window)
         found["value"] = _decoded(self._value, record.value)
         found["timestamp"] = record.timestamp
         found["headers"] = [
@@ -112,46 +116,65 @@ class TopicTexts:
         return found
 
 
-def _encoded(part: Part, plain: Any) -> bytes | None:
+def _decoded_key(part: Part, data: bytes, window: WindowInfo | None) -> dict[str, Any]:
+    if window is None:
+        return {"key": _decoded(part, data)}
+    row: Windowed = part.format.decode(data)
+    kind = "session" if window.kind == SESSION else "time"
+    told = {"start": row.window.start, "end": row.window.end, "type": kind}
+    return {"key": part.plain(row.key), "window": told}
+
+
+def _text_of(plain: Any) -> str:
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
+
+
+def _encoded(part: Part | None, plain: Any) -> bytes | None:
     if plain is None:
         return None
-    if part.is_text:
-        return str(plain).lower().encode() if isinstance(plain, bool) else str(plain).encode()
+    if part is None:
+        raise ValueError("no statement declares a stream or table over the topic")
+    if part.text is not None:
+        return _text_of(plain).encode()
     return part.format.encode(part.row(plain))
 
 
-def _decoded(part: Part, data: bytes | None) -> Any:
-    if data is None:
+def _decoded(part: Part | None, data: bytes | None) -> Any:
+    if data is None or part is None:
         return None
-    if part.is_text:
+    if part.text is not None:
         return data.decode(errors="replace")
     return part.plain(part.format.decode(data))
 
 
 def _part(description: FormatDescription, columns: Columns, format_: Format, *, is_key: bool) -> Part:
     bare = description.name in ("KAFKA", "NONE") or is_bare(description, columns, is_key)
-    return Part(columns, format_, bare, description.name in TEXTS)
+    text = row_format(description, columns, is_key=is_key) if description.name in TEXTS else None
+    return Part(columns, format_, bare, text)
 
 
-def texts_of_topic(given: Mapping[str, Any], registry: Registry) -> TopicTexts | None:
-    """Those of a topic that a test describes with formats; None if it names none."""
-    if given.get("keyFormat") is None and given.get("valueFormat") is None:
-        return None
-    name = given["name"]
-    key = _described(given, "key", "KAFKA", name, registry)
-    value = _described(given, "value", "JSON", name, registry)
-    return None if value is None else TopicTexts(key, value, None)
+def texts_of_topic(
+    given: Mapping[str, Any], registry: Registry, source: SourceInfo | None = None
+) -> TopicTexts:
+    """Those of a topic that a test describes with schemas, and over which a statement may have declared a source."""
+    names = (None, None) if source is None else (source.key_format.full_name, source.value_format.full_name)
+    return TopicTexts(
+        _described(given, "key", registry, names[0]), _described(given, "value", registry, names[1])
+    )
 
 
-def _described(
-    given: Mapping[str, Any], part: str, default: str, topic: str, registry: Registry
-) -> Part | None:
-    is_key = part == "key"
-    description = FormatDescription(str(given.get(f"{part}Format") or default).upper())
+def _described(given: Mapping[str, Any], part: str, registry: Registry, full_name: str | None) -> Part | None:
+    topic, is_key = given["name"], part == "key"
+    description = FormatDescription(str(given.get(f"{part}Format") or "KAFKA").upper(), full_name=full_name)
     subject = f"{topic}-{part}"
     columns: Columns | None = None
     if given.get(f"{part}Schema") is not None and description.name in TYPES:
-        columns = inferred_columns(description, registry, topic, is_key=is_key)
+        try:
+            columns = inferred_columns(description, registry, topic, is_key=is_key)
+        except ValueError:
+            # A schema that is no record has the bare value.
+            description = replace(description, is_wrapped=False)
+            columns = inferred_columns(description, registry, topic, is_key=is_key)
     if columns is None:
         return None
     format_ = row_format(description, columns, registry=registry, subject=subject, is_key=is_key)

@@ -8,16 +8,28 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.catalogue import Catalogue
 from felice.pipelines.sql.compile.functions import Tools
-from felice.pipelines.sql.compile.topology import key_format_of, value_format_of
+from felice.pipelines.sql.compile.topology import key_format_of, schema_formats_of, value_format_of
 from felice.pipelines.sql.expressions.code import no_report
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.inserts import inserted
-from felice.pipelines.sql.offline.queries import Response, response, run
+from felice.pipelines.sql.offline.assertions import check_assertion, check_record
+from felice.pipelines.sql.offline.queries import Response, check_clauses, response, run
 from felice.pipelines.sql.offline.topics import Topics
 from felice.pipelines.sql.statements import Analyst, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
-from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
+from felice.pipelines.sql.syntax.tree import (
+    AssertExists,
+    AssertSource,
+    AssertValues,
+    CreateAsSelect,
+    CreateSource,
+    Define,
+    InsertValues,
+    Query,
+    SetProperty,
+    Statement,
+)
 from felice.pipelines.streams.task import TopicRecord
 
 
@@ -32,8 +44,10 @@ class Asked:
 class Refused(Exception):
     """A statement that was refused, and its number."""
 
-    def __init__(self, number: int, error: SqlError) -> None:
-        super().__init__(str(error))
+    def __init__(self, number: int, error: SqlError | RecursionError) -> None:
+        super().__init__(
+            "the statement is nested too deep" if isinstance(error, RecursionError) else str(error)
+        )
         self.number = number
 
 
@@ -45,6 +59,7 @@ class Statements:
         self.settings = dict(settings)
         self.asked: list[Asked] = []
         self._functions = functions
+        self._asserted: list[tuple[int, AssertValues]] = []
         self._variables: dict[str, str] = {}
         self._queries: dict[str, PersistentQuery] = {}
         self._count = 0
@@ -56,7 +71,7 @@ class Statements:
             for written in statements_of(text, self._variables):
                 self._execute(written.statement, written.text)
                 self._count += 1
-        except SqlError as error:
+        except (SqlError, RecursionError) as error:
             raise Refused(self._count, error) from None
         self._count -= 1
 
@@ -70,14 +85,18 @@ class Statements:
                 self._insert(given)
             case Define():
                 return  # `statements_of` keeps variables.
+            case AssertExists() | AssertSource():
+                check_assertion(given, self.catalogue, self.topics, self._analyst())
+            case AssertValues():
+                self._asserted.append((self._count, given))
             case _:
                 self._change(given, text)
 
     def _change(self, given: Statement, text: str) -> None:
-        analyst = Analyst(self._functions, self.settings, self.topics)
-        change = change_of(given, self.catalogue, analyst, text)
+        change = change_of(given, self.catalogue, self._analyst(), text)
         if change is None:
             return
+        self._register(given, change.catalogue)
         self.catalogue = change.catalogue
         for id in change.stopped:
             self._queries.pop(id, None)
@@ -85,6 +104,24 @@ class Statements:
             self._queries[change.started.id] = change.started
         if change.deleted_topic is not None:
             self.topics.delete(change.deleted_topic)
+
+    def _analyst(self) -> Analyst:
+        return Analyst(self._functions, self.settings, self.topics)
+
+    def _register(self, given: Statement, changed: Catalogue) -> None:
+        """Register the schemas of the source that a statement makes. Raises `SqlError`."""
+        if not isinstance(given, CreateSource | CreateAsSelect):
+            return
+        source = changed.sources[given.name]
+        if source is self.catalogue.sources.get(given.name):
+            return
+        for format_ in schema_formats_of(source, self.topics.registry):
+            try:
+                format_.register(if_absent=isinstance(given, CreateSource))
+            except ValueError as error:
+                raise SqlError(
+                    f"the schema of {source.name} cannot be registered: {error}", given.position
+                ) from None
 
     def _insert(self, given: InsertValues) -> None:
         source = self.catalogue.source(given.name, given.position)
@@ -101,10 +138,30 @@ class Statements:
         for query in self._queries.values():
             run(query, self.tools(), self.topics, inputs)
 
+    def check_asserted(self) -> None:
+        """Compare the records of topics with ASSERT VALUES: each takes the next record. Raises `Refused`."""
+        taken: dict[str, int] = {}
+        for number, given in self._asserted:
+            try:
+                source = self.catalogue.source(given.name, given.position)
+                place = taken[source.topic] = taken.get(source.topic, -1) + 1
+                wanted = inserted(given, source, self._functions, self.catalogue.types)
+                formats = (
+                    key_format_of(source, self.topics.registry),
+                    value_format_of(source, self.topics.registry),
+                )
+                records = [record for _, record in self.topics.topic(source.topic).records]
+                check_record(given, source, wanted, records[place] if place < len(records) else None, formats)
+            except SqlError as error:
+                raise Refused(number, error) from None
+
     def answers(self) -> Iterator[tuple[Asked, Response | SqlError]]:
         """What each SELECT shows, or why it is refused."""
         for one in self.asked:
             try:
+                if one.query.emit is None:
+                    source = one.query.source
+                    check_clauses(one.query, self.catalogue.source(source.name, source.position))
                 plan = plan_of(one.query, self.catalogue, self._functions, self.settings, target=None)
                 yield one, response(one.query, plan, self.tools(), self.topics)
             except SqlError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
 from felice.pipelines.sql.rows import Columns, FormatDescription
-from felice.pipelines.sql.rows.registry import MemoryRegistry
+from felice.pipelines.sql.rows.registry import AVRO, MemoryRegistry
 from felice.pipelines.streams.task import TopicRecord
 
 
@@ -24,6 +24,13 @@ class Topic:
     records: list[tuple[int, TopicRecord]] = field(default_factory=list)
 
 
+def _text_of_schema(given: Any, kind: str) -> str:
+    """A schema as text. The name of a type of Avro, such as int, may stand without quotes."""
+    if not isinstance(given, str):
+        return json.dumps(given)
+    return json.dumps(given) if kind == AVRO and given.isidentifier() else given
+
+
 class Topics:
     """All topics of a test, and its schemas."""
 
@@ -31,6 +38,9 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self._count = 0
         self.registry = MemoryRegistry()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
 
     def topic(self, name: str) -> Topic:
         """The topic, which is made if it is not there."""
@@ -52,10 +62,10 @@ class Topics:
             return
         references = []
         for one in given.get(f"{part}SchemaReferences") or ():
-            text = one["schema"] if isinstance(one["schema"], str) else json.dumps(one["schema"])
+            text = _text_of_schema(one["schema"], kind)
             self.registry.register(one["name"], kind, text)
             references.append((one["name"], text))
-        text = schema if isinstance(schema, str) else json.dumps(schema)
+        text = _text_of_schema(schema, kind)
         id = given.get(f"{part}SchemaId")
         self.registry.register(f"{name}-{part}", kind, text, tuple(references), id=id)
 

@@ -1,0 +1,118 @@
+"""ASSERT TOPIC, SCHEMA, STREAM, TABLE and VALUES."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from felice.pipelines.sql.analysis.declarations import source_of
+from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
+from felice.pipelines.sql.inserts import Inserted
+from felice.pipelines.sql.offline.topics import Topics
+from felice.pipelines.sql.statements import Analyst
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import AssertExists, AssertSource, AssertValues
+from felice.pipelines.sql.syntax.writer import name_text
+from felice.pipelines.streams.formats import Format
+from felice.pipelines.streams.record import Windowed
+from felice.pipelines.streams.task import TopicRecord
+
+_COUNTS = ("PARTITIONS", "REPLICAS")
+
+
+def check_assertion(
+    given: AssertExists | AssertSource, catalogue: Catalogue, topics: Topics, analyst: Analyst
+) -> None:
+    """Raise `SqlError` if what a statement asserts is not so."""
+    if isinstance(given, AssertSource):
+        _check_source(given, catalogue, analyst)
+    elif given.kind == "TOPIC":
+        _check_topic(given, topics)
+    else:
+        _check_schema(given, topics)
+
+
+def _check_topic(given: AssertExists, topics: Topics) -> None:
+    name = str(given.name)
+    if (name in topics) == given.is_negated:
+        raise SqlError(f"Topic {name} {'exists' if given.is_negated else 'does not exist'}.", given.position)
+    if given.is_negated:
+        return
+    topic = topics.topic(name)
+    for written, literal in given.properties:
+        if written.upper() not in _COUNTS:
+            raise SqlError(f"Cannot assert unknown topic property: {written.upper()}.", literal.position)
+        found = topic.partitions if written.upper() == "PARTITIONS" else topic.replicas
+        if str(literal.value) != str(found):
+            raise SqlError(
+                f"Mismatched configuration for topic {name}: For config {written.lower()}, expected {literal.value} "
+                f"got {found}",
+                literal.position,
+            )
+
+
+def _check_schema(given: AssertExists, topics: Topics) -> None:
+    told = " ".join(
+        f"{what} {value}"
+        for what, value in (("subject name", given.name), ("id", given.schema_id))
+        if value is not None
+    )
+    if _has_schema(given, topics) == given.is_negated:
+        raise SqlError(
+            f"Schema with {told} {'exists' if given.is_negated else 'does not exist'}", given.position
+        )
+
+
+def _has_schema(given: AssertExists, topics: Topics) -> bool:
+    registry = topics.registry
+    if given.schema_id is None:
+        return registry.latest(str(given.name)) is not None
+    if given.name is not None:
+        return given.schema_id in registry.versions(given.name)
+    try:
+        registry.by_id(given.schema_id)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_source(given: AssertSource, catalogue: Catalogue, analyst: Analyst) -> None:
+    declared = given.declared
+    known = catalogue.source(declared.name, declared.position)
+    wanted = source_of(declared, catalogue.types, analyst.settings, analyst.around)
+    for what, own, other in (
+        ("type", known.kind, wanted.kind),
+        ("schema", known.schema_text(), wanted.schema_text()),
+        ("topic", known.topic, wanted.topic),
+        ("key format", known.key_format.name, wanted.key_format.name),
+        ("value format", known.value_format.name, wanted.value_format.name),
+        ("windows", known.window, wanted.window),
+    ):
+        if own != other:
+            raise SqlError(
+                f"{name_text(known.name)}: expected the {what} {other}, and got {own}", declared.position
+            )
+
+
+def check_record(
+    given: AssertValues,
+    source: SourceInfo,
+    wanted: Inserted,
+    found: TopicRecord | None,
+    formats: tuple[Format, Format],
+) -> None:
+    """Raise `SqlError` if a record is not the one of ASSERT VALUES."""
+    if found is None:
+        raise SqlError(f"{name_text(source.name)} has no more records", given.position)
+    key, value = formats[0].decode(found.key), formats[1].decode(found.value)
+    own: list[tuple[str, Any, Any]] = [
+        ("key", wanted.key, key.key if isinstance(key, Windowed) else key),
+        ("value", None if given.is_tombstone else wanted.value, value),
+    ]
+    if wanted.timestamp is not None:
+        own.append(("ROWTIME", wanted.timestamp, found.timestamp))
+    for what, expected, got in own:
+        if expected != got:
+            raise SqlError(
+                f"Expected record does not match actual: {what} {got} of {name_text(source.name)}, expected {expected}",
+                given.position,
+            )
