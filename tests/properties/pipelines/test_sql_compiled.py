@@ -150,6 +150,7 @@ def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         built("({} IN ({}, {}))"),
         built("({} LIKE {})"),
         built("CASE WHEN {} THEN {} ELSE {} END"),
+        built("CASE WHEN B THEN {} WHEN I = 1 THEN {} ELSE {} END"),
         built("CASE {} WHEN {} THEN {} END"),
         built("COALESCE({}, {})"),
         built("ARRAY[{}, {}]"),

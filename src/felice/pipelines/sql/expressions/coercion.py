@@ -103,29 +103,16 @@ def unified(names: Names, codes: Sequence[Code]) -> tuple[SqlType | None, list[C
             continue
         wider = code.type if found is None else types.common(found, code.type)
         if wider is None:
-            wider = _moment(found, code.type, codes)
-        if wider is None:
             return None
         found = wider
     if found is None:
         return None, list(codes)
     made: list[Code] = []
     for code in codes:
-        one = converted(names, code, found) or coerced_literal(names, code, found)
-        if one is None:
-            return None
+        one = converted(names, code, found)
+        assert one is not None, "the common type is wider"
         made.append(one)
     return found, made
-
-
-def _moment(found: SqlType | None, other: SqlType, codes: Sequence[Code]) -> SqlType | None:
-    """The type of a date, a time or a timestamp beside literal texts."""
-    kinds = {found, other}
-    moments = [one for one in MOMENTS if one in kinds]
-    texts_are_literal = all(code.is_literal for code in codes if code.type == STRING)
-    if len(moments) == 1 and STRING in kinds and texts_are_literal:
-        return moments[0]
-    return None
 
 
 def listed(

@@ -109,14 +109,17 @@ def expression_text(given: Expression | Lambda | Star) -> str:
 
 def shown_text(given: Expression) -> str:
     """An expression as messages show it: short, and in parentheses if its outermost part is an operator."""
-    if isinstance(given, Column) and given.source is not None:
-        # The analysis has names of its own for the results of aggregates.
-        source = "KSQL_AGG_VARIABLE" if given.source.startswith("\0") else given.source
-        return f"{source}_{given.name}"
+    if isinstance(given, Column) and given.source is not None and not _is_made(given.source):
+        return f"{given.source}_{given.name}"
     text, strength = _text(given)
     if len(text) > LONGEST_SHOWN:
         text = f"{text[: LONGEST_SHOWN - 1]}…"
     return text if strength >= _WITH_SUFFIX or isinstance(given, Literal) else f"({text})"
+
+
+def _is_made(source: str) -> bool:
+    """Whether the analysis made it: its own names, of the results of aggregates, begin with a zero."""
+    return source.startswith("\0")
 
 
 def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
@@ -125,6 +128,8 @@ def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
         case Literal(value):
             is_negative = isinstance(value, int | float | Decimal) and literal_text(value).startswith("-")
             return literal_text(value), _SIGNED if is_negative else _PRIMARY
+        case Column(name, source) if source is not None and _is_made(source):
+            return f"KSQL_AGG_VARIABLE_{name}", _PRIMARY
         case Column(name, source):
             return (f"{name_text(source)}." if source is not None else "") + name_text(name), _PRIMARY
         case Star(source):
