@@ -240,9 +240,9 @@ class TestDriver:
         for tasks in self._tasks if is_everywhere else [self._tasks[partition]]:
             for task in tasks:
                 if formats.name in task.topics:
-                    metadata = read_at or RecordMetadata(record.topic, partition, offset)
-                    if formats.is_repartition:
-                        metadata = None
+                    metadata = None
+                    if not formats.is_repartition:
+                        metadata = read_at or RecordMetadata(record.topic, partition, offset)
                     try:
                         yield from task.process(record._replace(topic=formats.name), metadata)
                     except StreamsError as error:
