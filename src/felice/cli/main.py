@@ -108,7 +108,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "decode_frame",
         "Print a request or response of the protocol.",
     ),
-    "run": ("felice.cli.run", "run", "Run a stream application on Spark."),
+    "run": ("felice.cli.run", "run", "Run stream applications, or the queries of a file of SQL, on Spark."),
     "streams": (
         "felice.cli.streams",
         "streams",
@@ -119,7 +119,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "sql_server",
         "Start a server for SQL, with the REST API of ksqlDB.",
     ),
-    "sql": ("felice.cli.sql", "sql", "Test statements of streaming SQL."),
+    "sql": ("felice.cli.sql", "sql", "Test a file of SQL queries over topics; list the functions of SQL."),
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",

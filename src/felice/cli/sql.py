@@ -1,4 +1,4 @@
-"""Commands for streaming SQL: test statements, list functions."""
+"""Commands for SQL: test statements, list functions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from felice.pipelines.sql.functions.table import FunctionTable
 
 LONGEST_S = 30
-"""How long a test may run."""
+"""How many seconds a test may take."""
 
 
 @click.group(cls=CommandGroup)
 def sql() -> None:
-    """Test statements of streaming SQL, in ksqlDB's dialect, and list its functions. `felice run FILE.sql` runs them.
+    """Test SQL queries over topics, in ksqlDB's dialect, and list the functions of SQL.
+
+    `felice run FILE.sql` runs the queries of a file on Spark.
 
     \b
     felice sql test -s statements.sql -i input.json -o output.json
@@ -36,20 +38,37 @@ def sql() -> None:
 
 
 @sql.command("test")
-@click.option("-s", "--sql-file", type=click.Path(path_type=Path), help="The statements.")
-@click.option("-i", "--input-file", type=click.Path(path_type=Path), help='{"inputs": [record, …]}')
-@click.option("-o", "--output-file", type=click.Path(path_type=Path), help='{"outputs": [record, …]}')
-@click.option("--cases", metavar="FILE", help='Many tests: one on each line, as JSON. "-" is standard input.')
+@click.option("-s", "--sql-file", type=click.Path(path_type=Path), help="The file of statements to test.")
+@click.option(
+    "-i",
+    "--input-file",
+    type=click.Path(path_type=Path),
+    help='The records of the topics, as JSON: {"inputs": [record, …]}.',
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path),
+    help='The expected records, as JSON: {"outputs": [record, …]}.',
+)
+@click.option(
+    "--cases",
+    metavar="FILE",
+    help='A file with many tests: each line is a test, as JSON. "-" is standard input.',
+)
 @click.option(
     "-p",
     "--property",
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting, as of SET; may be repeated.",
+    help="Set a property before the first statement, as SET does. May be given several times.",
 )
 @click.option(
-    "-e", "--extension-dir", type=click.Path(path_type=Path), help="A directory with functions in Python."
+    "-e",
+    "--extension-dir",
+    type=click.Path(path_type=Path),
+    help="Load functions from the Python files of this directory.",
 )
 def test_command(
     sql_file: Path | None,
@@ -86,7 +105,7 @@ def test_command(
 @click.argument("name", required=False)
 @json_option
 def functions_command(name: str | None, as_json: bool) -> None:
-    """List the functions, or explain one.
+    """List the functions of SQL, or describe one with examples.
 
     \b
     felice sql functions
@@ -169,7 +188,7 @@ def _outcome(line: str, number: int, functions: FunctionTable) -> tuple[bool, st
 
 
 class _TooLong(BaseException):
-    """A test that does not end. No handler of errors of statements takes it for one of theirs."""
+    """A test took too long. It is no `Exception`, so that no handler for errors of statements catches it."""
 
 
 class _Limit:
@@ -191,7 +210,7 @@ class _Limit:
 
 @contextmanager
 def _limited() -> Iterator[_Limit]:
-    """Ends what runs in this block after a time."""
+    """Raises `_TooLong` in this block if it takes longer than `LONGEST_S`."""
     limit = _Limit()
     before, show_lost = signal.signal(signal.SIGALRM, limit.end), sys.unraisablehook
     # Again each second: an error that is raised within a call from C may get lost, and is not shown then.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -17,12 +18,20 @@ from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry, RemoteR
 from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
-from felice.pipelines.sql.syntax.tree import Define, InsertValues, Query, SetProperty, Statement
+from felice.pipelines.sql.syntax.tree import (
+    CreateConnector,
+    Define,
+    Drop,
+    InsertValues,
+    Query,
+    SetProperty,
+    Statement,
+)
 from felice.pipelines.streams.app import App
 
 REGISTRY_URL = "ksql.schema.registry.url"
 SETTINGS = {START: "latest"}
-"""What a program sets unless it says otherwise."""
+"""The settings that hold unless the file sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Program:
 
 
 class _Surroundings:
-    """What the cluster has, and a registry if the program names one."""
+    """The topics of the cluster, and the registry that the file names."""
 
     def __init__(self, partitions: Mapping[str, int], settings: Mapping[str, str]) -> None:
         self._partitions, self._settings = partitions, settings
@@ -60,7 +69,7 @@ class _Surroundings:
 
     @property
     def registry(self) -> Registry:
-        """The registry of the settings; an empty one without it."""
+        """The registry whose address is set; without one, an empty registry."""
         url = self._settings.get(REGISTRY_URL)
         if url is None:
             return MemoryRegistry()
@@ -69,7 +78,7 @@ class _Surroundings:
         return RemoteRegistry(RegistryAddress.of(url))
 
     def partitions(self, topic: str, wanted: int | None) -> int | None:
-        """Those of the topic."""
+        """The number of partitions that the topic has, or will have; None if neither is known."""
         found = self._partitions.get(topic, self.planned.get(topic, wanted))
         if found is not None and topic not in self._partitions:
             self.planned[topic] = found
@@ -120,17 +129,18 @@ class _Reading:
                 return
             case Query():
                 raise SqlError(
-                    "a program has no SELECT that shows rows; use CREATE … AS SELECT", given.position
+                    "`felice run` does not support SELECT, whose rows nobody reads; use CREATE … AS SELECT",
+                    given.position,
                 )
             case InsertValues():
                 raise SqlError(
-                    "a program has no INSERT INTO … VALUES: each start would insert the row again",
+                    "`felice run` does not support INSERT INTO … VALUES: each start would insert the row again",
                     given.position,
                 )
         analyst = Analyst(self._functions, self._settings, self._around, numbers_queries=False)
         change = change_of(given, self._catalogue, analyst, text)
         if change is None:
-            raise SqlError(f"a program has no {type(given).__name__} statements", given.position)
+            raise SqlError(f"`felice run` does not support {_keywords(given, text)}", given.position)
         self._apply(change, given.position)
 
     def _apply(self, change: Change, position: Position) -> None:
@@ -155,3 +165,9 @@ class _Reading:
         if source.topic in self._exists or source.topic in self._topics:
             return
         self._topics[source.topic] = NeededTopic.of(source)
+
+
+def _keywords(given: Statement, text: str) -> str:
+    """The first word of a statement, such as SHOW; with CONNECTOR if the statement is about one."""
+    is_of_connector = isinstance(given, CreateConnector | Drop)
+    return re.split(r"\W", text, maxsplit=1)[0].upper() + (" CONNECTOR" if is_of_connector else "")

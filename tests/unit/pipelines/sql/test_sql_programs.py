@@ -44,9 +44,11 @@ def test_a_start_that_is_unset_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT * FROM s;", "a program has no SELECT that shows rows"),
-        ("INSERT INTO s (k, v) VALUES ('a', 1);", "a program has no INSERT INTO … VALUES"),
-        ("SHOW STREAMS;", "a program has no Show statements"),
+        ("SELECT * FROM s;", "`felice run` does not support SELECT"),
+        ("INSERT INTO s (k, v) VALUES ('a', 1);", "`felice run` does not support INSERT INTO … VALUES"),
+        ("SHOW STREAMS;", "`felice run` does not support SHOW$"),
+        ("pause all;", "`felice run` does not support PAUSE$"),
+        ("DROP CONNECTOR c;", "`felice run` does not support DROP CONNECTOR$"),
         (
             "CREATE STREAM a (v INT) WITH (kafka_topic='a', value_format='AVRO', partitions=1);",
             "the format AVRO needs a schema registry",

@@ -282,7 +282,7 @@ def test_values(call: str, value: Any) -> None:
         ("URL_EXTRACT_HOST(':a')", "expected a URL"),
         ("URL_EXTRACT_HOST('a:')", "expected a URL"),
         ("URL_EXTRACT_HOST('http://a#b#c')", "expected a URL"),
-        ("URL_DECODE_PARAM('%4')", "expected two hexadecimal digits behind each percent sign"),
+        ("URL_DECODE_PARAM('%4')", "expected two hexadecimal digits after each percent sign"),
     ],
 )
 def test_errors(call: str, why: str) -> None:

@@ -228,7 +228,7 @@ def test_a_script_is_divided_and_variables_have_their_last_values() -> None:
         ),
         (
             "SELECT a LIKE 'x' ESCAPE 'ab' FROM s",
-            "line 1:26: expected a single character behind ESCAPE, and got 'ab'",
+            "line 1:26: expected a single character after ESCAPE, and got 'ab'",
         ),
         ("SELECT CASE a END FROM s", "line 1:15: expected WHEN, and got 'END'"),
         ("PRINT ${nope}", "line 1:1: the variable nope is not defined; DEFINE nope = '...';"),

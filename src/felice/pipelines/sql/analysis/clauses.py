@@ -1,4 +1,4 @@
-"""What clauses of a query ask for, and conditions."""
+"""Checks of the clauses of a query, and the rewriting of conditions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from felice.pipelines.sql.syntax.tree import (
 from felice.pipelines.sql.syntax.writer import expression_text
 
 ALL_ROWS = Literal(1)
-"""What a query with aggregates and without GROUP BY groups its rows by."""
+"""The GROUP BY expression of a query with aggregates and without GROUP BY: all rows are one group."""
 
 
 def with_groups(query: Query, functions: FunctionTable, *, is_persistent: bool) -> Query:
-    """A query that shows aggregates of all rows, with the group that they are. Raises `SqlError` for one that runs on:
-    its table would have no key.
+    """The query, grouped by `ALL_ROWS` if it selects aggregates without GROUP BY. Raises `SqlError` if such a query is
+    persistent: its table would have no key.
     """
     if query.group_by:
         return query
@@ -43,8 +43,8 @@ def with_groups(query: Query, functions: FunctionTable, *, is_persistent: bool) 
         raise SqlError("Table functions cannot be used with aggregations", found.position)
     if is_persistent:
         raise SqlError(
-            f"a query that runs on does not support aggregate function {expression_text(found)} without a GROUP BY "
-            "clause: say which rows it takes together",
+            f"a persistent query does not support aggregate function {expression_text(found)} without a GROUP BY "
+            "clause: name the columns to group by",
             found.position,
         )
     return placed(replace(query, group_by=(ALL_ROWS,)), query.position)
@@ -75,11 +75,11 @@ def check_clauses(
         )
     _check_functions(query, functions)
     if query.limit is not None and is_persistent:
-        raise SqlError("LIMIT cannot be used in a query that runs on", query.position)
+        raise SqlError("LIMIT cannot be used in a persistent query", query.position)
 
 
 def _check_kafka_values(query: Query, sides: Sides) -> None:
-    """The format of values that is no format of state."""
+    """Raise `SqlError` for a join or GROUP BY of a source whose values are in the format KAFKA."""
     clause = "JOIN" if query.joins else "GROUP BY" if query.group_by else None
     found = [side.alias for side in sides.sides if side.source.value_format.name == "KAFKA"]
     if clause is not None and found:
@@ -126,8 +126,8 @@ def _check_table_functions(given: Expression, functions: FunctionTable) -> None:
 
 
 def with_times(given: Any) -> Any:
-    """A condition with times in place of the texts that pseudo columns of times are compared with. Raises
-    `SqlError`.
+    """The condition, in which literal texts that are compared with ROWTIME, WINDOWSTART or WINDOWEND are milliseconds.
+    Raises `SqlError`.
     """
 
     def change(one: Any) -> Any:

@@ -1,6 +1,6 @@
 """JSON in texts, as ksqlDB's functions read and write it.
 
-Keeps true: numbers keep their digits. What stands behind the first value is not read, as ksqlDB does not read it.
+Keeps true: numbers keep their digits. What follows the first value is not read, as in ksqlDB.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def parsed(text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{text[:100]!r} is no JSON: {error}") from None
     if not isinstance(value, str | list | dict) and end < len(text) and text[end] not in _SPACE:
-        raise ValueError(f"{text[:100]!r} is no JSON: there is no space behind its first value")
+        raise ValueError(f"{text[:100]!r} is no JSON: there is no space after its first value")
     return value
 
 
 GREATEST_EXPONENT = 9_999
-"""Numbers with a greater one, or with more digits behind the point, are not written: they would fill the memory."""
+"""Numbers with a greater one, or with more digits after the point, are not written: they would fill the memory."""
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
     ord(character): f"\\{escape}" for character, escape in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)
 }

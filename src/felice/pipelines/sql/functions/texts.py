@@ -64,7 +64,7 @@ def replaced(text: str, old: str, new: str) -> str:
 
 @scalar(
     "INSTR(text STRING, part STRING) -> INTEGER",
-    "The place of a part, counted from 1; 0 if it is not in the text.",
+    "The position of a part, counted from 1; 0 if it is not in the text.",
     ("INSTR('CORPORATE FLOOR', 'OR')", "2"),
     takes_nulls=True,
 )
@@ -75,7 +75,8 @@ def place(text: str | None, part: str | None) -> int:
 
 @scalar(
     "INSTR(text STRING, part STRING, start INTEGER) -> INTEGER",
-    "The place of a part from a place on, or before it, if that is negative and so counts from the end.",
+    "The position of a part, searched from the position `start` on. A negative `start` counts from the end of the "
+    "text, and the search goes backwards. 0 if the part is not found.",
     ("INSTR('CORPORATE FLOOR', 'OR', 3)", "5"),
     ("INSTR('CORPORATE FLOOR', 'OR', -3)", "5"),
     takes_nulls=True,
@@ -87,7 +88,8 @@ def place_from(text: str | None, part: str | None, start: int | None) -> int | N
 
 @scalar(
     "INSTR(text STRING, part STRING, start INTEGER, occurrence INTEGER) -> INTEGER",
-    "The place of a part that occurs so many times, from a place on, or before it, if that is negative.",
+    "The position where a part occurs for the `occurrence`th time, searched from the position `start` on. A negative "
+    "`start` counts from the end of the text, and the search goes backwards. 0 if the part is not found so often.",
     ("INSTR('CORPORATE FLOOR', 'OR', 3, 2)", "14"),
     ("INSTR('CORPORATE FLOOR', 'OR', -3, 2)", "2"),
     takes_nulls=True,
@@ -118,7 +120,7 @@ def _found(text: str, part: str, at: int, count: int) -> int:
 
 @scalar(
     "FIELD(text STRING, texts STRING MANY) -> INTEGER",
-    "The place of the first equal text, counted from 1; 0 if there is none, and for null.",
+    "The position of the first of `texts` that is equal to `text`, counted from 1; 0 if there is none, and for null.",
     ("FIELD('b', 'a', NULL, 'b')", "3"),
     takes_nulls=True,
 )
@@ -143,7 +145,7 @@ def character(code: int) -> str | None:
 
 @scalar(
     "CHR(code STRING) -> STRING",
-    "The character of a Unicode code behind a backslash and `u`; null if the text does not begin so.",
+    "The character of a Unicode code after a backslash and `u`; null if the text does not begin so.",
     (r"CHR('\u004b')", "'K'"),
 )
 def character_of_text(code: str) -> str | None:
@@ -159,7 +161,7 @@ def character_of_text(code: str) -> str | None:
 def _unescaped(found: re.Match[str]) -> str:
     unicode, octal, letter = found.groups()
     if letter == "u":
-        raise ValueError(f"expected four hexadecimal digits behind \\u, and got {found.string!r:.40}")
+        raise ValueError(f"expected four hexadecimal digits after \\u, and got {found.string!r:.40}")
     if letter is not None:
         return _ESCAPED.get(letter, letter)
     return chr(int(unicode, 16) if unicode else int(octal, 8)) if unicode or octal else ""

@@ -46,7 +46,7 @@ def _parsed(text: str) -> _Url:
     if scheme is not None and authority is None and not path.startswith("/"):
         if not path and query is None:
             raise _refused(text)
-        # What stands behind `mailto:` has no parts.
+        # What follows `mailto:` has no parts.
         return _Url(scheme, None, None, None, None, _decoded(fragment))
     is_empty = authority == path == "" and query is None and fragment is None
     if is_empty or _BRACKETS.search(path) or (scheme is None and path.startswith(":")):
@@ -113,7 +113,7 @@ def path(url: str) -> str | None:
 
 @scalar(
     "URL_EXTRACT_QUERY(url STRING) -> STRING",
-    "What stands behind the question mark of a URL, decoded.",
+    "What follows the question mark of a URL, decoded.",
     ("URL_EXTRACT_QUERY('http://test.com?a=foo%20bar&b=baz#f')", "'a=foo bar&b=baz'"),
 )
 def query(url: str) -> str | None:
@@ -123,7 +123,7 @@ def query(url: str) -> str | None:
 
 @scalar(
     "URL_EXTRACT_FRAGMENT(url STRING) -> STRING",
-    "What stands behind the hash sign of a URL, decoded.",
+    "What follows the hash sign of a URL, decoded.",
     ("URL_EXTRACT_FRAGMENT('http://test.com#frag%20space')", "'frag space'"),
 )
 def fragment(url: str) -> str | None:
@@ -165,5 +165,5 @@ def encoded(text: str) -> str:
 def decoded(text: str) -> str:
     """Raises ValueError for a percent sign without two digits."""
     if _PERCENT.search(text):
-        raise ValueError(f"expected two hexadecimal digits behind each percent sign, and got {text!r:.80}")
+        raise ValueError(f"expected two hexadecimal digits after each percent sign, and got {text!r:.80}")
     return unquote_plus(text)

@@ -1,7 +1,7 @@
 """Parses expressions, by the strength with which their operators bind.
 
 From weak to strong: OR; AND; NOT; one comparison, BETWEEN, IN, LIKE or IS; `||`; `+` and `-`; `*`, `/` and `%`; a sign;
-then what stands behind a value: `[index]` and `->field`.
+then what follows a value: `[index]` and `->field`.
 """
 
 from __future__ import annotations
@@ -120,12 +120,12 @@ def _escape(cursor: Cursor) -> str | None:
         return None
     position, escape = cursor.position, cursor.string("a character in single quotes")
     if len(escape) != 1:
-        raise SqlSyntaxError(f"expected a single character behind ESCAPE, and got {escape!r}", position)
+        raise SqlSyntaxError(f"expected a single character after ESCAPE, and got {escape!r}", position)
     return escape
 
 
 def _value(cursor: Cursor, at_least: int = 1) -> Expression:
-    """A value, with the operators behind it that bind at least so strongly."""
+    """A value, with the operators after it that bind at least so strongly."""
     found = _signed(cursor)
     while (strength := _strength(cursor)) >= at_least:
         token = cursor.take()
@@ -299,7 +299,7 @@ def _argument(cursor: Cursor) -> Expression | Lambda:
 
 
 def _parameters(cursor: Cursor) -> tuple[str, ...] | None:
-    """The parameters of a lambda with the arrow behind them; None if something else comes."""
+    """The parameters of a lambda with the arrow after them; None if something else comes."""
     if cursor.after_next().is_sign("=>"):
         found: tuple[str, ...] = (cursor.name("the parameter of a lambda"),)
     elif cursor.next.is_sign("(") and _is_list_before_arrow(cursor):
