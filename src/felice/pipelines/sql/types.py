@@ -23,7 +23,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Numbers of `precision` decimal digits, of which `scale` are behind the point."""
+    """Numbers of `precision` decimal digits, of which `scale` are after the point."""
 
     precision: int
     scale: int

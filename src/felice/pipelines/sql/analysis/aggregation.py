@@ -47,7 +47,7 @@ class Aggregation:
         self._has_window, self._is_of_table = has_window, is_of_table
         self._calls: dict[Call, int] = {}
         self._foreign: dict[str, list[str]] = {}
-        """Columns that are in no group, by what is wrong with them."""
+        """What is neither in GROUP BY nor in an aggregate function, by the beginning of its error message."""
         self.aggregates: list[AggregateCall] = []
         self.group_types = [typing.type_of(one) for one in groups]
 

@@ -130,8 +130,9 @@ def check_windows(join: Join, sides: Sides, number: int) -> None:
 
 
 def check_windowed_keys(join: Join, sides: Sides, number: int, *, moves: bool) -> None:
-    """Raise `SqlError` for windowed sources that would be placed again: `moves` says that one is not placed by what it
-    is joined by. Keys with schemas are written again, as schemas of equal keys may differ.
+    """Raise `SqlError` for windowed sources that the join would repartition. `moves` says that one of them is joined by
+    an expression that is not its key. A join with a table also repartitions keys in formats with schemas, because equal
+    keys may have been written with different schemas.
     """
     first, other = (sides.sides[place].source for place in (0, number))
     if first.window is None:
@@ -152,7 +153,7 @@ def _is_session(window: WindowInfo) -> bool:
 
 
 def check_partitions(join: Join, sides: Sides, number: int) -> None:
-    """Raise `SqlError` for sources whose records of one key are in partitions of different numbers."""
+    """Raise `SqlError` for sources with different numbers of partitions."""
     left, right = sides.sides[0], sides.sides[number]
     if left.source.partitions == right.source.partitions:
         return

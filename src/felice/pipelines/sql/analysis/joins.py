@@ -69,7 +69,7 @@ class JoinKey(NamedTuple):
     is_synthetic: bool = False
     """No column has its value: the key has a name of its own."""
     equals: tuple[Expression, ...] = ()
-    """All expressions that have the value of the key: rows are placed by them already."""
+    """All expressions that have the value of the key: rows are partitioned by them already."""
 
 
 def synthetic_name(sides: Sides) -> str:

@@ -54,7 +54,7 @@ class JoinPlan:
     right: Expression
     key_type: SqlType
     moves_left: bool
-    """Whether the rows before must be placed by the expression: it is not their key."""
+    """Whether the rows before must be repartitioned by the expression, because it is not their key."""
     moves_right: bool
     before_ms: int = 0
     after_ms: int = 0

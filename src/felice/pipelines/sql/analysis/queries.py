@@ -152,7 +152,7 @@ class _Analysis:
         if not self._joins and found == tuple(Column(name) for name, _ in own):
             return ()
         raise SqlError(
-            "Cannot repartition a TABLE source: PARTITION BY needs a stream, and a table's rows are placed by its "
+            "Cannot repartition a TABLE source: PARTITION BY needs a stream, and a table is partitioned by its "
             f"primary key {', '.join(name for name, _ in own)}",
             found[0].position,
         )
@@ -175,8 +175,8 @@ class _Analysis:
         return found
 
     def _is_key(self, parts: Sequence[Any], items: Sequence[_Item]) -> bool:
-        """Whether rows are placed by these expressions already. The key of joined rows is known by one name: the first
-        that the projection has.
+        """Whether rows are partitioned by these expressions already. The key of joined rows is known by one name: the
+        first that the projection has.
         """
         if self._join_key.is_synthetic:
             return self._rowkey is not None and list(parts) == [Column(ROWKEY, GROUPS)]

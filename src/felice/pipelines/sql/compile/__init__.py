@@ -8,5 +8,5 @@ selection   WHERE, PARTITION BY and the projection of a stream
 aggregates  functions of an aggregation
 grouping    GROUP BY
 joining     the joins of streams and tables
-topology    the application: sources, joins, and what comes behind
+topology    the application: sources, joins, and what follows them
 """

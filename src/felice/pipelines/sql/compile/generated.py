@@ -43,7 +43,7 @@ class RowText:
     ) -> None:
         self.names = Names(report)
         self.head, self.lines = list[str](), list[str]()
-        """Lines before columns are read, and behind that."""
+        """The lines before the columns are read, and those after that."""
         self._layout = None if layout is None else {field: place for place, field in enumerate(layout)}
         self._sides = Sides(sides, self._local)
         self._headers = [one.header for one in sides[0].source.of_role(HEADERS)]
@@ -88,7 +88,7 @@ class RowText:
         ]
 
     def skip_null_values(self, results: str) -> None:
-        """A record without value has these results, and no column is read."""
+        """Return these results for a record without value, before a column is read."""
         self.head += ["if value is None:", f"    return {results}"]
 
     def require(self, given: Any, label: str, otherwise: str) -> None:

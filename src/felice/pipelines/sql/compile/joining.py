@@ -16,7 +16,7 @@ Rowed = Stream | Table
 
 
 def joined(join: JoinPlan, rows: Any, other: Any, joiner: Joiner, value: Format) -> Rowed:
-    """The join of two sides that are placed by one key."""
+    """The join of two sides that are partitioned by the same key."""
     options: dict[str, Any] = {"value": value}
     if join.how == STREAM_STREAM:
         options["within"] = _windows(join)
@@ -52,7 +52,7 @@ def joiner_of(left: int, right: int) -> Joiner:
 
 
 def stream_with_format(stream: Stream, key: Format) -> Stream:
-    """The stream with keys of a format. It is placed again if its topic has another one."""
+    """The stream with keys of a format. It is repartitioned if its own keys are in another format."""
     is_same = stream.key_format == key or _is_alike(stream.key_format, key)
     return Stream(
         stream.scope, stream.node, key, stream.value_format, is_rekeyed=stream.is_rekeyed or not is_same
@@ -60,7 +60,7 @@ def stream_with_format(stream: Stream, key: Format) -> Stream:
 
 
 def table_with_format(table: Table, key: Format) -> Table:
-    """The table with keys of a format. It is placed again if its topic has another one."""
+    """The table with keys of a format. It is repartitioned if its own keys are in another format."""
     if _is_alike(table.key_format, key):
         return Table(table.scope, table.plan, key, table.value_format)
     stream = table.to_stream()

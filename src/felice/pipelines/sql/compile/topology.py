@@ -1,7 +1,7 @@
 """A plan to a stream application: the operators of `felice.pipelines.streams`, with functions of the query.
 
 Keeps true: a record's key is the tuple of its key columns' values, and its value the tuple of the columns that its
-            operator needs. Nothing here refuses a plan: the analysis did.
+            operator needs. The analysis refuses every statement that cannot run; the compiler expects a valid plan.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Compilation:
     def _placed(
         self, join: JoinPlan, number: int, rows: Rowed, layout: list[Field], other: Rowed
     ) -> tuple[Rowed, Rowed]:
-        """Both sides with keys of one format, placed by them."""
+        """Both sides, partitioned by keys of one format."""
         wanted = other.key_format if isinstance(other, Table) else rows.key_format
         if join.moves_left and isinstance(rows, Stream):
             if not isinstance(other, Table):

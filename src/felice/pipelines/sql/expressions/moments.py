@@ -81,7 +81,7 @@ def date_text(days: int) -> str:
 
 
 def time_text(ms: int) -> str:
-    """`05:06`, `05:06:07` or `05:06:07.890`: what is behind the last number that is not 0 is left out, as in Java."""
+    """`05:06`, `05:06:07` or `05:06:07.890`: what follows the last number that is not 0 is left out, as in Java."""
     seconds, fraction = divmod(ms % DAY_MS, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)

@@ -66,7 +66,7 @@ def no_arithmetic(given: Binary, left: Code, right: Code) -> SqlError:
 
 
 def no_elements(given: Element, of: Code) -> SqlError:
-    """The error for an index behind what has no elements."""
+    """The error for an index of a value that has no elements."""
     hint = ""
     if isinstance(of.type, Struct):
         field = given.index.value if isinstance(given.index, Literal) else shown_text(given.index)

@@ -1,4 +1,6 @@
-"""Numbers in bytes. What texts and bytes have both is in `texts_and_bytes`, and encodings in `encodings`."""
+"""Functions that read numbers from bytes. Those of texts and bytes alike are in `texts_and_bytes`, encodings in
+`encodings`.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,11 @@ for _name, _type, _letter, _hex, _number in (
     _read, _swapped = _reader(_letter), bytes.fromhex(_hex)[::-1].hex()
     scalar(
         f"{_name}(value BYTES) -> {_type}",
-        f"The {_type} of bytes, of which the first is the greatest.",
+        f"The {_type} of bytes in big-endian order.",
         (f"{_name}(TO_BYTES('{_hex}', 'hex'))", _number),
     )(_read)
     scalar(
         f"{_name}(value BYTES, order STRING) -> {_type}",
-        f"The {_type} of bytes; their order is BIG_ENDIAN or LITTLE_ENDIAN.",
+        f"The {_type} of bytes in an order: BIG_ENDIAN or LITTLE_ENDIAN.",
         (f"{_name}(TO_BYTES('{_swapped}', 'hex'), 'LITTLE_ENDIAN')", _number),
     )(_read)

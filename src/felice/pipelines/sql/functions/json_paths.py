@@ -47,7 +47,7 @@ def _steps(path: str) -> tuple[str, ...]:
     ("""EXTRACTJSONFIELD('{"log": [1, 2.50]}', '$.log[1]')""", "'2.50'"),
 )
 def extracted(text: str, path: str) -> str | None:
-    """What stands behind the first JSON value does not matter. Raises ValueError for a text that is no JSON."""
+    """What follows the first JSON value does not matter. Raises ValueError for a text that is no JSON."""
     steps = _steps(path)
     start = _SPACE.match(text)
     assert start is not None

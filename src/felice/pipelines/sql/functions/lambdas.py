@@ -76,8 +76,8 @@ def _decided(answer: bool | None) -> bool:
 
 @scalar(
     "REDUCE(array ARRAY<T>, initial S, next (S, T) => S) -> S",
-    "The last state: the lambda makes the next one of each state and element. The first state is `initial`; null if "
-    "that is null, and `initial` if the array is null.",
+    "Combines the elements to one value: the lambda returns the next state from a state and an element. The first "
+    "state is `initial`, the last one is the result. Null if `initial` is null; `initial` if the array is null.",
     ("REDUCE(ARRAY[1, 2, 3], 10, (s, x) => s + x)", "16"),
     takes_nulls=True,
 )
@@ -90,8 +90,8 @@ def reduce_array(array: list[Any] | None, state: Any, following: Lambda) -> Any:
 
 @scalar(
     "REDUCE(map MAP<K, T>, initial S, next (S, K, T) => S) -> S",
-    "The last state: the lambda makes the next one of each state, key and value. The first state is `initial`; null "
-    "if that is null, and `initial` if the map is null.",
+    "Combines the entries to one value: the lambda returns the next state from a state, a key and a value. The first "
+    "state is `initial`, the last one is the result. Null if `initial` is null; `initial` if the map is null.",
     ("REDUCE(MAP('a' := 1, 'b' := 2), 10, (s, k, v) => s + v)", "13"),
     takes_nulls=True,
 )

@@ -1,4 +1,4 @@
-"""MASK and its kin: characters of a text in the place of others."""
+"""MASK and the functions like it, which replace characters of a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Masks = tuple[str | None, ...]
 
 
 def _masked(text: str, masks: Masks) -> str:
-    """Each character as the mask of its kind; a mask of None keeps it."""
+    """The text with each character replaced by the mask of its kind; a mask of None keeps it."""
     return "".join(masks[_KINDS.get(category(one), _OTHER)] or one for one in text)
 
 
@@ -33,7 +33,7 @@ def _checked(masks: Masks) -> Masks:
 )
 @scalar(
     f"MASK(text STRING, {_MASKS}) -> STRING",
-    "The text with other characters in the place of its own. NULL keeps characters of a kind.",
+    "The text with each character replaced by the mask of its kind. A mask of NULL keeps the characters of its kind.",
     ("MASK('My Test $123', '*', NULL, '1', NULL)", "'*y *est $111'"),
     takes_nulls=True,
 )
@@ -60,7 +60,7 @@ def _register(name: str, what: str, result: str, divide: Callable[[str, int], in
     )
     scalar(
         f"{name}(text STRING, count INTEGER, {_MASKS}) -> STRING",
-        f"{what} NULL keeps characters of a kind.",
+        f"{what} A mask of NULL keeps the characters of its kind.",
         (f"{name}('AAAAAA', 3, '*', NULL, NULL, NULL)", "'***AAA'" if masks_left else "'AAA***'"),
         takes_nulls=True,
     )(mask_side)
@@ -74,20 +74,22 @@ def _from_right(text: str, count: int) -> int:
     return max(len(text) - count, 0)
 
 
-_register("MASK_LEFT", "The text with only its first characters masked.", "'Xx-Xest $123'", _from_left, True)
 _register(
-    "MASK_RIGHT", "The text with only its last characters masked.", "'My Test -nnn'", _from_right, False
+    "MASK_LEFT", "The text with its first `count` characters masked.", "'Xx-Xest $123'", _from_left, True
+)
+_register(
+    "MASK_RIGHT", "The text with its last `count` characters masked.", "'My Test -nnn'", _from_right, False
 )
 _register(
     "MASK_KEEP_LEFT",
-    "The text with all but its first characters masked.",
+    "The text with all characters masked, except its first `count`.",
     "'My Txxx--nnn'",
     _from_left,
     False,
 )
 _register(
     "MASK_KEEP_RIGHT",
-    "The text with all but its last characters masked.",
+    "The text with all characters masked, except its last `count`.",
     "'Xx-Xxxx-$123'",
     _from_right,
     True,

@@ -141,7 +141,7 @@ def _cut(value: Decimal) -> str:
 
 
 def _at_place(value: Decimal, places: int, rounding: str) -> Decimal:
-    """The number with so many digits behind the point, or with zeros before it if `places` is negative."""
+    """The number with so many digits after the point, or with zeros before it if `places` is negative."""
     if places >= -value.as_tuple().exponent:  # type: ignore[operator]
         return value
     if value.adjusted() + 1 < -places:
@@ -203,14 +203,14 @@ def _register_rounding(
 
 _register_rounding(
     "ROUND",
-    "The nearest number with so many digits behind the point, 0 if not given. Halves are rounded up.",
+    "The nearest number with so many digits after the point, 0 if not given. Halves are rounded up.",
     _nearest,
     _half_up,
     ("-2", "12345.7E0", "-12300E0", "13."),
 )
 _register_rounding(
     "TRUNC",
-    "The number cut after so many digits behind the point, 0 if not given.",
+    "The number cut so many digits after the point, 0 if not given.",
     math.trunc,
     _cut,
     ("-2", "12345.6E0", "-12300E0", "12."),
@@ -286,12 +286,12 @@ def series(start: int, last: int) -> list[int]:
 
 @scalar(
     "GENERATE_SERIES(start INTEGER, last INTEGER, step INTEGER) -> ARRAY<INTEGER>",
-    "Whole numbers from the first, each one step behind the one before, up to the last.",
+    "Whole numbers from the first, each one step after the one before, up to the last.",
     ("GENERATE_SERIES(0, 5, 2)", "ARRAY[0, 2, 4]"),
 )
 @scalar(
     "GENERATE_SERIES(start BIGINT, last BIGINT, step INTEGER) -> ARRAY<BIGINT>",
-    "Whole numbers from the first, each one step behind the one before, up to the last.",
+    "Whole numbers from the first, each one step after the one before, up to the last.",
     ("GENERATE_SERIES(3000000000, 2999999999, -1)", "ARRAY[3000000000, 2999999999]"),
 )
 def series_by(start: int, last: int, step: int) -> list[int]:

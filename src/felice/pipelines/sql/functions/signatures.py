@@ -79,7 +79,7 @@ class Signature:
     text: str
 
     def parameter(self, number: int) -> Parameter | None:
-        """The parameter of an argument; None behind the last one."""
+        """The parameter of an argument; None after the last one."""
         if number < len(self.parameters):
             return self.parameters[number]
         return self.parameters[-1] if self.parameters and self.parameters[-1].is_many else None

@@ -5,7 +5,7 @@ Keeps true: a function changes none of its arguments and returns new lists and d
 How:        A module of functions registers them with the decorators `scalar`, `aggregate` and `table_function`. A
             signature is a text: `SUBSTRING(text STRING, start INTEGER, length INTEGER) -> STRING`. In it a capital
             letter is any type, the same one at each place; ANY is any type; DECIMAL is each decimal type; `T => U` is a
-            lambda. Behind a type, MANY means none or more arguments (of the last parameter), and CONSTANT an argument
+            lambda. After a type, MANY means none or more arguments (of the last parameter), and CONSTANT an argument
             that must be a literal. Several signatures may have one name.
 """
 
@@ -153,7 +153,7 @@ def scalar(signature: str, description: str, *examples: tuple[str, str], **given
 
 
 def table_function(signature: str, description: str, *examples: tuple[str, str], **given: Any) -> Decorator:
-    """Register a function that makes several rows of one: it returns a list, whose elements have the type behind the
+    """Register a function that makes several rows of one: it returns a list, whose elements have the type after the
     arrow.
     """
     return _registering(TABLE, signature, description, examples, given)

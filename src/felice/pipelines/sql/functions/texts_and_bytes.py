@@ -53,7 +53,7 @@ for _type, _concatenate in (("STRING", _concatenation("")), ("BYTES", _concatena
     _example = ("CONCAT('a', NULL, 'b')", "'ab'")
     scalar(
         f"CONCAT(first {_type}, second {_type}, others {_type} MANY) -> {_type}",
-        "All values, one behind the other. Nulls are left out.",
+        "All values, one after the other. Nulls are left out.",
         _example if _type == "STRING" else _in_bytes(*_example),
         takes_nulls=True,
     )(_concatenate)
@@ -90,13 +90,13 @@ def padded_left(value: T, length: int, padding: T) -> T | None:
 
 @_of_both(
     "RPAD(value *, length INTEGER, padding *) -> *",
-    "The value with padding behind it, or cut, so that it has this length. Null for an empty padding.",
+    "The value with padding after it, or cut, so that it has this length. Null for an empty padding.",
     ("RPAD('Foo', 7, 'Bar')", "'FooBarB'"),
 )
 def padded_right(value: T, length: int, padding: T) -> T | None:
     """None for a negative length."""
-    behind = _padding(value, length, padding)
-    return None if behind is None else (value + behind)[:length]
+    after = _padding(value, length, padding)
+    return None if after is None else (value + after)[:length]
 
 
 def _padding(value: T, length: int, padding: T) -> T | None:

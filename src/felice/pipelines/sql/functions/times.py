@@ -269,7 +269,8 @@ def _offset_ms(value: int, zone: str, other: str) -> int:
 
 @scalar(
     "CONVERT_TZ(value TIMESTAMP, zone STRING, other STRING) -> TIMESTAMP",
-    "The timestamp that another time zone's clocks show, when those of the first show this one.",
+    "Converts a timestamp from a time zone to another one: when the clocks in `zone` show `value`, those in `other` "
+    "show the result.",
     ("CONVERT_TZ(FROM_UNIXTIME(100), '+0200', '+0500')", "FROM_UNIXTIME(10800100)"),
 )
 def moved_timestamp(value: int, zone: str, other: str) -> int:
@@ -279,7 +280,8 @@ def moved_timestamp(value: int, zone: str, other: str) -> int:
 
 @scalar(
     "CONVERT_TZ(value TIME, zone STRING, other STRING) -> TIME",
-    "The time that another time zone's clocks show, when those of the first show this one, on 1970-01-01.",
+    "Converts a time from a time zone to another one: when the clocks in `zone` show `value` on 1970-01-01, those in "
+    "`other` show the result.",
     (
         "CONVERT_TZ(PARSE_TIME('23:30', 'HH:mm'), 'America/Los_Angeles', 'America/New_York')",
         "PARSE_TIME('02:30', 'HH:mm')",

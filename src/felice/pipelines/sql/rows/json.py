@@ -1,11 +1,11 @@
 """JSON: rows as objects, or one column as its bare value. Lenient as ksqlDB, and fast.
 
 Keeps true:  both ways of reading give the same rows: the typed one (msgspec) of records with exact names and types, the
-             lenient one of all records. Without msgspec, the lenient way reads all. (Not of a record that has one name
-             in several spellings: any of its values may be read.)
-How:         A record that the typed way refuses is read leniently. If its fields are spelled in another way than the
-             typed decoder expects, the decoder is made again for that spelling: a topic with other names costs the
-             lenient way once.
+             lenient one of all records. Without msgspec, the lenient way reads all. (There is one exception: if a
+             record has one name in several spellings, the two ways may read different values.)
+How:         A record that the typed way refuses is read leniently. If its names are spelled in another way than the
+             typed decoder expects, the decoder is made again for that spelling, so that only the first record of such a
+             topic is read leniently.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ class _TypedReader(Reader):
     def __init__(self, type_: Struct, typed: Any) -> None:
         super().__init__(type_)
         self._typed, self._unset, self._as_tuple = typed, typed.UNSET, typed.as_tuple
-        # A record without these bytes, in capitals, has no such field. Other names may be written with escapes.
+        # A record that does not contain the name, with both in capitals, has no such field. Each record contains the
+        # empty name, which stands for names that are no identifiers: JSON may write these with escapes.
         self._names = [name.encode() if name.isidentifier() else b"" for name, _ in type_.fields]
         self._spellings = _MOST_SPELLINGS
         self._spell(type_)
@@ -201,7 +202,7 @@ class _TypedReader(Reader):
             return super().read_all(data)
 
     def _without_absent(self, row: Row, data: bytes) -> Row:
-        """The row with nulls for absent fields. Raises `Absent` if the record may have one in other case."""
+        """The row with nulls for absent fields. Raises `Absent` if the record may have one in another case."""
         folded, made = data.upper() if data.isascii() else data.decode().upper().encode(), list(row)
         for place, value in enumerate(row):
             if value is self._unset:

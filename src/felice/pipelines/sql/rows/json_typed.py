@@ -1,9 +1,9 @@
 """JSON of rows by msgspec: decoders for the types of the columns, and an encoder. It is as strict as msgspec.
 
-Keeps true:  what a decoder accepts is what the lenient way reads, too. It refuses what only that way understands: texts
-             for numbers, numbers for texts, names in other case.
-How:         a STRUCT is decoded into a class with slots, and is made a tuple of. A field that is absent is told from
-             null, because the record may have it in other case.
+Keeps true:  a decoder gives the same values as the lenient way, or refuses the record. It refuses what only the lenient
+             way reads: texts for numbers, numbers for texts, names in another case.
+How:         a STRUCT is decoded into an object with slots, which becomes a tuple. A decoder distinguishes an absent
+             field from null, because the record may have the field with its name in another case.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class Absent(ValueError):
-    """A field is absent, or its name is in other case."""
+    """A field is absent, or its name is in another case."""
 
 
 def decoder(type_: SqlType) -> Callable[[bytes], Any]:

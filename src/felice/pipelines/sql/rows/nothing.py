@@ -8,14 +8,14 @@ from felice.pipelines.sql.rows.columns import Row, RowFormat
 
 
 class NoneFormat(RowFormat):
-    """The key is always null, whatever is in its topic."""
+    """Each key is read as null, whatever bytes the record has as its key. Only a null key can be written."""
 
     name = "NONE"
 
     def write(self, value: Row) -> bytes:
-        """Refuse a key: only null can be written."""
+        """Raises ValueError, because only a null key can be written."""
         raise ValueError("the format NONE has no keys")
 
     def read(self, data: bytes) -> Any:
-        """Null."""
+        """None for all bytes."""
         return None

@@ -277,7 +277,7 @@ def _set_type(field: FieldDescriptorProto, type_: str) -> None:
 
 
 def _place_optional_fields(message: DescriptorProto) -> None:
-    """Each optional field of proto3 is in a oneof of its own, behind those of the text."""
+    """Each optional field of proto3 is in a oneof of its own, after those of the text."""
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = len(message.oneof_decl)

@@ -1,7 +1,7 @@
-"""Schemas of a registry, as the formats of rows need them: the last one of a subject, one by its id, and a new one.
+"""A schema registry, as the formats of rows use it: the last schema of a subject, one by its id, and a new one.
 
-Keeps true:  an id's schema never changes, so it is asked for once in each process.
-             A registry that cannot be asked is told apart from bytes that cannot be read (`OutsideError`).
+Keeps true:  the schema of an id never changes, so each process asks the registry for it only once.
+             A registry that fails or does not answer raises `OutsideError`; bytes that cannot be read raise ValueError.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Cursor:
         return self.next.position
 
     def after_next(self, count: int = 1) -> Token:
-        """The token so many places behind the next one; at the end, the end."""
+        """The token so many places after the next one; at the end of the text, the end."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def take(self) -> Token:

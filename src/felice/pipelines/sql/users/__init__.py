@@ -1,4 +1,4 @@
-"""What is behind `felice.pipelines.sql.user_functions`.
+"""The implementation of `felice.pipelines.sql.user_functions`.
 
 values      values and types of SQL in Python, and back
 signatures  signatures of functions from texts and annotations

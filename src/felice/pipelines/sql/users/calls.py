@@ -85,7 +85,7 @@ def by_types(
     def of_types(*types: SqlType | None) -> Callable[..., Any]:
         given = [given_values(STRING if one is None else one) for one in types]
         convert = returned(filled(signature.returns, bound_by(signature, types)))
-        # Arguments behind the last parameter belong to it: it is MANY.
+        # Arguments after the last parameter belong to it: it is MANY.
         required = [number for number in range(len(types)) if not nulls[min(number, len(nulls) - 1)]]
 
         def compute(*values: Any) -> Any:
