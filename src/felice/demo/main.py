@@ -203,7 +203,9 @@ def _stop_spark() -> None:
 
 
 def _started_spark() -> SparkSession:
-    """The session that another thread has started. Spark finds data sources by the session of the thread in Java."""
+    """The session that another thread has started, made active in this thread: Spark finds data sources by the active
+    session.
+    """
     spark = SparkSession._instantiatedSession
     assert spark is not None, "the first query has started Spark"
     spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]

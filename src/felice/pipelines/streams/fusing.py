@@ -35,7 +35,7 @@ sent_timestamps.append(timestamp)
 sent_headers.append(headers)
 """
 _FILLED = {"timestamp": "sent_timestamps.append(timestamp)\n", "headers": "sent_headers.append(headers)\n"}
-"""How a row of steps adds the columns that are filled afterwards, if a step sets them."""
+"""The columns that are filled after all records have passed. If a step sets one, this text adds each value instead."""
 _SKIP_MARKED = """\
 if key.__class__ is Marked:
     key.answer()
@@ -47,14 +47,15 @@ while len(sent_numbers) < len(sent_keys):
 """
 
 Aside = tuple[int, int, Sequence[Any]]
-"""A record that no step sends: how many were sent before it, the position of its cause in the group, and the record."""
+"""A record that a function or an error policy sends: how many records steps sent before it, the position in the group
+of the record that caused it, and the record itself."""
 PushAll = Callable[[list[Any], list[Any], Iterator[int], list[int], list[Headers]], None]
 """Takes keys, values, an iterator of the timestamps, the timestamps, and headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """In place of the key of a record that reaches no operator."""
+    """Stands in place of the key of a record that no operator may get: `answer` is called instead."""
 
     answer: Callable[[], None]
 

@@ -1,9 +1,10 @@
 """Side outputs: functions of an App send records to a topic beside their results.
 
-Keeps true: a record that a function sends goes out with the results of the record that is processed, in the same batch:
-            exactly once. Nothing in the graph leads to the topic.
-How:        A task names itself as the one that runs in its thread. So a function needs no more than the `SideOutput`,
-            also a function that a worker has imported, and not got from the topology.
+Keeps true: a record that a function sends is written with the results of the record that is processed, in the same
+            batch: exactly once. No node of the topology leads to the topic.
+How:        While a task processes a record, a variable of its thread holds the function that sends for this task. A
+            `SideOutput` sends with it. So it works in each function, whether the worker imported that function or got
+            it with the topology.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _running = _Running()
 
 
 class Sending:
-    """Side outputs send in this way, in a block `with` it and in its thread.
+    """A context manager: in its block, the side outputs that are called in this thread send with `send`.
 
-    A task enters one for each record that it gets alone: a generator would take five times as long.
+    A task that gets records one by one enters it for each of them. A context manager made of a generator would take
+    five times as long.
     """
 
     __slots__ = ("_before", "_send")

@@ -208,7 +208,7 @@ class Numbers(Clocks):
         return number
 
     def of_several_tasks(self, one: int, other: int) -> int:
-        """The number behind which those of both tasks continue."""
+        """The last number of two tasks that become one: the greater of theirs."""
         return max(one, other)
 
 

@@ -201,14 +201,16 @@ class Task:
         """The position of the last record of the group that became a dead letter."""
         self._taking_aside = Sending(self._send_from_side)
         self._aside: list[Aside] = []
-        """What functions and policies send: a row of steps fills its columns only when all records have passed."""
+        """Records that functions and error policies send. They are put between the others afterwards, because a row of
+        steps fills some columns only when all records have passed.
+        """
         self._ahead = [store for store in self.stores.values() if isinstance(store.rows, OrderedRows)]
         """Stores on disk. Most of them have the keys of the records."""
         self._sources: dict[str, _Input] = {}
         self._timed: list[tuple[TimedOperator, Push, str]] = []
         self._batched: list[BatchedOperator] = []
         self._ending: list[tuple[EndingOperator, Push, Node]] = []
-        """The first of them is behind the others."""
+        """In the reverse order of the nodes: an operator may get results of those that follow it here."""
         self._ends: Node | None = None
         """The operator whose results of a batch are processed."""
         behind: dict[int, Fused] = {}
@@ -288,7 +290,7 @@ class Task:
         self._aside.append((len(self._sent.keys), number, record))
 
     def _push_each(self, push: Push, columns: tuple[list[Any], list[Any]], group: Group) -> None:
-        """Between the records timers run."""
+        """Push the records one by one. After each one, the timers run that are due."""
         for key, value, timestamp, headers in zip(*columns, self._left, group.headers, strict=True):
             if isinstance(key, Marked):
                 key.answer()

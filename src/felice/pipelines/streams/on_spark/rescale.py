@@ -2,11 +2,11 @@
 
 Keeps true: a row is in the partition that its record key chooses. The new state is complete and durable before the
             description names it; the old state is removed after that. So after a crash there is one complete state.
-Refused:    stores whose rows are not placed by their record keys; keys whose original bytes are not known (JSON);
+Refused:    stores whose rows are not partitioned by their record keys; keys whose original bytes are not known (JSON);
             an unfinished last batch, because its results depend on the partitions.
 Changed:    every partition continues with the smallest stream time of all old partitions. So no window closes earlier
-            than before, and a record that was late in one partition may now count. Numbers of records continue behind
-            the greatest one.
+            than before, and a record that was late in one partition may now count. The numbers that operators give to
+            records continue after the greatest one of all old partitions.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Application:
         return next((one for one in self._patterns if one.reads(topic)), None)
 
     def inputs_of(self, topic: str) -> list[str]:
-        """The inputs of a topic that was read. A topic that matches a pattern has its own name here."""
+        """The names of the inputs that read a topic. The first is the topic's name, also if a pattern matched it."""
         return [topic, *self._again.get(topic, ())]
 
     def source_of(self, topic: str) -> str:
