@@ -125,6 +125,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice registry": SERVES,
     "felice run": SPARK,
     "felice sql functions": NO_BROKER,
+    "felice sql-server": SERVES,
     "felice sql test": NO_BROKER,
     "felice streams describe": NO_BROKER,
     "felice streams list": NO_BROKER,

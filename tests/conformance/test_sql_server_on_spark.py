@@ -26,7 +26,7 @@ CREATE STREAM pay (who STRING KEY, amt INT) WITH (kafka_topic = '{0}-pay', value
 CREATE STREAM big WITH (kafka_topic = '{0}-big') AS SELECT who, amt FROM pay WHERE amt >= 50;
 CREATE TABLE totals WITH (kafka_topic = '{0}-totals') AS SELECT who, COUNT(*) AS n, SUM(amt) AS total
   FROM big GROUP BY who;
-CREATE TABLE sums WITH (kafka_topic = '{0}-sums') AS SELECT who, SUM(CAST(amt * 1000000 AS INT)) AS total
+CREATE TABLE sums WITH (kafka_topic = '{0}-sums') AS SELECT who, SUM(CAST(amt * 50 AS DECIMAL(4, 0))) AS total
   FROM pay GROUP BY who;
 """
 
