@@ -41,6 +41,7 @@ class _Wanted:
     """In a row, without a finished batch."""
     starts_at: float = 0.0
     reason: str | None = None
+    """Why it failed, until it has finished a batch again."""
 
 
 class SparkQueries:
@@ -118,6 +119,9 @@ class SparkQueries:
             if wanted.get(id) is not one:
                 running.ask_to_stop()
             running.step()
+            if running.has_finished_batch and one.reason is not None:
+                with self._lock:
+                    one.failures, one.reason = 0, None
             if running.is_over:
                 with self._lock:
                     del self._running[id]
@@ -130,8 +134,6 @@ class SparkQueries:
 
     def _ended(self, id: str, one: _Wanted, running: Running) -> None:
         reason = running.end()
-        if running.has_finished_batch:
-            one.failures = 0
         if reason is not None and not running.is_stopping:
             self._failed(id, one, reason)
 
@@ -163,9 +165,6 @@ class SparkQueries:
             if lock is not None:
                 lock.release()
             self._failed(id, one, str(error) or type(error).__name__)
-        else:
-            with self._lock:
-                one.reason = None
 
     def _spark(self) -> SparkSession:
         if self._session is None:
