@@ -42,6 +42,7 @@ class Engine:
         self.functions, self.settings, self.registry = functions, dict(settings), registry
         self.catalogue = Catalogue()
         self.queries: dict[str, HeldQuery] = {}
+        self._apps: dict[str, tuple[PersistentQuery, App]] = {}
         self.commands = 0
         """How many commands were applied; the number of the next one."""
 
@@ -98,6 +99,27 @@ class Engine:
     def app(self, held: HeldQuery) -> App:
         """The application of a query."""
         return Compilation(held.query.id, held.query.plan, self.tools(held.settings)).into(held.query.sink)
+
+    def running_apps(self) -> dict[str, App]:
+        """The applications of all queries that are not paused, by id. Each is compiled once."""
+        made = {}
+        for id, held in self.queries.items():
+            known = self._apps.get(id)
+            app = known[1] if known is not None and known[0] is held.query else self.app(held)
+            made[id] = held.query, app
+        self._apps = made
+        return {id: app for id, (_, app) in made.items() if not self.queries[id].is_paused}
+
+    def retention_ms(self, source: SourceInfo) -> int | None:
+        """How long the windows of a table stay, by event time; None for a table without windows, and for one that
+        other programs write.
+        """
+        held = self.queries.get(source.query or "")
+        grouping = None if held is None else held.query.plan.grouping
+        if grouping is None or grouping.window is None:
+            return None
+        window = grouping.window
+        return max(window.retention_ms, window.size_ms + window.grace_ms)
 
     def tools(self, settings: Mapping[str, str]) -> Tools:
         """What a plan with these settings is compiled with."""

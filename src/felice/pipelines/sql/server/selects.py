@@ -100,7 +100,7 @@ class Selects:
         """Begin the query of a text with one SELECT or PRINT. Raises `StatementFailed`."""
         check_settings(settings)
         own, given = dict(settings), None
-        for written in parsed(text, dict(variables)):
+        for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
                 case SetProperty(name=name, value=value):
                     own.pop(name, None) if value is None else own.update({name: value})

@@ -101,7 +101,8 @@ class SqlService:
             keep=False,
             replication_factor=deployment.replication_factor,
         )
-        self._applied: dict[int, Change | SqlError | None] = {}
+        self._refused: dict[int, SqlError] = {}
+        """Commands that this server wrote and then could not apply, by their numbers."""
         self.statuses: dict[str, str] = {}
         """What each command did, by its id; the last one of an id counts."""
         self._one_at_a_time = asyncio.Lock()
@@ -118,7 +119,6 @@ class SqlService:
         await self.cluster.start()
         await self._topic.start(timeout_s)
         self._is_read = True
-        self._applied.clear()
         self._follow_tables()
 
     async def lead(self) -> None:
@@ -150,10 +150,11 @@ class SqlService:
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
         try:
-            change = self._applied[command.number] = self.engine.apply(command)
+            change = self.engine.apply(command)
             self.statuses[command.id] = "" if change is None else change.message
         except SqlError as error:
-            self._applied[command.number] = error
+            if self.leads:
+                self._refused[command.number] = error
             _log.error(
                 "skipped a command that cannot be applied",
                 extra={"offset": record.offset, "command": command.id, "reason": str(error)},
@@ -166,9 +167,7 @@ class SqlService:
     def _run_queries(self) -> None:
         if not self.leads:
             return
-        held = self.engine.queries
-        apps = {id: self.engine.app(one) for id, one in held.items() if not one.is_paused}
-        self._queries.want(apps, frozenset(held))
+        self._queries.want(self.engine.running_apps(), frozenset(self.engine.queries))
 
     def _follow_tables(self) -> None:
         wanted = {
@@ -182,7 +181,8 @@ class SqlService:
             task.add_done_callback(self._stopping.discard)
         for topic, source in wanted.items():
             if topic not in self.followers:
-                follower = Follower(source, self.deployment.data / "tables" / f"{topic}.sqlite", self.cluster)
+                path = self.deployment.data / "tables" / f"{topic}.sqlite"
+                follower = Follower(source, path, self.cluster, self.engine.retention_ms(source))
                 self.followers[topic] = follower
                 follower.start()
 
@@ -195,7 +195,7 @@ class SqlService:
         check_settings(settings)
         own, known = dict(settings), dict(variables)
         done = list[Entity]()
-        for written in parsed(text, known):
+        for written in await asyncio.to_thread(parsed, text, known):
             try:
                 answer = await self._execute(written, own)
             except StatementFailed as error:
@@ -275,9 +275,9 @@ class SqlService:
         command = Command(_IDS[type(given)](given, change), engine.commands, text, kept, around.facts)
         offset = await self._topic.write([command.encode()])
         await self._topic.wait_read(offset, WRITE_S)
-        applied = self._applied.pop(command.number, None)
-        if isinstance(applied, SqlError):
-            raise applied
+        refused = self._refused.pop(command.number, None)
+        if refused is not None:
+            raise refused
         if change.deleted_topic is not None:
             await self._queries_end(change.stopped)
             await self.cluster.delete(change.deleted_topic)

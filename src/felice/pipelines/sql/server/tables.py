@@ -48,13 +48,20 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 class TableRows:
-    """The rows of one table."""
+    """The rows of one table. With `retention_ms` those are deleted that are so much older than the newest one: the
+    windows of a table.
+    """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, retention_ms: int | None = None) -> None:
         self.path = path
+        self._retention_ms = retention_ms
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write = opened(path)
         self._write.executescript(_LAYOUT)
+        if retention_ms is not None:
+            self._write.execute("CREATE INDEX IF NOT EXISTS by_time ON rows (timestamp)")
+        (newest,) = self._write.execute("SELECT max(timestamp) FROM rows").fetchone()
+        self._newest = newest or 0
 
     def close(self) -> None:
         """Close the file."""
@@ -81,7 +88,7 @@ class TableRows:
         return dict(self._write.execute("SELECT partition, offset FROM offsets"))
 
     def take(self, records: Sequence[TopicRecord], offsets: Mapping[int, int]) -> None:
-        """Take records, in their order, and the offsets behind them."""
+        """Take records, in their order, and the offsets after them. Rows whose retention is over are deleted."""
         with self._write:
             self._write.execute("BEGIN")
             for record in records:
@@ -95,6 +102,11 @@ class TableRows:
                         (record.key, record.value, record.timestamp),
                     )
             self._write.executemany("INSERT OR REPLACE INTO offsets VALUES (?, ?)", offsets.items())
+            if self._retention_ms is not None:
+                self._newest = max([self._newest, *(one.timestamp for one in records)])
+                self._write.execute(
+                    "DELETE FROM rows WHERE timestamp < ?", (self._newest - self._retention_ms,)
+                )
 
     def rows(self, keys: Sequence[bytes] | None, window_bytes: int) -> Iterator[StoredRow]:
         """The rows of these keys, without their windows' bytes, or all rows."""
@@ -120,9 +132,11 @@ def window_bytes(source: SourceInfo) -> int:
 class Follower:
     """Keeps the rows of one table up to date."""
 
-    def __init__(self, source: SourceInfo, path: Path, cluster: Cluster) -> None:
+    def __init__(
+        self, source: SourceInfo, path: Path, cluster: Cluster, retention_ms: int | None = None
+    ) -> None:
         self.source = source
-        self.rows = TableRows(path)
+        self.rows = TableRows(path, retention_ms)
         self._cluster = cluster
         self._positions: dict[int, int] = {}
         self._moved = asyncio.Event()

@@ -87,6 +87,24 @@ def test_pause_resume_and_terminate() -> None:
         world.run("PAUSE CSAS_R_0;")
 
 
+@pytest.mark.parametrize(
+    ("window", "retention_ms"),
+    [
+        ("", None),
+        ("WINDOW TUMBLING (SIZE 1 HOUR)", 86_400_000),
+        ("WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 MINUTE)", 3_660_000),
+        ("WINDOW TUMBLING (SIZE 1 HOUR, RETENTION 2 DAYS, GRACE PERIOD 1 MINUTE)", 172_800_000),
+    ],
+)
+def test_how_long_windows_stay(window: str, retention_ms: int | None) -> None:
+    world = World()
+    world.run(STREAM)
+    world.run(f"CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s {window} GROUP BY k;")
+    assert world.engine.retention_ms(world.engine.catalogue.sources["T"]) == retention_ms
+    assert list(world.engine.running_apps()) == ["CTAS_T_0"]
+    assert world.engine.running_apps()["CTAS_T_0"] is world.engine.running_apps()["CTAS_T_0"]
+
+
 def test_a_number_of_a_query_is_never_used_again() -> None:
     """Or the new query would find the old one's state."""
     world = World()

@@ -52,6 +52,18 @@ def test_rows_of_keys_with_windows(tmp_path: Path) -> None:
     rows.close()
 
 
+def test_rows_of_old_windows_are_deleted(tmp_path: Path) -> None:
+    rows = TableRows(tmp_path / "t.sqlite", retention_ms=100)
+    rows.take([record(b"a", b"1", 1_000), record(b"b", b"2", 1_050)], {0: 2})
+    rows.close()
+    again = TableRows(tmp_path / "t.sqlite", retention_ms=100)
+    again.take([record(b"c", b"3", 1_000)], {0: 3})
+    assert [key for key, _, _ in again.rows(None, 0)] == [b"a", b"b", b"c"]
+    again.take([record(b"d", b"4", 1_101)], {0: 4})
+    assert [key for key, _, _ in again.rows(None, 0)] == [b"b", b"d"]
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("condition", "keys"),
     [
