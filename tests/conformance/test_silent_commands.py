@@ -231,6 +231,7 @@ DEPENDS = {
     "felice perf consume t --messages 1 --timeout 500",
     "kafka-console-consumer --topic t --partition 0 --timeout-ms 500",
     "kafka-console-consumer --topic t --timeout-ms 500",
+    "kafka-consumer-perf-test --topic t --num-records 1 --timeout 500",
     "kafka-get-offsets --topic t",
 }
 CASES = {

@@ -19,6 +19,7 @@ from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.plan import EXPLODED, Field, Side
 from felice.pipelines.sql.analysis.typing import TypedColumns
 from felice.pipelines.sql.catalogue import HEADERS
+from felice.pipelines.sql.compile.operators import MetadataOf
 from felice.pipelines.sql.expressions.code import Code, Names, Report
 from felice.pipelines.sql.expressions.coercion import converted
 from felice.pipelines.sql.expressions.compiler import Compiler, Scope
@@ -96,14 +97,14 @@ class RowText:
         self.assign("passes", self.code(given), label)
         self.lines += ["if not passes:", f"    return {otherwise}"]
 
-    def made(self, parameters: str, *, value_is_null: bool = False) -> Any:
+    def made(self, parameters: str, *, value_is_null: bool = False) -> Generated:
         """The function. Columns of a record without value are null with `value_is_null`."""
         used = list(self._sides.used)
         prelude = [f"{self._local(one)} = {self._text(one, value_is_null)}" for one in used]
         definitions = "".join(self.names.definitions)
         lines = [*self.head, *prelude, *definitions.splitlines(), *self.lines]
         text = f"def run({parameters}):\n" + indent("\n".join(lines) or "pass", "    ") + "\n"
-        return _function(text, self.names.constants)
+        return Generated(text, self.names.constants)
 
     def _local(self, field: Field) -> str:
         return f"c_{field.side}_{field.kind}_{field.number}"
@@ -165,14 +166,23 @@ def write_explosion(text: RowText, exploded: Sequence[tuple[Call, SqlType]]) -> 
     return f"{rows}(({''.join(f'l{number}, ' for number in range(len(exploded)))}))"
 
 
-def _function(text: str, constants: Mapping[str, Any]) -> Any:
-    made: dict[str, Any] = {}
-    exec(_code(f"def make(metadata, {', '.join(constants)}):\n{indent(text, '    ')}    return run\n"), made)
+class Generated:
+    """A function by its text and constants. Called with a function that says where records were read, it returns the
+    function that takes them. It travels to other processes as its text: a function without a module would be pickled
+    with all that it refers to.
+    """
 
-    def with_metadata(metadata: Callable[[], Any] = lambda: None) -> Any:
-        return made["make"](metadata, *constants.values())
+    def __init__(self, text: str, constants: Mapping[str, Any]) -> None:
+        self._text, self._constants = text, dict(constants)
 
-    return with_metadata
+    def __call__(self, metadata: MetadataOf = lambda: None) -> Any:
+        """The function."""
+        made: dict[str, Any] = {
+            "__name__": __name__
+        }  # The module of the function, or pickle would look for one.
+        body = indent(self._text, "    ")
+        exec(_code(f"def make(metadata, {', '.join(self._constants)}):\n{body}    return run\n"), made)
+        return made["make"](metadata, *self._constants.values())
 
 
 @lru_cache(maxsize=4096)
