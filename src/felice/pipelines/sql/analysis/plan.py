@@ -7,7 +7,7 @@ from typing import NamedTuple
 from felice.dataclass import dataclass
 from felice.pipelines.sql.catalogue import KEY, VALUE, SourceInfo, WindowInfo
 from felice.pipelines.sql.functions.table import Aggregate, Function, Settings
-from felice.pipelines.sql.syntax.tree import Call, Expression
+from felice.pipelines.sql.syntax.tree import Call, Column, Expression
 from felice.pipelines.sql.types import SqlType
 
 AGGREGATES, GROUPS, EXPLODED = "\0aggregate", "\0group", "\0exploded"
@@ -137,6 +137,15 @@ class QueryPlan:
     window: WindowInfo | None
     is_final: bool = False
     limit: int | None = None
+
+    @property
+    def keeps_key(self) -> bool:
+        """Whether the groups of GROUP BY are the keys of the source, so that its records stay where they are."""
+        source, grouping = self.sides[0].source, self.grouping
+        own = tuple(Column(name) for name, _ in source.key)
+        return (
+            not self.joins and source.window is None and grouping is not None and grouping.expressions == own
+        )
 
     @property
     def key_outputs(self) -> tuple[Output, ...]:

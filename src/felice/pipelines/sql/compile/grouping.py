@@ -15,7 +15,6 @@ from felice.pipelines.sql.compile.functions import (
 )
 from felice.pipelines.sql.compile.generated import RowText
 from felice.pipelines.sql.rows import tuples
-from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.sql.types import BIGINT
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.stream import Stream, Table
@@ -67,17 +66,11 @@ class Groups:
         """The arguments of aggregates, by group."""
         text = self._text_of_groups(layout, "return ()", where=True)
         text.lines.append(f"return ((group, {self._write_arguments(text)}, timestamp),)")
-        is_rekeyed = not self._keeps_key()
+        is_rekeyed = not self._plan.keeps_key
         found = rows_of(stream, text, "group", self._key, self._value, is_rekeyed=is_rekeyed)
         if self._aggregates.is_ordered:
             return found.numbered(lambda key, values, number: (number, *values[1:]), value=self._value)
         return found
-
-    def _keeps_key(self) -> bool:
-        """Whether the groups are the keys of the source."""
-        source = self._plan.sides[0].source
-        own = tuple(Column(name) for name, _ in source.key)
-        return not self._plan.joins and source.window is None and self._grouping.expressions == own
 
     def _text_of_groups(self, layout: Layout | None, otherwise: str, *, where: bool = False) -> RowText:
         """A function with the lines that set `group`, or end with `otherwise` for a row without group. With `where`

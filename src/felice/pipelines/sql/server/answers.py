@@ -11,6 +11,7 @@ from typing import Any
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.catalogue import STREAM, TABLE, ColumnInfo, SourceInfo, near
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
+from felice.pipelines.sql.explain import explained
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server import entities
 from felice.pipelines.sql.server.cluster import Cluster
@@ -193,7 +194,8 @@ class Answers:
         plan = plan_of(query, engine.catalogue, engine.functions, settings, target=None)
         app = Compilation("explained", plan, engine.tools(settings)).shown("shown-rows")
         columns = [ColumnInfo(one.name, one.type, one.role) for one in plan.outputs]
-        return _query_description("", "PUSH" if query.emit else "PULL", app.topology.describe()) | {
+        kind = "PUSH" if query.emit else "PULL"
+        return _query_description("", kind, explained(plan), app.topology.describe()) | {
             "fields": entities.fields(columns),
             "sources": [side.source.name for side in plan.sides],
         }
@@ -202,7 +204,9 @@ class Answers:
         engine = self._engine
         held, info, state = engine.queries[id], engine.catalogue.queries[id], self._state(id)
         sink = held.query.sink
-        return _query_description(id, "PERSISTENT", engine.app(held).topology.describe()) | {
+        app = engine.app(held)
+        plan = explained(held.query.plan, sink)
+        return _query_description(id, "PERSISTENT", plan, app.topology.describe()) | {
             "statementText": info.text,
             "windowType": None if sink.window is None else sink.window.kind,
             "fields": entities.fields(sink.columns),
@@ -272,7 +276,7 @@ class Answers:
         return None
 
 
-def _query_description(id: str, kind: str, topology: str) -> dict[str, Any]:
+def _query_description(id: str, kind: str, plan: str, topology: str) -> dict[str, Any]:
     return {
         "id": id,
         "statementText": "",
@@ -281,7 +285,7 @@ def _query_description(id: str, kind: str, topology: str) -> dict[str, Any]:
         "sources": [],
         "sinks": [],
         "topology": topology,
-        "executionPlan": topology,
+        "executionPlan": plan,
         "overriddenProperties": {},
         "ksqlHostQueryStatus": {},
         "queryType": kind,
