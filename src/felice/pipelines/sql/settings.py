@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from felice.pipelines.sql.analysis.properties import FORMAT_OF, START
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
 
 SCAN_ENABLED = "ksql.query.pull.table.scan.enabled"
 """Whether SELECT without EMIT may look at each row of a table."""
+FAIL_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
+"""Whether a record that is not in its topic's format stops the query, instead of being skipped."""
+THROW_ON_INVALID_TIME = "ksql.timestamp.throw.on.invalid"
+"""Whether a record without a valid time stops the query, instead of being skipped."""
 KNOWN = {
     START: "where queries begin to read: earliest or latest",
     FORMAT_OF["KEY"]: "the format of keys where a statement names none",
     FORMAT_OF["VALUE"]: "the format of values where a statement names none",
     TOPIC_SETTING: "the topic of the processing log",
     "ksql.output.topic.name.prefix": "what names of made topics begin with",
-    "ksql.timestamp.throw.on.invalid": "whether a record without a valid time stops the query",
+    FAIL_ON_BAD_RECORD: "whether a record that is not in its topic's format stops the query",
+    THROW_ON_INVALID_TIME: "whether a record without a valid time stops the query",
     "ksql.functions.collect_list.limit": "the most elements of COLLECT_LIST",
     "ksql.functions.collect_set.limit": "the most elements of COLLECT_SET",
     SCAN_ENABLED: "whether SELECT without EMIT may look at each row of a table",
@@ -30,6 +37,11 @@ TUNING = frozenset(
 """Settings of Kafka Streams that scripts have, and that need no value here: results are exactly once, each batch is
 committed, and Spark has the threads.
 """
+
+
+def is_on(settings: Mapping[str, str], name: str) -> bool:
+    """Whether a setting is true; without it, it is not."""
+    return settings.get(name, "").lower() == "true"
 
 
 def is_known(name: str) -> bool:

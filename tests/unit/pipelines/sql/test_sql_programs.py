@@ -7,6 +7,8 @@ import pytest
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.programs import NeededTopic, program_of
 from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.task import StreamsError
 
 STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=3);"
 
@@ -39,6 +41,13 @@ def test_a_start_that_is_unset_is_the_default() -> None:
     ]
     parts = [program_of(text, {}, built_in()).apps[0].topology.parts() for text in texts]
     assert [part.sources[0].start for (part,) in parts] == ["latest", "latest", "earliest"]
+
+
+def test_a_record_in_another_format_stops_the_query_if_set() -> None:
+    setting = "SET 'ksql.fail.on.deserialization.error'='true';"
+    program = program_of(f"{setting}{STREAM}CREATE STREAM r AS SELECT * FROM s;", {}, built_in())
+    with pytest.raises(StreamsError, match="is not JSON"):
+        TestDriver(program.apps[0]).send_bytes("s", b"a", b"no JSON")
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,13 @@ from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.rows.schema_format import SchemaFormat
+from felice.pipelines.sql.settings import FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME, is_on
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Column
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed
 from felice.pipelines.streams.stream import Stream, Table
-from felice.pipelines.streams.topology import EARLIEST, SKIP
+from felice.pipelines.streams.topology import EARLIEST, FAIL, SKIP
 
 
 def _log(app: App, query: str, settings: Settings) -> Report:
@@ -156,14 +157,14 @@ class Compilation:
         registry = self._tools.registry
         settings = self._tools.settings
         time = None if source.event_time is None else record_time(source, source.event_time)
-        throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
+        throws = is_on(settings, THROW_ON_INVALID_TIME)
         stream = self.app.stream(
             source.topic,
             key=key_format_of(source, registry),
             value=value_format_of(source, registry),
             ts=time,
             start=settings.get(START, EARLIEST),
-            on_bad_record=SKIP,
+            on_bad_record=FAIL if is_on(settings, FAIL_ON_BAD_RECORD) else SKIP,
             on_error="fail" if time is None or throws else SKIP,
         )
         if source.is_table:
