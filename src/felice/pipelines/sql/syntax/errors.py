@@ -26,3 +26,7 @@ class SqlError(Exception):
 
 class SqlSyntaxError(SqlError):
     """A text that is no statement."""
+
+
+class UnfinishedText(SqlSyntaxError):
+    """A text that ends within quotes or a comment: more of it may follow."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, MutableMapping
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.syntax.errors import Position, SqlSyntaxError
+from felice.pipelines.sql.syntax.errors import BEGIN, Position, SqlSyntaxError
 from felice.pipelines.sql.syntax.statements import statement_of
 from felice.pipelines.sql.syntax.tokens import Kind, Token, each_token
 from felice.pipelines.sql.syntax.tree import Define, Statement
@@ -63,6 +63,19 @@ def pieces_of(text: str) -> Iterator[tuple[str, list[Token]]]:
             end = token._replace(kind=Kind.END, text="", value="")
             yield text[found[0].start : token.start].rstrip(), [*found, end]
             found = []
+
+
+def next_piece(text: str, at: int = 0, begin: Position = BEGIN) -> tuple[list[Token], Token]:
+    """The tokens from the character `at` on, whose position is `begin`, and the semicolon behind them, or the end.
+
+    What follows is not read. Raises `SqlSyntaxError`, which is an `UnfinishedText` if more text may repair it.
+    """
+    found: list[Token] = []
+    for token in each_token(text, begin, at):
+        if token.kind is Kind.END or token.is_sign(";"):
+            return found, token
+        found.append(token)
+    raise AssertionError("the last token is the end")
 
 
 def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from felice.pipelines.sql.syntax.errors import BEGIN, Position, SqlSyntaxError
+from felice.pipelines.sql.syntax.errors import BEGIN, Position, SqlSyntaxError, UnfinishedText
 
 
 class Kind(Enum):
@@ -90,14 +90,14 @@ def tokens_of(text: str, begin: Position = BEGIN) -> list[Token]:
     return list(each_token(text, begin))
 
 
-def each_token(text: str, begin: Position = BEGIN) -> Iterator[Token]:
-    """The tokens of a text one by one, as `tokens_of`."""
-    at, line, line_start = 0, begin.line, 1 - begin.column
+def each_token(text: str, begin: Position = BEGIN, at: int = 0) -> Iterator[Token]:
+    """The tokens from the character `at` on, whose position is `begin`. Each is made when it is asked for."""
+    line, line_start = begin.line, at + 1 - begin.column
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
             at = len(text) - len(text[at:].lstrip(" "))
-            raise SqlSyntaxError(_refusal(text, at), Position(line, at - line_start + 1))
+            raise _refusal(text, at, Position(line, at - line_start + 1))
         group = found.lastgroup
         at, end = found.span(group)
         piece = text[at:end]
@@ -123,7 +123,9 @@ def _value(kind: Kind, text: str) -> str:
     return text
 
 
-def _refusal(text: str, at: int) -> str:
+def _refusal(text: str, at: int, position: Position) -> SqlSyntaxError:
     if text.startswith("/*", at):
-        return "a comment that does not end"
-    return _UNFINISHED.get(text[at], f"the character {text[at]!r} has no meaning here")
+        return UnfinishedText("a comment that does not end", position)
+    if text[at] in _UNFINISHED:
+        return UnfinishedText(_UNFINISHED[text[at]], position)
+    return SqlSyntaxError(f"the character {text[at]!r} has no meaning here", position)
