@@ -124,6 +124,7 @@ TABLE: dict[str, list[str] | str] = {
     "felice decode-frame": NO_BROKER,
     "felice registry": SERVES,
     "felice run": SPARK,
+    "felice sql": "asks a server of SQL: tests/unit/pipelines/sql/test_sql_shell.py",
     "felice sql functions": NO_BROKER,
     "felice sql-server": SERVES,
     "felice sql test": NO_BROKER,

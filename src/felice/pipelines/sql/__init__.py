@@ -12,6 +12,7 @@ compile         plans to stream applications
 processing_log  which expressions failed
 offline         runs statements without brokers and Spark: `felice sql test`
 programs        a file of statements as applications, for `felice run`
+shell           the client of a server: `felice sql`
 
 Values in Python, by type. Null is None. No value is changed after it was made.
 
