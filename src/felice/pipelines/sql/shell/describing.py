@@ -155,7 +155,7 @@ def _query(found: Entity, width: int | None) -> str:
     errors = items_of(found, "queryErrors")
     error_rows = [[of(one, "timestamp"), of(one, "type"), of(one, "errorMessage")] for one in errors]
     return _paragraphs(
-        fields(head) + (_columns(found, width) if found.get("fields") else ""),
+        fields(pair for pair in head if pair[1]) + (_columns(found, width) if found.get("fields") else ""),
         _named_list("Sources that this query reads from:", found.get("sources") or []),
         _named_list("Sinks that this query writes to:", found.get("sinks") or []),
         _text("Execution plan", of(found, "executionPlan")),

@@ -16,10 +16,10 @@ Show = Callable[[Entity, int | None], str]
 
 
 def text_of(entity: Entity, width: int | None = None) -> str:
-    """A result as text, and its warnings. Tables are at most so wide; None for any width."""
+    """A result as text, behind an empty line, and its warnings. Tables are at most so wide; None for any width."""
     show = _SHOWN.get(str(entity.get("@type")), _as_json)
     warnings = [f"WARNING: {of(one, 'message')}" for one in items_of(entity, "warnings")]
-    return "\n".join(filter(None, (show(entity, width), *warnings)))
+    return "\n" + "\n".join(filter(None, (show(entity, width).strip("\n"), *warnings)))
 
 
 def _as_json(entity: Entity, width: int | None) -> str:
