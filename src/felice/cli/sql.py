@@ -16,7 +16,7 @@ from felice.cli.faults import Fault
 from felice.cli.options import json_option, key_values
 from felice.cli.output import show
 from felice.cli.sql_program import functions_of
-from felice.cli.sql_shell import ServerGroup, ShellOptions, run_shell
+from felice.cli.sql_shell import ServerGroup, ShellOptions, refuse_options_of_shell, run_shell
 
 if TYPE_CHECKING:
     from felice.pipelines.sql.functions.table import FunctionTable
@@ -81,6 +81,7 @@ def sql(
     `felice run FILE.sql` runs statements without a server. The exit status is 255 if a statement fails.
     """
     if ctx.invoked_subcommand is not None:
+        refuse_options_of_shell(ctx)
         return
     if execute is not None and file is not None:
         raise click.UsageError("--execute and --file exclude each other")

@@ -48,6 +48,13 @@ class ServerGroup(CommandGroup):
         return [*before, _SERVER, args[at], *self.with_server_option(ctx, args[at + 1 :])]
 
 
+def refuse_options_of_shell(ctx: click.Context) -> None:
+    """Refuses options that were given before a subcommand, which does not have them."""
+    for parameter in ctx.command.params:
+        if ctx.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[-1]} has no effect with {ctx.invoked_subcommand}", ctx)
+
+
 @dataclass(frozen=True, slots=True)
 class ShellOptions:
     """What the options of `felice sql` say."""

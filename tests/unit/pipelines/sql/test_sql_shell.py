@@ -417,3 +417,11 @@ def test_the_address_may_stand_among_the_options(server: FakeServer) -> None:
 
 def test_statements_of_an_option_exclude_a_file(server: FakeServer) -> None:
     assert shell(server, "-e", "a", "-f", "b").exit_code == 2
+
+
+def test_options_of_the_shell_are_none_of_its_subcommands(server: FakeServer) -> None:
+    found = shell(server, "functions", "UCASE")
+    assert (found.exit_code, "--server has no effect with functions" in found.stderr) == (2, True)
+    assert CliRunner().invoke(felice, ["sql", "-d", "a=b", "functions"]).exit_code == 2
+    env = {"FELICE_SQL_URL": server.url, "FELICE_SQL_PASSWORD": "p"}
+    assert CliRunner(env=env).invoke(felice, ["sql", "functions", "UCASE"]).exit_code == 0
