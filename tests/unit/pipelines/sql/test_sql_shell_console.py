@@ -154,6 +154,22 @@ def test_the_end_of_the_input_and_a_signal_end_the_shell(
         assert terminal.process.wait(LIMIT_S) == status
 
 
+def test_ctrl_c_ends_statements_of_an_option(server: FakeServer) -> None:
+    statements = "SELECT * FROM ORDERS EMIT CHANGES; SHOW TABLES;"
+    words = [sys.executable, "-m", "felice.cli.main", "sql", server.url, "-e", statements]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
+    assert process.stdout is not None
+    while "[1]" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, error.strip()) == (130, "")
+    assert server.query_ended.wait(LIMIT_S)
+    assert len(server.statements) == 1
+
+
 def test_the_history_is_among_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert history_file() == Path("/state/felice/sql_history")
