@@ -29,6 +29,7 @@ class FakeServer:
         lines."""
         self.requests: list[dict[str, Any]] = []
         self.invalid_properties: set[str] = set()
+        self.checks_properties = True
         self.query_ended = threading.Event()
         """Set when the client has closed the connection of a query that does not end."""
         self.user = user
@@ -62,6 +63,8 @@ def serving(user: str | None = None) -> Iterator[FakeServer]:
             name = self.path.rpartition("/")[2]
             if self.path == "/info":
                 self.answer(200, INFO)
+            elif not fake.checks_properties:
+                self.answer(404, {"@type": "generic_error", "error_code": 40400, "message": "no such path"})
             elif name in fake.invalid_properties:
                 message = f"One or more properties overrides set locally are invalid: {name}"
                 self.answer(400, {"@type": "generic_error", "error_code": 40000, "message": message})
@@ -73,7 +76,7 @@ def serving(user: str | None = None) -> Iterator[FakeServer]:
             request = json.loads(self.rfile.read(length))
             if self.refused():
                 return
-            fake.requests.append({**request, "path": self.path})
+            fake.requests.append({**request, "path": self.path, "encoding": self.headers["Accept-Encoding"]})
             found = fake.answers.get(request["ksql"].removesuffix(";"), [])
             if isinstance(found, dict):
                 self.answer(400, found)

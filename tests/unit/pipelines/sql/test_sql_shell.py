@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from felice import __version__
 from felice.cli.main import felice
 from felice.pipelines.sql.shell.client import DEFAULT_URL, MAX_LINE_BYTES, Server, ShellError
+from felice.pipelines.sql.shell.output import Output
 from sql_server import ENDLESS, FakeServer, rows, serving, status
 
 FAILED = 255
@@ -170,6 +172,23 @@ def test_a_query_ends_after_so_many_rows(server: FakeServer) -> None:
     assert server.query_ended.wait(60)
 
 
+def test_a_line_may_have_several_rows(server: FakeServer) -> None:
+    """A server need not put each in a line of its own."""
+    server.answers["SELECT 1"] = ["".join(rows(["a", []], ["b", []], ["c", []], end="Limit Reached"))]
+    assert [line[:2] for line in ran(server, "SELECT 1;").splitlines()[3:6]] == ["|a", "|b", "|c"]
+    limited = ran(server, "SELECT 1;", "--query-row-limit", "2", "--query-timeout", "60000")
+    assert [line[:2] for line in limited.splitlines()[3:]] == ["|a", "|b", "Qu"]
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_a_query_may_be_silent(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines come uncompressed, each when it is there."""
+    monkeypatch.setattr("felice.pipelines.sql.shell.client.CONNECT_S", 0.2)
+    server.answers["SELECT 1 EMIT CHANGES"] = [ENDLESS]
+    assert ran(server, "SELECT 1 EMIT CHANGES;", "--query-timeout", "600") == "Query terminated\n"
+    assert server.requests[0]["encoding"] == "identity"
+
+
 def test_a_query_ends_after_so_many_milliseconds(server: FakeServer) -> None:
     server.answers["SELECT 1 EMIT CHANGES"] = [*rows(["a", []]), ENDLESS]
     printed = ran(server, "SELECT 1 EMIT CHANGES;", "--query-timeout", "300")
@@ -254,6 +273,12 @@ def test_substitution_can_be_turned_off(server: FakeServer) -> None:
     assert server.statements == ["a '${b}';"]
 
 
+def test_a_property_that_the_server_cannot_check_is_set(server: FakeServer) -> None:
+    server.checks_properties = False
+    ran(server, "SET 'a' = 'b'; c;")
+    assert server.requests[0]["streamsProperties"] == {"a": "b"}
+
+
 def test_properties_of_a_session(server: FakeServer, tmp_path: Path) -> None:
     config = tmp_path / "ksql.properties"
     config.write_text("auto.offset.reset=earliest\nksql.streams.num.stream.threads=2\n")
@@ -315,6 +340,14 @@ def test_scripts_that_run_each_other_end(server: FakeServer, tmp_path: Path) -> 
     assert found.stderr.rstrip().endswith("scripts run each other 16 deep")
 
 
+def test_a_script_may_run_many_others(server: FakeServer, tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.sql", tmp_path / "outer.sql"
+    inner.write_text("a;")
+    outer.write_text(f"RUN SCRIPT '{inner}';\n" * 20)
+    assert shell(server, "-f", str(outer)).exit_code == 0
+    assert server.statements == ["a;"] * 20
+
+
 def test_exit_ends_a_script(server: FakeServer, tmp_path: Path) -> None:
     script = tmp_path / "s.sql"
     script.write_text("a;\nexit\nb;")
@@ -343,13 +376,27 @@ def test_spool(server: FakeServer, tmp_path: Path) -> None:
     assert " done" in lines and "error: X does not exist." in lines
 
 
+def test_a_spool_takes_the_place_of_the_one_before(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+    usual = Output.end_spool
+    monkeypatch.setattr(Output, "end_spool", lambda output: closed.append(usual(output)))
+    shell(server, typed=f"spool {tmp_path / 'a'}\na;\nspool {tmp_path / 'b'}\nc;\n")
+    assert "ksql> c;" in (tmp_path / "b").read_text() and "c;" not in (tmp_path / "a").read_text()
+    assert closed == [False, True, True]
+
+
 # Servers
 
 
 def test_commands_about_servers(server: FakeServer) -> None:
+    server.answers["a"] = status("", 7)
     with serving() as other:
         printed = ran(server, f"server; a; server {other.url}\nb; help;")
-    assert printed.splitlines()[:2] == [f"Server: {server.url}", f"Server: {other.url}"]
+    assert "commandSequenceNumber" not in other.requests[0]
+    lines = [line for line in printed.splitlines() if line.startswith("Server: ")]
+    assert lines == [f"Server: {server.url}", f"Server: {other.url}"]
     assert "run script" in printed
     assert (server.statements, other.statements) == (["a;"], ["b;"])
 

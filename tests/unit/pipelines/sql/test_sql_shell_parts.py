@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from felice.pipelines.sql.shell.completion import Names, suggestions
+from felice.pipelines.sql.shell.completion import MOST, Names, suggestions
 from felice.pipelines.sql.shell.parts import Broken, Command, Sql, all_parts_of, parts_of
 
 
@@ -96,3 +96,8 @@ def test_suggestions(before: str, words: list[str]) -> None:
 def test_a_suggestion_replaces_the_word_that_was_begun() -> None:
     assert suggestions("SELECT AM", NAMES) == [("AMOUNT", 2)]
     assert suggestions("DESCRIBE `od", NAMES) == [("`odd name`", 3)]
+
+
+def test_suggestions_are_limited() -> None:
+    many = Names(tuple(f"S{number}" for number in range(2 * MOST)))
+    assert len(suggestions("DESCRIBE S", many)) == MOST

@@ -366,6 +366,8 @@ def test_rows_fill_the_screen() -> None:
     table = RowTable(["A", "B"], 21)
     assert table.header() == "+---------+---------+\n|A        |B        |\n+---------+---------+"
     assert table.row(["日本語日本語", 1]) == "|日本語日 |1        |\n|本語     |         |"
+    narrow = RowTable(["ABCDEF"] * 10, 20)
+    assert narrow.row(["abcdef"] * 10) == "|" + "abcdef|" * 10
 
 
 @pytest.mark.parametrize(
