@@ -144,6 +144,13 @@ def test_push_and_pull_queries_of_a_stream(server: SqlProcess) -> None:
     assert [line.split(", ")[1] for line in lines[2:]] == ["key: a", "key: b"]
 
 
+def test_decimals_keep_their_digits(server: SqlProcess) -> None:
+    name = stream(server, "k STRING KEY, d DECIMAL(6, 2)")
+    server.ksql(f"INSERT INTO {name} (k, d) VALUES ('a', 1.10);")
+    answer = server.post("/query-stream", {"sql": f"SELECT d, ARRAY[d] AS l FROM {name};"})
+    assert answer.text.splitlines()[1] == "[1.10,[1.10]]"
+
+
 def test_a_push_query_goes_on_until_it_is_closed(server: SqlProcess, broker: Target) -> None:
     name = stream(server)
     body = {"sql": f"SELECT v FROM {name} EMIT CHANGES;", "properties": {"auto.offset.reset": "latest"}}

@@ -235,7 +235,8 @@ def _run_cases(file: str, functions: FunctionTable) -> int:
 
 def _outcome(line: str, number: int, functions: FunctionTable) -> tuple[bool, str]:
     """Whether the test of a line passed, and its result as JSON."""
-    from felice.pipelines.sql.offline.cases import failed, parsed, result_of, write_json
+    from felice.pipelines.sql.offline.cases import failed, parsed, result_of
+    from felice.pipelines.sql.rows.plain import json_text
 
     case: dict[str, Any] = {}
     try:
@@ -243,12 +244,12 @@ def _outcome(line: str, number: int, functions: FunctionTable) -> tuple[bool, st
             case = parsed(line)
             found = result_of(case, functions)
             limit.check()
-            return found["passed"], write_json(found)
+            return found["passed"], json_text(found)
     except ValueError as error:
         why = f"line {number} is no test: {error}"
     except _TooLong as error:
         why = str(error)
-    return False, write_json(failed(case.get("name"), why))
+    return False, json_text(failed(case.get("name"), why))
 
 
 class _TooLong(BaseException):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -186,31 +186,6 @@ def read_json(text: str) -> Any:
 
 def _number(text: str) -> Decimal | float:
     return float(text) if "e" in text.lower() else Decimal(text)
-
-
-def write_json(value: Any) -> str:
-    """JSON on one line, in which decimal numbers keep their digits."""
-    return "".join(_chunks(value))
-
-
-def _chunks(value: Any) -> Iterable[str]:
-    if isinstance(value, Decimal):
-        yield f"{value:f}"
-    elif isinstance(value, Mapping):
-        yield "{"
-        for number, (name, one) in enumerate(value.items()):
-            yield f"{', ' if number else ''}{json.dumps(str(name))}: "
-            yield from _chunks(one)
-        yield "}"
-    elif isinstance(value, list | tuple):
-        yield "["
-        for number, one in enumerate(value):
-            if number:
-                yield ", "
-            yield from _chunks(one)
-        yield "]"
-    else:
-        yield json.dumps(value)
 
 
 def parsed(line: str) -> dict[str, Any]:

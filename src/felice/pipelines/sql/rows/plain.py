@@ -11,8 +11,10 @@ MAP        an object; keys as text
 from __future__ import annotations
 
 import base64
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -29,6 +31,34 @@ def plain_of(type_: SqlType, value: Any) -> Any:
 def value_of(type_: SqlType, plain: Any) -> Any:
     """The value that parsed JSON stands for. Raises ValueError that names the place of what is not of the type."""
     return _value(type_)(plain)
+
+
+def json_text(document: Any) -> str:
+    """JSON on one line, in which decimal numbers keep their digits."""
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    except TypeError:
+        return "".join(_chunks(document))
+
+
+def _chunks(value: Any) -> Iterator[str]:
+    match value:
+        case Decimal():
+            yield f"{value:f}"
+        case Mapping():
+            yield "{"
+            for number, (name, one) in enumerate(value.items()):
+                yield f"{',' if number else ''}{json_text(str(name))}:"
+                yield from _chunks(one)
+            yield "}"
+        case list() | tuple():
+            yield "["
+            for number, one in enumerate(value):
+                yield "," if number else ""
+                yield from _chunks(one)
+            yield "]"
+        case _:
+            yield json_text(value)
 
 
 @cache

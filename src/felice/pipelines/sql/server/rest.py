@@ -17,7 +17,7 @@ from starlette.routing import Route
 from felice.dataclass import dataclass
 from felice.pipelines.sql.catalogue import near
 from felice.pipelines.sql.inserts import Inserted
-from felice.pipelines.sql.rows.plain import value_of
+from felice.pipelines.sql.rows.plain import json_text, value_of
 from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.printing import Printed
 from felice.pipelines.sql.server.rows import Row
@@ -231,7 +231,7 @@ async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:
     schema = ", ".join(
         f"{quoted(one.name)} {one.type}{' KEY' if one.is_key else ''}" for one in select.columns
     )
-    opening = "[" + _json({"header": {"queryId": select.id, "schema": schema}})
+    opening = "[" + json_text({"header": {"queryId": select.id, "schema": schema}})
     try:
         yield opening
         try:
@@ -239,11 +239,11 @@ async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:
             async for part in select.parts():
                 idle = 0 if part else idle + 1
                 beat = "\n" if idle % _BEAT == _BEAT - 1 else ""
-                yield beat + "".join(f",\n{_json({'row': _row(select, one)})}" for one in part)
+                yield beat + "".join(f",\n{json_text({'row': _row(select, one)})}" for one in part)
         except StatementFailed as error:
-            yield f",\n{_json({'errorMessage': error.document()})}]\n"
+            yield f",\n{json_text({'errorMessage': error.document()})}]\n"
             return
-        yield f",\n{_json({'finalMessage': select.message or 'Query Completed'})}]\n"
+        yield f",\n{json_text({'finalMessage': select.message or 'Query Completed'})}]\n"
     finally:
         server.selects.close(select.id)
 
@@ -256,24 +256,24 @@ def _row(select: Select, row: Row) -> Entity:
 
 async def _lines(server: Server, select: Select) -> AsyncIterator[str]:
     try:
-        yield _json(_about(select)) + "\n"
+        yield json_text(_about(select)) + "\n"
         try:
             async for part in select.parts():
-                yield "".join(f"{_json(_values(select, one))}\n" for one in part)
+                yield "".join(f"{json_text(_values(select, one))}\n" for one in part)
         except StatementFailed as error:
-            yield _json({"status": "error", "error_code": error.code, "message": error.message}) + "\n"
+            yield json_text({"status": "error", "error_code": error.code, "message": error.message}) + "\n"
     finally:
         server.selects.close(select.id)
 
 
 async def _one_array(server: Server, select: Select) -> AsyncIterator[str]:
     try:
-        yield "[" + _json(_about(select))
+        yield "[" + json_text(_about(select))
         try:
             async for part in select.parts():
-                yield "".join(f",\n{_json(_values(select, one))}" for one in part)
+                yield "".join(f",\n{json_text(_values(select, one))}" for one in part)
         except StatementFailed as error:
-            yield f",\n{_json({'status': 'error', 'error_code': error.code, 'message': error.message})}"
+            yield f",\n{json_text({'status': 'error', 'error_code': error.code, 'message': error.message})}"
         yield "]\n"
     finally:
         server.selects.close(select.id)
@@ -289,14 +289,6 @@ def _about(select: Select) -> Entity:
 
 def _values(select: Select, row: Row) -> list[Any]:
     return [None] * len(select.columns) if row.values is None else row.values
-
-
-def _json(document: Any) -> str:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=_number_text)
-
-
-def _number_text(value: Any) -> Any:
-    return float(value)
 
 
 # Inserts
@@ -324,7 +316,7 @@ async def _inserts(server: Server, request: Request) -> Response:
             acks.append({"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": str(error)})
             break
         acks.append({"status": "ok", "seq": number})
-    return Response("".join(f"{_json(one)}\n" for one in acks), media_type=DELIMITED)
+    return Response("".join(f"{json_text(one)}\n" for one in acks), media_type=DELIMITED)
 
 
 def _inserted(source: Any, given: Any) -> Inserted:
