@@ -93,3 +93,36 @@ def test_what_completion_asks_for(server: SqlProcess) -> None:
     assert "SHAPE" in found.columns
     assert {"UCASE", "COUNT"} <= set(found.functions)
     assert topic in found.topics
+
+
+def test_files_are_planned_and_applied(server: SqlProcess, tmp_path: Path) -> None:
+    """What the server has is left alone, what is written otherwise is replaced, and the rest is named or dropped."""
+    topic = unique_name("applied")
+    file, extra = tmp_path / "all" / "streams.sql", tmp_path / "extra.sql"
+    file.parent.mkdir()
+    file.write_text(
+        "CREATE STREAM applied (k STRING KEY, v INT)\n"
+        f"  WITH (kafka_topic='{topic}', value_format='JSON', partitions=1);"
+    )
+    extra.write_text(
+        f"CREATE STREAM more (k STRING KEY, v INT) WITH (kafka_topic='{topic}', value_format='JSON', partitions=1);"
+    )
+
+    def actions(command: str, *words: str) -> dict[str, str]:
+        found = CliRunner().invoke(felice, ["sql", command, *words, "--server", server.url, "--json"])
+        assert found.exit_code == 0, found.output
+        return {one["name"]: one["action"] for one in json.loads(found.stdout)}
+
+    assert actions("plan", str(file.parent))["APPLIED"] == "create"
+    assert actions("apply", str(file), str(extra))["MORE"] == "create"
+    file.write_text(file.read_text().replace("v INT", "v INT, w INT"))
+    planned = actions("plan", str(file))
+    assert (planned["APPLIED"], planned["MORE"]) == ("replace", "not in the files")
+    done = actions("apply", str(file), "--prune")
+    assert (done.pop("APPLIED"), done["MORE"], set(done.values())) == ("replace", "drop", {"drop"})
+    assert actions("plan", str(file)) == {"APPLIED": "keep"}
+    (described,) = server.ksql("DESCRIBE applied;")
+    assert [one["name"] for one in described["sourceDescription"]["fields"]] == ["K", "V", "W"]
+    file.write_text("CREATE STREAM applied (k STRING KEY) WITH (kafka_topic='x', format='JSON');")
+    found = CliRunner().invoke(felice, ["sql", "apply", str(file), "--server", server.url])
+    assert (found.exit_code, "APPLIED:" in found.output, len(found.output.splitlines())) == (1, True, 1)

@@ -15,6 +15,7 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import json_option, key_values
 from felice.cli.output import show
+from felice.cli.sql_changes import apply_steps, files_and_server, opened, show_steps
 from felice.cli.sql_program import functions_of
 from felice.cli.sql_shell import ServerGroup, ShellOptions, refuse_options_of_shell, run_shell
 
@@ -77,6 +78,7 @@ def sql(
     felice sql -f statements.sql -d topic=payments
     felice sql test -s statements.sql -i input.json -o output.json
     felice sql functions UCASE
+    felice sql apply statements/
 
     `felice run FILE.sql` runs statements without a server. The exit status is 255 if a statement fails.
     """
@@ -189,6 +191,35 @@ def functions_command(name: str | None, as_json: bool) -> None:
     if name is not None and not as_json:
         for example, result in dict(pair for one in found for pair in one.examples).items():
             click.echo(f"{example} = {result}")
+
+
+@sql.command("plan")
+@files_and_server
+def plan(as_json: bool, **given: Any) -> None:
+    """Show what `felice sql apply` would do with files of statements. Nothing is changed.
+
+    \b
+    felice sql plan statements/
+    felice sql plan streams.sql tables.sql --server http://sql1.example.com:8088
+    """
+    with opened(given) as (_, steps):
+        show_steps(steps, as_json)
+
+
+@sql.command("apply")
+@files_and_server
+@click.option("--prune", is_flag=True, help="Also drop streams and tables that no file has.")
+def apply(as_json: bool, prune: bool, **given: Any) -> None:
+    """Make a server have what files of statements say: create what is missing, and replace what is written otherwise.
+
+    \b
+    felice sql apply statements/ -d topic=payments
+    felice sql apply statements/ --prune
+
+    It stops at the first statement that the server refuses; those before it stay. Topics are never deleted.
+    """
+    with opened(given) as (server, steps):
+        show_steps(apply_steps(server, steps, prunes=prune), as_json)
 
 
 def _run_files(

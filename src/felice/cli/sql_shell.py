@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,16 +61,16 @@ def refuse_options_of_shell(ctx: click.Context) -> None:
 class ShellOptions:
     """What the options of `felice sql` say."""
 
-    server: str | None
-    execute: str | None
-    file: Path | None
-    output: str
-    variables: Mapping[str, str]
-    row_limit: int | None
-    timeout_ms: int | None
-    config_file: Path | None
-    user: str | None
-    password: str | None
+    server: str | None = None
+    execute: str | None = None
+    file: Path | None = None
+    output: str = "TABULAR"
+    variables: Mapping[str, str] = field(default_factory=dict)
+    row_limit: int | None = None
+    timeout_ms: int | None = None
+    config_file: Path | None = None
+    user: str | None = None
+    password: str | None = None
 
 
 def run_shell(options: ShellOptions) -> None:
@@ -126,6 +128,24 @@ def _run(
     finally:
         output.end_spool()
         session.server.close()
+
+
+@contextmanager
+def connected(options: ShellOptions) -> Iterator[Server]:
+    """The server of the options, which has answered. Its errors end the command in one line."""
+    _check_installed("httpx2")
+    from felice.pipelines.sql.shell.client import Server, ShellError
+
+    _, tls = _configured(options.config_file)
+    user = _login(options)
+    try:
+        server = _answering(options.server, lambda url: Server(url, user, tls))
+        try:
+            yield server
+        finally:
+            server.close()
+    except ShellError as error:
+        raise Fault(str(error)) from None
 
 
 def _answering(url: str | None, connect: Callable[[str], Server]) -> Server:

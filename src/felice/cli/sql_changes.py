@@ -1,0 +1,122 @@
+"""What `felice sql plan` and `felice sql apply` share: files of statements beside what a server has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import json_option, key_values, read_text
+from felice.cli.output import show
+from felice.cli.sql_shell import ShellOptions, connected
+
+if TYPE_CHECKING:
+    from felice.pipelines.sql.shell.changes import Existing, Step
+    from felice.pipelines.sql.shell.client import Server
+
+
+def files_and_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the files, and the options of connections to a server."""
+    for add in reversed(
+        (
+            click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)),
+            click.option("--server", envvar="FELICE_SQL_URL", metavar="URL", help="The server."),
+            click.option(
+                "-d",
+                "--define",
+                "variables",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="A variable; may be repeated.",
+            ),
+            click.option(
+                "--config-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="File of properties: ssl.* of connections to the server.",
+            ),
+            click.option("-u", "--user", help="User to log in as."),
+            click.option("-p", "--password", envvar="FELICE_SQL_PASSWORD", help="Password of the user."),
+            json_option,
+        )
+    ):
+        command = add(command)
+    return command
+
+
+@contextmanager
+def opened(given: Mapping[str, Any]) -> Iterator[tuple[Server, list[Step]]]:
+    """The server, and the steps for the files."""
+    from felice.pipelines.sql.shell.changes import steps_of
+    from felice.pipelines.sql.syntax.errors import SqlError
+
+    texts = {path: read_text(path) for path in _sql_files(given["files"])}
+    options = ShellOptions(
+        server=given["server"],
+        config_file=given["config_file"],
+        user=given["user"],
+        password=given["password"],
+    )
+    with connected(options) as server:
+        try:
+            yield server, steps_of(texts.values(), _existing(server), key_values(given["variables"]))
+        except SqlError as error:
+            raise Fault(str(error)) from None
+
+
+def _sql_files(given: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in given:
+        found += sorted(path.glob("**/*.sql")) if path.is_dir() else [path]
+    if not found:
+        raise Fault(f"there is no .sql file in {', '.join(map(str, given))}")
+    return list(dict.fromkeys(found))
+
+
+def _existing(server: Server) -> Existing:
+    from felice.pipelines.sql.shell.changes import Existing
+
+    sources: dict[str, tuple[str, str]] = {}
+    for statement in ("SHOW STREAMS EXTENDED;", "SHOW TABLES EXTENDED;"):
+        for entity in server.run(statement, {}):
+            for one in entity.get("sourceDescriptions") or ():
+                sources[one["name"]] = one["type"], one["statement"]
+    types: set[str] = {name for entity in server.run("SHOW TYPES;", {}) for name in entity.get("types") or ()}
+    queries = {
+        one["queryString"]
+        for entity in server.run("SHOW QUERIES;", {})
+        for one in entity.get("queries") or ()
+    }
+    return Existing(sources, frozenset(types), frozenset(queries))
+
+
+def apply_steps(server: Server, steps: Sequence[Step], *, prunes: bool) -> Iterator[Step]:
+    """Do the steps, one after the other. Raises `ShellError` for the first that the server refuses."""
+    from felice.pipelines.sql.shell.changes import DROP, EXTRA
+    from felice.pipelines.sql.shell.client import ShellError
+
+    for step in steps:
+        if step.statement and (prunes or step.action != EXTRA):
+            try:
+                server.run(step.statement, step.settings)
+            except ShellError as error:
+                raise Fault(f"{step.name}: {error}") from None
+            if step.action == EXTRA:
+                step = replace(step, action=DROP)
+        yield step
+
+
+def show_steps(steps: Sequence[Step] | Iterator[Step], as_json: bool) -> None:
+    """Print the steps, and how many there are of each kind."""
+    from felice.pipelines.sql.shell.changes import CREATE, DROP, EXTRA, KEEP, REPLACE
+
+    rows = [{"action": one.action, "name": one.name} for one in steps]
+    show(rows, as_json)
+    if not as_json:
+        counts = Counter(row["action"] for row in rows)
+        click.echo(", ".join(f"{counts[one]} {one}" for one in (CREATE, REPLACE, KEEP, DROP, EXTRA)))
