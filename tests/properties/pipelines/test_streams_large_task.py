@@ -23,10 +23,10 @@ pytest.importorskip("rocksdict")
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.streams.formats import BYTES, FORMATS
 from felice.pipelines.streams.on_spark import held_task, large_state, state
+from felice.pipelines.streams.on_spark.application import Application
 from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.large_state import LargeStates
-from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.on_spark.state import StateError, StateFiles
 from felice.pipelines.streams.stores import KeyValueStore, Store
 from felice.pipelines.streams.task import StreamsError, TopicRecord

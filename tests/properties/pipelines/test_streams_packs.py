@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from felice.pipelines.streams.on_spark import packs
 from felice.pipelines.streams.on_spark.packs import PACKS, packed, results, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA
-from felice.pipelines.streams.on_spark.stage import _passed_on
+from felice.pipelines.streams.on_spark.stage import passed_on
 
 Row = dict[str, Any]
 Group = tuple[int, int, str, str]
@@ -122,8 +122,8 @@ def test_results_of_several_tasks_are_put_in_the_order_of_timestamps_for_the_sin
     """Of each origin they stay in order; among origins the smallest timestamp is next."""
     each = list(each_pack(packs_of(made)))
     dice.shuffle(each)
-    passed_on = _passed_on(pa.Table.from_batches(each, PACKS), is_last=True)
-    found = unpacked(pa.Table.from_batches(passed_on, PACKS))
+    sent_on = passed_on(pa.Table.from_batches(each, PACKS), is_last=True)
+    found = unpacked(pa.Table.from_batches(sent_on, PACKS))
     reached: dict[int, int] = {}
     latest: dict[str, int] = {}
     for row in made:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.streams.on_spark.application import Application
 from felice.pipelines.streams.on_spark.runner import check
-from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.task import TopicRecord
 from felice.pipelines.streams.topology import TopologyError
 from felice.streams import App, JoinWindows, Record, Stream, StreamsError, TestDriver

@@ -16,11 +16,11 @@ pytest.importorskip("pyspark")
 
 from felice.pipelines.streams.formats import FORMATS
 from felice.pipelines.streams.on_spark import frames, identity, runner
+from felice.pipelines.streams.on_spark.application import Application
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
 from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.packs import READ, unpacked
 from felice.pipelines.streams.on_spark.rows import OUT
-from felice.pipelines.streams.on_spark.stage import Application
 from felice.pipelines.streams.operators.stateless import Pass
 from felice.pipelines.streams.topology import Node, TopicFormats
 from felice.streams import App, DeadLetters, StreamsError, TestDriver, TopologyError

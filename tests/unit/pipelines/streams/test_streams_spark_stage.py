@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from felice.client.blocking import BlockingConfig
 from felice.pipelines.streams.formats import BYTES
 from felice.pipelines.streams.fusing import Sent
-from felice.pipelines.streams.on_spark import stage
+from felice.pipelines.streams.on_spark import application, stage
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.packs import PACKS, READ, SKIPPED, unpacked
 from felice.pipelines.streams.on_spark.rows import HEADERS, OUT, SCHEMA
@@ -419,7 +419,7 @@ def test_records_that_a_broker_would_refuse_are_set_aside(
     app.stream("plain").to("out", on_bad_record=DeadLetters("dead"))
     app.stream("placed").group_by_key().reduce(lambda so_far, value: value).to("last", on_bad_record="skip")
     limits = {"out": TopicLimits(max_message_bytes=150), "last": TopicLimits(max_message_bytes=150)}
-    monkeypatch.setattr(stage, "topic_limits", lambda client, topic: limits.get(topic, TopicLimits()))
+    monkeypatch.setattr(application, "topic_limits", lambda client, topic: limits.get(topic, TopicLimits()))
     spark = Spark(tmp_path, monkeypatch, app)
     spark.plan = replace(spark.plan, client=BlockingConfig("broker:1"))
     rows = [(topic, "k", value, 5) for topic in ("plain", "placed") for value in ("x", "y" * 150)] * size

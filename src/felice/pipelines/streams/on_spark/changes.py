@@ -16,7 +16,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.lineage import Lineages, kind_of, owners_of
@@ -116,6 +117,28 @@ def _places_of(description: Description) -> list[tuple[int, str, list[tuple[str,
     ]
 
 
+class Known(Protocol):
+    """What is known of the state of an application: its `Checkpoint`."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is, for messages."""
+
+    def description(self) -> Description | None:
+        """The application; None if there is no state yet."""
+
+    def last_batches(self) -> tuple[int, int]:
+        """The last batch that is planned, and the last that is done; -1 if there is none."""
+
+
+def other_stores(known: Known) -> CheckpointError:
+    """The refusal of a version with other stores, where the state cannot be changed."""
+    return CheckpointError(
+        f"the state in {known.path} belongs to another version of this application, with other stores; run "
+        "that version, or use another checkpoint"
+    )
+
+
 MakeChange = Callable[[Described, Checkpoint, Change], Description]
 """`make`, with the function that fills tables."""
 
@@ -150,7 +173,7 @@ def of_program(topology: Topology) -> dict[str, Any]:
     }
 
 
-def planned(app: Described, checkpoint: Checkpoint, choices: Choices = NO_CHOICES) -> Change | None:
+def planned(app: Described, checkpoint: Known, choices: Choices = NO_CHOICES) -> Change | None:
     """The change that this version of the program needs; None for a new checkpoint.
 
     Raises `CheckpointError` if the checkpoint belongs to another application, or if the change would be wrong.
@@ -222,7 +245,7 @@ def make(app: Described, checkpoint: Checkpoint, change: Change, fill: FillTable
 
 
 def _of_earlier_release(
-    topology: Topology, checkpoint: Checkpoint, before: Description, after: Description
+    topology: Topology, checkpoint: Known, before: Description, after: Description
 ) -> Description:
     """A description of an earlier release, with the stores that it does not name."""
     if before.topology not in (topology.describe(), topology.former_description()):
@@ -251,7 +274,7 @@ def _without_functions(description: Description) -> list[tuple[str, str, str]]:
     return [(one.name, one.shape, one.loose) for one in _stores(description)]
 
 
-def _check_inputs(checkpoint: Checkpoint, before: Description, after: Description) -> None:
+def _check_inputs(checkpoint: Known, before: Description, after: Description) -> None:
     if before.frames != after.frames or bool(before.topics) != bool(after.topics):
         raise CheckpointError(
             f"the state in {checkpoint.path} belongs to a version of the program that reads "

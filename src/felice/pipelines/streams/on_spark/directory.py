@@ -202,7 +202,7 @@ class Checkpoint:
                 f"{self.path} was written by another release of Felice (format {found.get('format')}; this release "
                 f"reads formats {WITHOUT_PARTS} and {FORMAT}); use that release, or another checkpoint"
             )
-        return _described(found)
+        return description_in(found)
 
     def describe(self, description: Description) -> None:
         """Replace the description."""
@@ -271,7 +271,8 @@ def checkpoints_below(directory: Path) -> Iterator[Checkpoint]:
     return (checkpoint for checkpoint in map(Checkpoint, sorted(found)) if checkpoint.is_used)
 
 
-def _described(found: dict[str, Any]) -> Description:
+def description_in(found: dict[str, Any]) -> Description:
+    """The description in a document, which `asdict` made."""
     if (parts := found.get("parts")) is not None:
         found["parts"] = tuple(
             PartDescription(

@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable
 from itertools import islice
+from typing import Generic, TypeVar
 
 from felice.pipelines.streams.on_spark.handover import hold
 from felice.pipelines.streams.on_spark.large_state import (
@@ -21,14 +22,15 @@ from felice.pipelines.streams.on_spark.large_state import (
 )
 from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
 from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.task import Task
 
+Task = TypeVar("Task")
 BYTES_PER_ROW = 220
 """What a row takes in memory besides its bytes in a file, about: objects of Python, and its place in a dict."""
 
 
-class HeldTask:
-    """A task in a worker. Its rows are in memory, or in a `LargeState` once they take too much of it.
+class HeldTask(Generic[Task]):
+    """A task in a worker, or several that share files. Its rows are in memory, or in a `LargeState` once they take
+    too much of it.
 
     Between batches, a thread of this process can hand the `LargeState` over to another worker process.
     """
@@ -71,11 +73,29 @@ class HeldTask:
         assert self._task is not None, "a task was made when its state was read"
         return self._task
 
-    def save(self, batch_id: int) -> None:
-        """Write what the batch changed."""
+    def renew(self, keeps: Callable[[str], bool]) -> None:
+        """Between batches: make the stores and the task again, for another program. Stores that it keeps stay as they
+        are; others of the same name get their rows.
+        """
+        assert self._large is None, "stores on disk cannot be renewed"
+        if self._version is None:
+            return  # The last batch has failed, so all is made again when the next one begins.
+        before, self._stores = self._stores, self._make_stores()
+        for name in before.keys() & self._stores.keys():
+            if keeps(name):
+                self._stores[name] = before[name]
+            else:
+                self._stores[name].load(before[name].rows.items())
+        self._task = self._make_task(self._stores)
+
+    def save(self, batch_id: int, *, is_first: bool = False) -> None:
+        """Write what the batch changed. `is_first`: there are no files of earlier batches."""
         changes = {name: store.take_changes() for name, store in self._stores.items()}
         changes = {name: rows for name, rows in changes.items() if rows}
-        self._version = self._files.write(batch_id, changes, self._stores, with_base=self._large is None)
+        if is_first:
+            self._version = self._files.write_first(batch_id, self._stores)
+        else:
+            self._version = self._files.write(batch_id, changes, self._stores, with_base=self._large is None)
         if self._large is not None:
             self._large.note(changes)
         self._is_in_batch = False

@@ -44,6 +44,7 @@ from felice.pipelines.streams.on_spark.changes import (
     check_partitions,
     make,
     of_program,
+    other_stores,
     planned,
 )
 from felice.pipelines.streams.on_spark.checkpoint_copy import copy_of, describe
@@ -464,10 +465,7 @@ def described(
     if change is not None:
         return change(app, checkpoint, needed)
     if needed.is_needed:
-        raise CheckpointError(
-            f"the state in {checkpoint.path} belongs to another version of this application, with other stores; run "
-            "that version, or use another checkpoint"
-        )
+        raise other_stores(checkpoint)
     if found.is_frame:
         describe(checkpoint, needed.after)
         return needed.after

@@ -30,6 +30,13 @@ class SparkLogs(NamedTuple):
         offset = self._lines(done)[_LINES_BEFORE + source]
         return None if offset == NO_OFFSET else offset
 
+    def planned_offsets(self, number: int) -> str | None:
+        """Where a batch ends in the first source; None if Spark has not planned it, or no longer knows it."""
+        if not self._path(number).exists():
+            return None
+        offset = self._lines(number)[_LINES_BEFORE]
+        return None if offset == NO_OFFSET else offset
+
     def keep_topics(self, is_read: Callable[[str], bool]) -> None:
         """Remove the offsets of other topics from those of the first source. A later version of the program
         that reads such a topic again begins at the topic's `start`, and not at these offsets.

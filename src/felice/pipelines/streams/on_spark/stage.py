@@ -14,26 +14,33 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 
 from felice.client.blocking import BlockingConfig
 from felice.dataclass import dataclass
-from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark.properties import BATCH_ID
-from felice.pipelines.spark.topic_limits import topic_limits
+from felice.pipelines.streams.on_spark.application import (
+    INNER,
+    Application,
+    application_of,
+    headers_of,
+    partition_of,
+    place_of_key,
+    source_records,
+)
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
 from felice.pipelines.streams.on_spark.directory import below
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.identity import check_query
 from felice.pipelines.streams.on_spark.large_state import ALL_IN_MEMORY, LargeStates
-from felice.pipelines.streams.on_spark.modules import SentModule, install
+from felice.pipelines.streams.on_spark.modules import SentModule
 from felice.pipelines.streams.on_spark.packs import (
     PACKS,
     READ,
@@ -46,19 +53,15 @@ from felice.pipelines.streams.on_spark.packs import (
 from felice.pipelines.streams.on_spark.places import place_at
 from felice.pipelines.streams.on_spark.rows import OUT, SCHEMA, SUB_BITS, Results, Rows
 from felice.pipelines.streams.on_spark.state import StateFiles
-from felice.pipelines.streams.record import Group, Headers, RecordMetadata
-from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, event_times, with_event_time
-from felice.pipelines.streams.topology import TopicFormats, Topology
-from felice.records.kernels import murmur2
+from felice.pipelines.streams.record import Group, RecordMetadata
+from felice.pipelines.streams.task import StreamsError, Task, TopicRecord
+from felice.pipelines.streams.topology import TopicFormats
 
 CACHED_TASKS = 64
 MOST_GROUP = 10_000
 """A task takes so many records at once: their values and results are in memory as Python's objects."""
 TICK = "(wall clock)"
 """The topic of rows that say what time it is. No topic of Kafka can have this name."""
-# Between a sub-topology's number and its partition. No topic's name contains it.
-INNER = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,179 +83,7 @@ class Plan:
 
     def application(self) -> Application:
         """The topology and its parts, unpickled once in each process."""
-        return _application(self.pickled, self.client, self.modules)
-
-
-class Application:
-    """A topology in a worker."""
-
-    def __init__(self, topology: Topology, client: BlockingConfig | None) -> None:
-        self.topology, self._client = topology, client
-        self.parts = topology.parts()
-        sources = [(one, part.number) for part in self.parts for one in part.sources]
-        self.reads: dict[str, list[int]] = {}
-        """The parts that have an input."""
-        for one, number in sources:
-            self.reads.setdefault(one.name, []).append(number)
-        self.last_placed = max((part.number for part in self.parts if part.is_placed), default=None)
-        self._formats = {one.name: one for one, _ in sources}
-        self._again: dict[str, list[str]] = {}
-        """Of topics with several inputs: those after the first one, in the order in which they were made."""
-        for name in sorted(self._formats, key=lambda name: self._formats[name].number):
-            if self._formats[name].number:
-                self._again.setdefault(self._formats[name].topic, []).append(name)
-        self._patterns = [one for one, _ in sources if one.pattern is not None]
-        self._named: dict[str, str] = {}
-        """The names by which the parts know topics that match a pattern."""
-        self._inner = {one.topic: number for one, number in sources if one.is_repartition}
-
-    @cached_property
-    def _examples(self) -> list[Task]:
-        """A task of each part, to see what its operators do. It processes nothing."""
-        return [self.task(part.number) for part in self.parts]
-
-    @cached_property
-    def clocked(self) -> list[int]:
-        """The parts with timers of the wall clock. Timers are in a store, so these parts have state."""
-        return [number for number, task in enumerate(self._examples) if task.follows_wall_clock]
-
-    def drops(self) -> list[tuple[str, str]]:
-        """The operators that may leave records out, with the reasons."""
-        return sorted({one for task in self._examples for one in task.may_drop})
-
-    def task(self, number: int, stores: dict[str, Store] | None = None) -> Task:
-        """A new task of a part, with these stores or new ones."""
-        return Task(self.topology, self.parts[number], self._limits_of, stores)
-
-    def _limits_of(self, topic: str) -> TopicLimits:
-        return TopicLimits() if self._client is None else topic_limits(self._client, topic)
-
-    @cached_property
-    def plain_topics(self) -> dict[str, int]:
-        """The part of each topic whose records have one place each, known without calling a function."""
-        placed = {part.number for part in self.parts if part.is_placed}
-        return {
-            topic: numbers[0]
-            for topic, numbers in self.reads.items()
-            if len(numbers) == 1
-            and topic not in self._again
-            and numbers[0] in placed
-            and not self._formats[topic].is_global
-        }
-
-    def learn(self, topics: Iterable[str]) -> None:
-        """Know these topics, which were read, by the patterns that they match."""
-        for topic in topics:
-            if topic not in self._formats and (found := self._pattern_of(topic)) is not None:
-                self._named[topic], self._formats[topic] = found.topic, found
-                self.reads[topic] = self.reads[found.topic]
-                if found.topic in self.plain_topics:
-                    self.plain_topics[topic] = self.plain_topics[found.topic]
-
-    def _pattern_of(self, topic: str) -> TopicFormats | None:
-        return next((one for one in self._patterns if one.reads(topic)), None)
-
-    def inputs_of(self, topic: str) -> list[str]:
-        """The names of the inputs that read a topic. The first is the topic's name, also if a pattern matched it."""
-        return [topic, *self._again.get(topic, ())]
-
-    def source_of(self, topic: str) -> str:
-        """The name by which the parts know a topic."""
-        return self._named.get(topic, topic)
-
-    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for parts, with the names by which these know their topics. Results keep theirs."""
-        if not self._named:
-            return rows
-        topics = rows.column("topic").dictionary_encode()
-        names = pa.array(map(self.source_of, topics.dictionary.to_pylist()), pa.string())
-        is_result = pc.equal(rows.column("part"), pa.scalar(OUT, pa.int32()))
-        known = pc.if_else(is_result, rows.column("topic"), names.take(topics.indices))
-        return rows.set_column(rows.schema.get_field_index("topic"), rows.schema.field("topic"), known)
-
-    def is_read_by(self, tasks: Mapping[int, Task], topic: str) -> bool:
-        """Whether only these tasks read a topic, by one input."""
-        return (
-            topic in self.reads
-            and topic not in self._again
-            and self.reads[topic] == [number for number in self.reads[topic] if number in tasks]
-        )
-
-    def with_event_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a source with the timestamps that the only inputs of topics choose."""
-        topics = batch.column("topic").dictionary_encode()
-        codes, times = topics.indices.to_numpy(), None
-        for code, topic in enumerate(topics.dictionary.to_pylist()):
-            if topic not in self._again and self._formats[topic].timestamp_of is not None:
-                times = milliseconds_of(batch) if times is None else times
-                rows = np.flatnonzero(codes == code)
-                times[rows] = self._event_times(topic, batch.take(pa.array(rows)))
-        if times is None:
-            return batch
-        at = batch.schema.get_field_index("timestamp")
-        column = pa.array(times * 1000).cast(batch.schema.field(at).type)
-        return batch.set_column(at, batch.schema.field(at), column)
-
-    def _event_times(self, topic: str, rows: pa.RecordBatch) -> list[int]:
-        keys, values = (rows.column(name).to_pylist() for name in ("key", "value"))
-        found = event_times(self._formats[topic], keys, values)
-        return found or [self.timed(*record).timestamp for record in _source_records(rows)]
-
-    def timed(self, record: TopicRecord, origin: str, offset: int) -> TopicRecord:
-        """The record with the timestamp that its input chooses."""
-        formats = self._formats[record.topic]
-        if formats.timestamp_of is None:
-            return record
-        try:
-            return with_event_time(record, formats)
-        except StreamsError as error:
-            raise error.at(self.where(record.topic, origin, offset)) from error
-
-    def places(self, record: TopicRecord, places: int, otherwise: int) -> Iterable[int]:
-        """The places that get a record of a source: every place for a record of a global table, otherwise one."""
-        if self._formats[record.topic].is_global:
-            return range(places)
-        return (_place(record.key, places, otherwise),)
-
-    def metadata(self, topic: str, rows: pa.Table, number: int) -> RecordMetadata | None:
-        """Where the record of a row was read; None behind a repartition."""
-        if topic in self._inner:
-            return None
-        origin, offset = (rows[name][number].as_py() for name in ("origin", "seq"))
-        return RecordMetadata(origin.rpartition("-")[0], _partition_of(origin), offset)
-
-    def where(self, topic: str, origin: str, seq: int) -> str:
-        """The origin of a record, for error messages."""
-        if topic not in self._inner:
-            return f"at {self._place_of(origin, seq)}"
-        if INNER in origin:
-            number, place = origin.split(INNER)
-            return f"sent by partition {place} of sub-topology {number}"
-        return f"made of {self._place_of(origin, seq >> SUB_BITS)}"
-
-    def _place_of(self, origin: str, offset: int) -> str:
-        name, _, partition = origin.rpartition("-")
-        if name in self._formats and self._formats[name].is_frame:
-            return f"row {offset} of task {partition} of DataFrame {name!r}"
-        return f"{origin}, offset {offset}"
-
-    def reader_of(self, topic: str) -> int:
-        """The part that a topic's records go to within the batch; OUT for results."""
-        return self._inner.get(topic, OUT)
-
-
-@lru_cache(maxsize=4)
-def _application(
-    pickled: bytes, client: BlockingConfig | None, modules: tuple[SentModule, ...]
-) -> Application:
-    install(modules)
-    return Application(cloudpickle.loads(pickled), client)
-
-
-def _headers(column: pa.Array | pa.ChunkedArray) -> list[Headers]:
-    if not pc.any(pc.greater(pc.list_value_length(column), 0)).as_py():
-        return [()] * len(column)
-    return [tuple((one["key"], one["value"]) for one in headers or ()) for headers in column.to_pylist()]
+        return application_of(self.pickled, self.client, self.modules)
 
 
 def packed_source(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -322,7 +153,7 @@ def _address_run(
         keys,
         values,
         milliseconds_of(run).tolist(),
-        _headers(run.column("headers")),
+        headers_of(run.column("headers")),
         lambda number: RecordMetadata(topic, partition, offsets[number]),
     )
     made = []
@@ -340,7 +171,7 @@ def _address_each(
     application: Application, stateless: Mapping[int, Task], batch: pa.RecordBatch, places: int
 ) -> pa.RecordBatch:
     rows = Rows()
-    for given, origin, offset in _source_records(batch):
+    for given, origin, offset in source_records(batch):
         results = 0
         names = application.inputs_of(given.topic)
         for name in names:
@@ -352,13 +183,9 @@ def _address_each(
                     at = origin, offset, results
                     results = _run_stateless(application, stateless[part], record, at, places, rows)
                     continue
-                for place in application.places(record, places, _partition_of(origin)):
+                for place in application.places(record, places, partition_of(origin)):
                     rows.add(part, place, origin, offset, record)
     return rows.batch()
-
-
-def _partition_of(origin: str) -> int:
-    return int(origin.rpartition("-")[2])
 
 
 def _run_stateless(
@@ -374,13 +201,15 @@ def _run_stateless(
     """
     origin, offset, sub = at
     where = application.where(record.topic, origin, offset)
-    metadata = RecordMetadata(origin.rpartition("-")[0], _partition_of(origin), offset)
+    metadata = RecordMetadata(origin.rpartition("-")[0], partition_of(origin), offset)
     if (name := application.source_of(record.topic)) != record.topic:
         record = record._replace(topic=name)
     for result in _processed(task, record, metadata, where):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
-        rows.add(application.reader_of(result.topic), _place(result.key, places, seq), origin, seq, result)
+        rows.add(
+            application.reader_of(result.topic), place_of_key(result.key, places, seq), origin, seq, result
+        )
         sub += 1
     return sub
 
@@ -395,11 +224,11 @@ def run_part(batches: Iterable[pa.RecordBatch], plan: Plan, number: int) -> Iter
     application, held = plan.application(), _held_task(plan, number, place)
     packs = pa.Table.from_batches(list(batches), PACKS)
     is_mine = pc.equal(packs["part"], number)
-    yield from _passed_on(packs.filter(pc.invert(is_mine)), is_last=number == application.last_placed)
-    mine = _in_turn(packs.filter(is_mine), place, application.parts[number].sources)
+    yield from passed_on(packs.filter(pc.invert(is_mine)), is_last=number == application.last_placed)
+    mine = in_turn(packs.filter(is_mine), place, application.parts[number].sources)
     del packs  # While the operators run, the records are in memory once.
     with garbage_left():
-        results = _run_rows(application, mine, held.at(batch_id - 1))
+        results = run_rows(application, mine, held.at(batch_id - 1))
         held.save(batch_id)
     places = _places_behind(number, plan)
     rows = results.batch(application.reader_of, places, f"{number}{INNER}{place}", results.in_order())
@@ -416,7 +245,7 @@ def _places_behind(part: int | None, plan: Plan) -> int:
     return 1 if part == plan.application().last_placed else plan.places
 
 
-def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
+def passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
     """The packs of other parts. Behind the last part is the sink, so its task puts the results in order.
 
     Results of one key may be from several tasks: of them the one with the smallest timestamp goes first.
@@ -431,7 +260,8 @@ def _passed_on(packs: pa.Table, is_last: bool) -> Iterator[pa.RecordBatch]:
         yield from packed(batch)
 
 
-def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa.Table:
+def in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa.Table:
+    """The rows of packs for one task, in the order in which it takes them."""
     assert pc.all(pc.equal(packs["place"], place)).as_py() is not False, f"packs of others came to {place}"
     rows = unpacked(packs)
     order = _order(rows, sources)
@@ -439,11 +269,12 @@ def _in_turn(packs: pa.Table, place: int, sources: Sequence[TopicFormats]) -> pa
     return rows if np.array_equal(order, np.arange(len(rows))) else rows.take(pa.array(order))
 
 
-def _run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
+def run_rows(application: Application, rows: pa.Table, task: Task) -> Results:
+    """Run a batch of a task. Raises `StreamsError` that names the record."""
     results, skipped_before = Results(), task.skipped
     task.begin_batch()
     keys, values, timestamps = (rows[name].to_pylist() for name in ("key", "value", "timestamp"))
-    headers = _headers(rows["headers"])
+    headers = headers_of(rows["headers"])
     for topic, start, end in _runs(rows["topic"]):
         if topic == TICK:
             for timestamp in timestamps[start:end]:
@@ -511,7 +342,7 @@ def _processed(task: Task, record: TopicRecord, metadata: RecordMetadata, where:
 
 
 @lru_cache(maxsize=CACHED_TASKS)
-def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
+def _held_task(plan: Plan, number: int, place: int) -> HeldTask[Task]:
     location = below(plan.directories[number], str(place))
     files = StateFiles(place_at(location))
     application = plan.application()
@@ -523,21 +354,6 @@ def _held_task(plan: Plan, number: int, place: int) -> HeldTask:
         location,
         has_own_query=plan.checkpoint is None,
     )
-
-
-def _place(key: bytes | None, places: int, otherwise: int) -> int:
-    return (otherwise if key is None else murmur2(key)) % places
-
-
-def _source_records(batch: pa.RecordBatch) -> Iterator[tuple[TopicRecord, str, int]]:
-    for topic, key, value, partition, offset, timestamp, headers in zip(*_source_columns(batch), strict=True):
-        yield TopicRecord(topic, key, value, timestamp, headers), f"{topic}-{partition}", offset
-
-
-def _source_columns(batch: pa.RecordBatch) -> list[list[Any]]:
-    """Topics, keys, values, partitions, offsets, timestamps in milliseconds, and headers."""
-    columns = [batch.column(name).to_pylist() for name in ("topic", "key", "value", "partition", "offset")]
-    return [*columns, milliseconds_of(batch).tolist(), _headers(batch.column("headers"))]
 
 
 def _order(table: pa.Table, sources: Sequence[TopicFormats]) -> np.ndarray[Any, Any]:

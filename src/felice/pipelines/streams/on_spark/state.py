@@ -141,10 +141,10 @@ class StateFiles:
         """Whether a base was written in pieces, or is being written: there were too many rows for one."""
         return any(_PIECE.fullmatch(name) for name in self._place.names())
 
-    def write_first(self, number: int, stores: Mapping[str, Store]) -> None:
+    def write_first(self, number: int, stores: Mapping[str, Store]) -> Version:
         """Write a version that no version of this directory comes before."""
         self._write(f"{number}.base", number, _all_rows(stores), stores)
-        self._write(f"{number}.delta", number, {}, stores)
+        return self._write(f"{number}.delta", number, {}, stores)
 
     def remove_all(self) -> None:
         """Remove the files."""
