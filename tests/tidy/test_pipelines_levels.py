@@ -46,7 +46,7 @@ def test_a_module_of_the_pipelines_imports_only_modules_below_it(module: str) ->
 
 
 def test_the_graph_contains_the_imports_of_the_pipelines() -> None:
-    assert "felice.pipelines.spark.topic_limits" in GRAPH["felice.pipelines.streams.on_spark.stage"]
+    assert "felice.pipelines.spark.topic_limits" in GRAPH["felice.pipelines.streams.on_spark.application"]
 
 
 def test_every_part_has_a_level_and_every_level_a_part() -> None:
