@@ -303,12 +303,12 @@ def write_aside(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str | bytes) -> None:
     """Replace a file, or make it, so that after a crash it has the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with aside.open("w") as file:
-        file.write(text)
+    with aside.open("wb") as file:
+        file.write(text.encode() if isinstance(text, str) else text)
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
