@@ -56,6 +56,15 @@ DROPPED = -4
 """
 
 
+MARK = -5
+"""The value of `part` in a pack without records; its `topic` is a text for each place (`host`)."""
+
+
+def marked(text: str, places: int) -> Iterator[pa.RecordBatch]:
+    """The packs that bring a text to each place."""
+    yield _batch([(MARK, place, text, "", 0, None) for place in range(places)])
+
+
 def counted(part: int, count: int) -> Iterator[pa.RecordBatch]:
     """The pack that reports a count, if there is something to report."""
     if count:

@@ -163,7 +163,7 @@ def start(
     checkpoint.
     """
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", scope.name)
-    connected = _connected(bootstrap, client)
+    connected = connected_options(bootstrap, client)
     kept = Checkpoint(checkpoint.absolute())
     results = _results_of(
         scope,
@@ -179,7 +179,7 @@ def start(
         choices=choices,
         state=state,
     )
-    _write_logs_in_less_time(spark)
+    write_logs_in_less_time(spark)
     writer = results.writeStream.format(NAME).options(**connected, **_copied(kept, scope.name))
     writer = writer.option("checkpointLocation", str(kept.path)).queryName(scope.name)
     timed = {"availableNow": True} if until_caught_up else {"processingTime": f"{trigger_ms} milliseconds"}
@@ -210,12 +210,12 @@ def dataframe(
     sink = Node(f"frame-{len(scope.topology.nodes)}", sink=TopicFormats(FRAME, *formats, is_frame=True))
     with scope.topology.with_node(sink, node):
         results = _results_of(
-            scope, spark, _connected(bootstrap, client), kept, partitions, max_records, is_own=False
+            scope, spark, connected_options(bootstrap, client), kept, partitions, max_records, is_own=False
         )
     return frame_of_packs(results.where(functions.col("topic") == FRAME), kept.path)
 
 
-def _write_logs_in_less_time(spark: SparkSession) -> None:
+def write_logs_in_less_time(spark: SparkSession) -> None:
     """Spark's usual way to write a file of its logs, through Hadoop's newer interface, takes some 27 ms longer, and a
     batch writes two, one after the other.
 
@@ -238,7 +238,8 @@ def _copied(kept: Checkpoint, application: str) -> dict[str, str]:
     return {} if copy is None else {COPY: json.dumps([str(copy.directory), copy.address, application])}
 
 
-def _connected(bootstrap: str, client: Mapping[str, object]) -> dict[str, str]:
+def connected_options(bootstrap: str, client: Mapping[str, object]) -> dict[str, str]:
+    """The options with which source and sink connect."""
     return {f"kafka.{name}": str(value) for name, value in {**client, "bootstrap.servers": bootstrap}.items()}
 
 
