@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from felice.streams import App
 
@@ -44,7 +45,13 @@ def twice(name: str) -> App:
     return app
 
 
-APPS = {"filter": filtering, "count": counting, "sum": fragile, "twice": twice}
+APPS = {
+    "filter": filtering,
+    "count": counting,
+    "sum": fragile,
+    "repaired": partial(fragile, repaired=True),
+    "twice": twice,
+}
 
 
 def main() -> None:
