@@ -22,6 +22,8 @@ from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
 from felice.client import Consumer, Producer, TopicPartition
+from felice.pipelines.spark.mistakes import QueryError
+from felice.pipelines.streams.on_spark.directory import CheckpointError
 from felice.pipelines.streams.on_spark.host.host import Host, State
 from felice.streams import App, TestDriver
 from waiting import wait_until
@@ -172,6 +174,14 @@ def _after_the_kill(
     host.put(fragile(name, repaired=True))
     wait_for(lambda: written(broker, sums), wanted(fragile(name, repaired=True), sums, given))
 
+    # A version with other stores is refused.
+    other = App(f"{name}-count")
+    other.stream(source).group_by_key().count(name="others").to_stream().to(counts)
+    with pytest.raises(
+        CheckpointError, match="belongs to another version of this application, with other stores"
+    ):
+        host.put(other)
+
     # An App that was dropped and put again begins anew.
     host.drop(f"{name}-count")
     assert f"{name}-count" not in host.states()
@@ -180,3 +190,17 @@ def _after_the_kill(
     again = wanted(counting(name), counts, given)
     wait_for(lambda: written(broker, counts), {key: before[key] + again[key] for key in before})
     assert {one.state for one in host.states().values()} == {State.RUNNING}
+
+
+def test_an_app_whose_topic_is_missing_is_refused(strict_broker: Target, spark: Any, tmp_path: Path) -> None:
+    name = unique_name("host")
+    source, even = f"{name}-orders", f"{name}-even"
+    host = Host(strict_broker.bootstrap, tmp_path / "host", spark=spark, partitions=2)
+    with pytest.raises(QueryError, match=f"topic {even} cannot be written"):
+        host.put(filtering(name))
+    create_topic(strict_broker, even, partitions=PARTITIONS)
+    with pytest.raises(QueryError, match=f"cannot read {source}: no such topic"):
+        host.put(filtering(name))
+    create_topic(strict_broker, source, partitions=PARTITIONS)
+    with pytest.raises(CheckpointError, match="the host is not started"):
+        host.put(filtering(name))

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from felice.pipelines.spark.mistakes import ClusterError
+from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.planning import OffsetRange
 from felice.pipelines.streams.on_spark.changes import of_program
 from felice.pipelines.streams.on_spark.directory import CheckpointError, Description
@@ -21,6 +23,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     PlanFiles,
     check_hosted,
     levels_of,
+    written_topics,
 )
 from felice.pipelines.streams.on_spark.host.positions import (
     Positions,
@@ -31,6 +34,8 @@ from felice.pipelines.streams.on_spark.host.positions import (
     shares,
     spans,
 )
+from felice.pipelines.streams.on_spark.host.reader import HostWriter
+from felice.pipelines.streams.on_spark.source import PackWriter
 from felice.streams import App, StreamsError, TopologyError
 
 A, B = ("t", 0), ("t", 1)
@@ -47,7 +52,15 @@ def entry(name: str = "one", app: App | None = None, **given: Any) -> Entry:
     topology = (app or two_levels()).topology
     described = Description(name, partitions=0, starting={}, **of_program(topology))
     plain = Entry(
-        name, f"{name}@1", "digest", levels_of(topology), topology.subscription(), False, {}, described
+        name,
+        f"{name}@1",
+        "digest",
+        levels_of(topology),
+        topology.subscription(),
+        written_topics(topology),
+        False,
+        {},
+        described,
     )
     return replace(plain, **given)
 
@@ -182,3 +195,23 @@ def test_a_host_refuses_dataframes() -> None:
     app.from_df("rows", lambda spark: None).to("out")
     with pytest.raises(TopologyError, match="DataFrames"):
         check_hosted(app.name, app.topology)
+
+
+def test_where_a_topic_cannot_be_written_those_fail_that_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = PlanFiles(tmp_path)
+    files.write(HostPlan(1, (entry("one"), entry("two", writes=("other",)))))
+    error = ClusterError("topic out cannot be written: no such topic")
+
+    def fail(self: PackWriter, iterator: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(PackWriter, "write", fail)
+    writer = HostWriter(SinkOptions.parse({"kafka.bootstrap.servers": "broker:1"}), files)
+    with pytest.raises(HostedAppsFailed) as caught:
+        writer.write(iter(()))
+    assert failed_in(f"HostedAppsFailed: {caught.value}") == Failed(("one@1",), str(error))
+    error = ClusterError("no broker answers")
+    with pytest.raises(ClusterError, match="no broker answers"):
+        writer.write(iter(()))

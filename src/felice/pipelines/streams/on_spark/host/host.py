@@ -18,7 +18,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -30,8 +30,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from felice.client.blocking import BlockingClient
 from felice.dataclass import dataclass
 from felice.pipelines.spark.cluster import open_view
+from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.session import register_source
@@ -54,6 +56,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     PlanFiles,
     check_hosted,
     levels_of,
+    written_topics,
 )
 from felice.pipelines.streams.on_spark.host.positions import Positions
 from felice.pipelines.streams.on_spark.host.reader import (
@@ -88,6 +91,8 @@ MOST_ATTEMPTS = 5
 """So many times in a row the query is started again after failures that are of no App."""
 _AGAIN_AFTER_S = 1.0
 _POLL_S = 0.1
+_TOPIC_WITHIN_S = 5.0
+"""Brokers need a moment to make a topic."""
 
 log = logging.getLogger(__name__)
 
@@ -169,10 +174,11 @@ class Host:
         that is durable.
 
         Raises `CheckpointError` if the new version has other stores, `TopologyError` if the App cannot run here, and
-        `QueryError` if there is no topic to read.
+        `QueryError` if a topic is missing.
         """
         check(app)
         check_hosted(app.name, app.topology)
+        self._check_writable(written_topics(app.topology))
         pickled = sent_topology(app.topology)
         is_clocked = bool(Application(app.topology, None).clocked)
         with self._changing:
@@ -185,6 +191,7 @@ class Host:
                 self._files.write_app(pickled),
                 levels_of(app.topology),
                 app.topology.subscription(),
+                written_topics(app.topology),
                 is_clocked,
                 self._starts(app, before),
                 described,
@@ -255,6 +262,8 @@ class Host:
         return self._newest
 
     def _write(self, plan: HostPlan) -> None:
+        if self._follower is None:
+            raise CheckpointError("the host is not started, and another process may run it")
         self._files.write(plan)
         done, _ = self._last_positions()
         if done is not None:
@@ -303,6 +312,24 @@ class Host:
         new = [topic for topic in app.topology.topics() if topic not in old]
         return known | found_starts(app.topology, new, self._connected)
 
+    def _check_writable(self, topics: Sequence[str]) -> None:
+        """Raise `QueryError` for a missing topic that brokers do not make. Otherwise all Apps would wait for it in
+        the first batch with a result.
+        """
+        until = time.monotonic() + _TOPIC_WITHIN_S
+        with BlockingClient(SinkOptions.parse(self._connected).client) as client:
+            while topics:
+                found = client.metadata(topics, allow_auto_create=True).topics
+                faults = {name: error for name in topics if (error := found[name].error) is not None}
+                if not faults:
+                    return
+                if time.monotonic() > until or not all(error.retriable() for error in faults.values()):
+                    told = "; ".join(
+                        f"topic {name} cannot be written: {one.str()}" for name, one in faults.items()
+                    )
+                    raise QueryError(told)
+                time.sleep(_POLL_S)
+
     def _places(self, spark: SparkSession) -> int:
         path = self._checkpoint.directory / "host.json"
         with suppress(FileNotFoundError):
@@ -336,7 +363,10 @@ class Host:
         )
         results = _stages(source.load(), hosting, self._levels)
         write_logs_in_less_time(spark)
-        writer = results.writeStream.format(NAME).options(**self._connected).queryName(self.name)
+        writer = results.writeStream.format(NAME).options(
+            **self._connected, **{HOSTING: written_hosting(hosting)}
+        )
+        writer = writer.queryName(self.name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path))
         self._query = writer.trigger(processingTime="0 milliseconds").start()
 

@@ -48,6 +48,8 @@ class Entry:
     """The parts with state, by the number of such parts before them: the stage of the query that runs them."""
     subscription: tuple[str, str]
     """The option of a source that names its topics, and its value."""
+    writes: tuple[str, ...]
+    """The topics that it writes, without those that it chooses for each record."""
     is_clocked: bool
     """Whether it has timers of the wall clock."""
     starts: Document
@@ -170,6 +172,12 @@ def levels_of(topology: Topology) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(number for number, at in levels.items() if at == level) for level in range(depth))
 
 
+def written_topics(topology: Topology) -> tuple[str, ...]:
+    """The topics that the nodes of an App write."""
+    sinks = [one for part in topology.parts() for one in part.sinks if not one.is_repartition]
+    return tuple(sorted({one.topic for one in sinks}))
+
+
 def check_hosted(name: str, topology: Topology) -> None:
     """Raise `TopologyError` for an App that a host cannot run."""
     if topology.frames() or topology.has_frame_of_results():
@@ -272,6 +280,7 @@ def _entry_in(found: Mapping[str, Any]) -> Entry:
             **found,
             "levels": tuple(map(tuple, found["levels"])),
             "subscription": tuple(found["subscription"]),
+            "writes": tuple(found["writes"]),
             "description": description_in(found["description"]),
         }
     )

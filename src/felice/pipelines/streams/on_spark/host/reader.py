@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import logging
 import pickle
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,11 +27,12 @@ from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.pipelines.spark.cluster import ClusterView, DataLoss, open_view
 from felice.pipelines.spark.fetching import read_task
 from felice.pipelines.spark.lag import PATIENCE_MS, GroupOffsets
-from felice.pipelines.spark.mistakes import plain_errors, plain_errors_while_read
+from felice.pipelines.spark.mistakes import QueryError, plain_errors, plain_errors_while_read
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
-from felice.pipelines.spark.options import SourceOptions, Subscription
+from felice.pipelines.spark.options import SinkOptions, SourceOptions, Subscription
 from felice.pipelines.spark.planning import Task, plan_tasks
 from felice.pipelines.spark.reader import LatestOffsets
+from felice.pipelines.spark.writer import Written
 from felice.pipelines.streams.on_spark.cut_by_time import TimeCut
 from felice.pipelines.streams.on_spark.host.failing import HostedAppsFailed
 from felice.pipelines.streams.on_spark.host.level import (
@@ -41,7 +43,7 @@ from felice.pipelines.streams.on_spark.host.level import (
     readers_of,
     ticks,
 )
-from felice.pipelines.streams.on_spark.host.plans import Entry, HostPlan
+from felice.pipelines.streams.on_spark.host.plans import Entry, HostPlan, PlanFiles
 from felice.pipelines.streams.on_spark.host.positions import (
     Positions,
     Spans,
@@ -51,7 +53,7 @@ from felice.pipelines.streams.on_spark.host.positions import (
     segments,
     spans,
 )
-from felice.pipelines.streams.on_spark.source import StreamsDataSource
+from felice.pipelines.streams.on_spark.source import PackWriter, StreamsDataSource
 
 HOSTING = "hosting.secret"
 """The option with what processes must know. Spark does not show the value of an option with this word in its name."""
@@ -61,6 +63,7 @@ TICK_EVERY_MS = 1000
 COMMITTED_EVERY_S = 5.0
 """How often the positions are committed to the groups of Apps, which operators see."""
 Document = dict[str, Any]
+_TOPIC = re.compile(r"\btopic ([a-zA-Z0-9._-]*[a-zA-Z0-9_-])")
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +73,14 @@ def written_hosting(hosting: Hosting) -> str:
     return base64.b64encode(pickle.dumps(hosting)).decode()
 
 
+def hosting_in(value: str) -> Hosting:
+    """The inverse of `written_hosting`."""
+    hosting: Hosting = pickle.loads(base64.b64decode(value))
+    return hosting
+
+
 class HostDataSource(StreamsDataSource):
-    """The data source that Spark instantiates for a host. Its writer is that of an application."""
+    """The data source that Spark instantiates for a host."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,8 +90,35 @@ class HostDataSource(StreamsDataSource):
     def make_stream_reader(self, schema: StructType) -> HostReader:  # type: ignore[override]
         """The reader of the topics of all Apps."""
         options = {name: value for name, value in self.options.items() if name not in (HOSTING, MAX_RECORDS)}
-        hosting = pickle.loads(base64.b64decode(self.options[HOSTING]))
+        hosting = hosting_in(self.options[HOSTING])
         return HostReader(options, hosting, int(self.options[MAX_RECORDS]), self.cores_of_session())
+
+    @plain_errors
+    def streamWriter(self, schema: StructType, overwrite: bool) -> HostWriter:
+        """The writer of the results of all Apps."""
+        options = {name: value for name, value in self.options.items() if name != HOSTING}
+        return HostWriter(SinkOptions.parse(options), hosting_in(self.options[HOSTING]).files)
+
+
+class HostWriter(PackWriter):
+    """Writes the results of all Apps. Where a topic cannot be written, those that write it have failed."""
+
+    def __init__(self, options: SinkOptions, files: PlanFiles) -> None:
+        super().__init__(options)
+        self._files = files
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Called by Spark in a worker: writes the records of one task."""
+        try:
+            return super().write(iterator)
+        except QueryError as error:
+            plan = self._files.plan(self._files.latest_number())
+            # The error is of a batch of many topics, and only its text names one.
+            named = set(_TOPIC.findall(str(error)))
+            writers = [one.incarnation for one in plan.entries if named & set(one.writes)]
+            if not writers:
+                raise
+            raise HostedAppsFailed(writers, str(error)) from None
 
 
 class HostPartition(InputPartition):
