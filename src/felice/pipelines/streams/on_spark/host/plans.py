@@ -248,9 +248,10 @@ class PlanFiles:
         plans = [self.plan(one) for one in numbers if one >= number]
         if not plans:
             return
-        failed = {one for plan in plans for one in plan.failed(self.failures())}
-        for failure in self.failures():
-            if failure.incarnation not in failed and failure.batch < batch:
+        failures = self.failures()
+        counting = [one for plan in plans for one in plan.failed(failures).values()]
+        for failure in failures:
+            if failure not in counting and failure.batch < batch:
                 (self.directory / "failures" / f"{failure.incarnation},{failure.batch}.json").unlink()
         for one in numbers:
             if one < number:
