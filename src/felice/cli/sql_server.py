@@ -57,7 +57,7 @@ _READY = "The SQL server is ready on "
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("felice-sql"),
     show_default=True,
-    help="Directory of the checkpoints of queries, and of the rows of tables.",
+    help="Directory of the state of queries, and of the rows of tables.",
 )
 @click.option(
     "--master", default="local[*]", show_default=True, help="Spark cluster that runs persistent queries."
@@ -87,10 +87,10 @@ _READY = "The SQL server is ready on "
     help="Where other servers with this service id reach this one.  [default: the address of --host]",
 )
 @click.option(
-    "--checkpoints",
+    "--checkpoint",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the checkpoints of queries; several servers share one.  [default: in --data]",
+    help="Directory of the state of queries; several servers share one.  [default: in --data]",
 )
 @users_option
 @tls_config_option
@@ -111,7 +111,7 @@ def sql_server(
     extension_dir: Path | None,
     properties: tuple[str, ...],
     advertised_url: str | None,
-    checkpoints: Path | None,
+    checkpoint: Path | None,
     users_file: Path | None,
     tls_config: Path | None,
     log_format: str,
@@ -126,7 +126,7 @@ def sql_server(
 
     Clients of ksqlDB use it as it is, over HTTP/1.1. Ctrl-C stops it, and its queries after their batches; at the next
     start they continue. Of several servers with one service id, one runs the queries, and another takes over if it
-    ends; give them one directory of --checkpoints.
+    ends; give them one directory of --checkpoint.
     """
     try:
         import felice.spark  # noqa: F401
@@ -149,8 +149,8 @@ def sql_server(
         data.absolute(),
         replication_factor,
     )
-    kept = (checkpoints or data / "checkpoints").absolute()
-    queries = SparkQueries(service_id, bootstrap, master, kept, {"client": client})
+    kept = (checkpoint or data / "checkpoint").absolute()
+    queries = SparkQueries(service_id, bootstrap, master, kept, client)
     log_as(log_format, log_level)
 
     def made() -> tuple[Service, Callable[[], None]]:

@@ -1,34 +1,33 @@
-"""Runs the persistent queries of a server on Spark: each as an application with a streaming query of its own.
+"""Runs the persistent queries of a server on Spark: all of them in one host (`docs/decisions/0027`).
 
-Keeps true: an application that fails keeps its checkpoint, and starts again after a pause, which doubles up to
-            `LONGEST_PAUSE_S`. The others run on.
-            The checkpoint of a query that was terminated is deleted after the query has ended.
-How:        one thread starts, follows and stops all of them. Spark itself starts with the first query.
+Keeps true: a query that fails stops alone, and goes on at its failure after a pause, which doubles up to
+            `LONGEST_PAUSE_S`. State and positions of a query that was terminated are gone.
+How:        one thread makes the host have what is wanted, and looks at it. Spark itself starts with the first query.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.server.persistent import ERROR, RUNNING, QueryState
 from felice.pipelines.streams.app import App
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from felice.pipelines.streams.on_spark.running import Running
+    from felice.pipelines.streams.on_spark.host.host import Host
 
 _log = logging.getLogger("felice.sql")
 
-LONGEST_PAUSE_S = 60.0
-POLL_S = 0.2
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 600.0
+"""A query that fails again costs the others a start of Spark's query, so it is tried less and less often."""
+_FINE_AFTER_S = 20.0
+"""A query that has run for so long since it went on counts as running, and its failures are forgotten."""
+POLL_S = 0.3
 
 
 @dataclass(slots=True)
@@ -36,27 +35,35 @@ class _Wanted:
     """A query that should run, and how it went."""
 
     app: App
-    description: str
+    is_put: bool = False
     failures: int = 0
-    """In a row, without a finished batch."""
-    starts_at: float = 0.0
+    """In a row."""
+    tried_at: float = 0.0
     reason: str | None = None
-    """Why it failed, until it has finished a batch again."""
+    """Why it failed, or could not be started."""
+
+    @property
+    def pause_s(self) -> float:
+        """How long it waits after its last failure."""
+        return 0.0 if not self.failures else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.failures - 1))
 
 
 class SparkQueries:
-    """`PersistentQueries` on Spark. `options` are those of `felice run` (`query_of`)."""
+    """`PersistentQueries` in a host. `client` has properties of a client, such as its login."""
 
     def __init__(
-        self, name: str, bootstrap: str, master: str, checkpoints: Path, options: Mapping[str, Any]
+        self, name: str, bootstrap: str, master: str, checkpoint: Path, client: Mapping[str, object]
     ) -> None:
         self._name, self._bootstrap, self._master = name, bootstrap, master
-        self._checkpoints, self._options = checkpoints, dict(options)
+        self._checkpoint, self._client = checkpoint, dict(client)
         self._lock = threading.Lock()
         self._wanted: dict[str, _Wanted] = {}
         self._known: frozenset[str] | None = None
-        self._running: dict[str, tuple[_Wanted, Running]] = {}
-        self._session: SparkSession | None = None
+        self._hosted: frozenset[str] = frozenset()
+        self._host: Host | None = None
+        self._host_reason: str | None = None
+        """Why the host cannot start."""
+        self._host_at = 0.0
         self._changed, self._ends = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="persistent-queries", daemon=True)
 
@@ -65,22 +72,19 @@ class SparkQueries:
         self._thread.start()
 
     def stop(self) -> None:
-        """End all queries after their batches, and Spark."""
+        """End all queries after their batch."""
         self._ends.set()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._session is not None:
-            self._session.stop()
 
     def want(self, apps: Mapping[str, App], known: frozenset[str] | None) -> None:
         """Run exactly these applications."""
         with self._lock:
             for id, app in apps.items():
-                description = app.topology.describe()
                 before = self._wanted.get(id)
-                if before is None or before.description != description:
-                    self._wanted[id] = _Wanted(app, description)
+                if before is None or before.app is not app:
+                    self._wanted[id] = _Wanted(app)
             for id in self._wanted.keys() - apps.keys():
                 del self._wanted[id]
             self._known = known
@@ -89,93 +93,115 @@ class SparkQueries:
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
         with self._lock:
-            return {
-                id: QueryState(RUNNING) if one.reason is None else QueryState(ERROR, one.reason)
-                for id, one in self._wanted.items()
-            }
+            reasons = {id: one.reason or self._host_reason for id, one in self._wanted.items()}
+        return {
+            id: QueryState(RUNNING) if reason is None else QueryState(ERROR, reason)
+            for id, reason in reasons.items()
+        }
 
     def running(self) -> frozenset[str]:
-        """The applications that have not ended."""
-        with self._lock:
-            return frozenset(self._running)
+        """The applications that the host has."""
+        return self._hosted
 
     # The thread
 
     def _run(self) -> None:
-        while not self._ends.is_set() or self._running:
+        while not self._ends.is_set():
             try:
                 self._turn()
             except Exception:
                 _log.exception("the persistent queries cannot be followed")
-                time.sleep(1.0)
+                self._ends.wait(1.0)
             self._changed.wait(POLL_S)
             self._changed.clear()
+        self._stop_host()
 
     def _turn(self) -> None:
         with self._lock:
-            wanted = {} if self._ends.is_set() else dict(self._wanted)
-            known = self._known
-        for id, (one, running) in list(self._running.items()):
-            if wanted.get(id) is not one:
-                running.ask_to_stop()
-            running.step()
-            if running.has_finished_batch and one.reason is not None:
-                with self._lock:
-                    one.failures, one.reason = 0, None
-            if running.is_over:
-                with self._lock:
-                    del self._running[id]
-                self._ended(id, one, running)
+            wanted, known = dict(self._wanted), self._known
+        if known is None:
+            self._stop_host()
+            return
+        if self._host is None and not wanted and not self._checkpoint.is_dir():
+            return  # Nothing to run, and nothing to forget: Spark need not start.
+        host = self._started_host()
+        if host is None:
+            return
+        self._forget(host, wanted, known)
+        found = host.states()
         for id, one in wanted.items():
-            if id not in self._running and time.monotonic() >= one.starts_at:
-                self._start(id, one)
-        if known is not None and not self._ends.is_set():
-            self._forget(known)
+            state = found.get(id)
+            if not one.is_put or state is None:
+                self._put(host, id, one)
+            elif state.error is not None:
+                self._failed(host, id, one, state.error)
+            elif state.state.value == "paused":
+                host.resume(id)
+            elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
+                self._note(one, None, failures=0)
+        self._hosted = frozenset(host.states())
 
-    def _ended(self, id: str, one: _Wanted, running: Running) -> None:
-        reason = running.end()
-        if reason is not None and not running.is_stopping:
-            self._failed(id, one, reason)
+    def _forget(self, host: Host, wanted: Mapping[str, _Wanted], known: frozenset[str]) -> None:
+        for id, state in host.states().items():
+            if id not in known:
+                host.drop(id)
+            elif id not in wanted and state.state.value == "running":
+                host.pause(id)
+        self._hosted = frozenset(host.states())
 
-    def _failed(self, id: str, one: _Wanted, reason: str) -> None:
-        pause_s = min(LONGEST_PAUSE_S, 2.0**one.failures)
-        with self._lock:
-            one.failures += 1
-            one.reason, one.starts_at = reason, time.monotonic() + pause_s
-        _log.error(
-            "a persistent query failed", extra={"query": id, "reason": reason, "starts_again_in_s": pause_s}
-        )
-
-    def _start(self, id: str, one: _Wanted) -> None:
-        from felice.pipelines.streams.on_spark.directory import checkpoint_of
-        from felice.pipelines.streams.on_spark.lock import RunLock
-        from felice.pipelines.streams.on_spark.program import query_of
-        from felice.pipelines.streams.on_spark.running import Claim, Running
-
-        lock = None
+    def _put(self, host: Host, id: str, one: _Wanted) -> None:
+        if time.monotonic() - one.tried_at < one.pause_s:
+            return
         try:
-            found = checkpoint_of(id, self._checkpoints / id)
-            lock = RunLock(found, id, self._bootstrap).take(_log.info)
-            claim = Claim(one.app, found, lock)
-            query = query_of(claim, self._spark(), self._bootstrap, **self._options)
-            say: Callable[[str], None] = lambda line: _log.info("%s: %s", id, line)  # noqa: E731
-            with self._lock:
-                self._running[id] = one, Running(claim, query, say)
+            host.put(one.app)
         except Exception as error:
-            if lock is not None:
-                lock.release()
-            self._failed(id, one, str(error) or type(error).__name__)
+            self._note(one, str(error) or type(error).__name__, failures=one.failures + 1)
+            _log.error("a persistent query cannot start", extra={"query": id, "reason": one.reason})
+        else:
+            one.is_put = True
+            self._note(one, None)
 
-    def _spark(self) -> SparkSession:
-        if self._session is None:
-            from felice.pipelines.streams.on_spark.runner import session_for_applications
+    def _failed(self, host: Host, id: str, one: _Wanted, reason: str) -> None:
+        """Note a failure when it is new, and go on after the pause."""
+        if one.reason is None or not one.failures:
+            self._note(one, reason, failures=one.failures + 1)
+            _log.error(
+                "a persistent query failed",
+                extra={"query": id, "reason": reason, "goes_on_in_s": one.pause_s},
+            )
+        elif time.monotonic() - one.tried_at >= one.pause_s:
+            host.resume(id)
+            self._note(one, reason, failures=one.failures + 1)
 
-            self._session = session_for_applications(self._name, self._master)
-        return self._session
+    def _note(self, one: _Wanted, reason: str | None, *, failures: int | None = None) -> None:
+        with self._lock:
+            one.reason, one.tried_at = reason, time.monotonic()
+            if failures is not None:
+                one.failures = failures
 
-    def _forget(self, known: frozenset[str]) -> None:
-        """Delete the checkpoints of queries that are gone."""
-        if self._checkpoints.is_dir():
-            for path in self._checkpoints.iterdir():
-                if path.name not in known and path.name not in self._running:
-                    shutil.rmtree(path, ignore_errors=True)
+    def _started_host(self) -> Host | None:
+        if self._host is not None and self._host.failure is None:
+            return self._host
+        if time.monotonic() < self._host_at:
+            return None
+        from felice.pipelines.streams.on_spark.host.host import Host
+
+        self._host_at = time.monotonic() + FIRST_PAUSE_S
+        try:
+            self._stop_host()
+            made = Host(
+                self._bootstrap, self._checkpoint, client=self._client, master=self._master, name=self._name
+            )
+            made.start()
+        except Exception as error:
+            self._host_reason = str(error) or type(error).__name__
+            _log.error("the persistent queries cannot start", extra={"reason": self._host_reason})
+            return None
+        self._host, self._host_reason = made, None
+        return made
+
+    def _stop_host(self) -> None:
+        if self._host is not None:
+            host, self._host = self._host, None
+            host.stop()
+            self._hosted = frozenset()
