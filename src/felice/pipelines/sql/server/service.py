@@ -33,6 +33,7 @@ from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
+from felice.pipelines.sql.server.files import file_name
 from felice.pipelines.sql.server.persistent import PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
 from felice.pipelines.sql.settings import KNOWN, is_known
@@ -181,7 +182,7 @@ class SqlService:
             task.add_done_callback(self._stopping.discard)
         for topic, source in wanted.items():
             if topic not in self.followers:
-                path = self.deployment.data / "tables" / f"{topic}.sqlite"
+                path = self.deployment.data / "tables" / f"{file_name(topic)}.sqlite"
                 follower = Follower(source, path, self.cluster, self.engine.retention_ms(source))
                 self.followers[topic] = follower
                 follower.start()
