@@ -69,12 +69,12 @@ def test_queries_survive_kill_9(broker: Target, tmp_path: Path) -> None:
         assert server.rows("SELECT n FROM totals WHERE who = 'u3';") == [
             [next(n for who, n, _ in wanted if who == "u3")]
         ]
-        paused, shown = server.ksql("PAUSE CTAS_TOTALS_1; SHOW QUERIES;")
-        assert paused["commandStatus"]["message"] == "Paused CTAS_TOTALS_1"
-        assert {one["id"]: one["state"] for one in shown["queries"]}["CTAS_TOTALS_1"] == "PAUSED"
+        paused, shown = server.ksql("PAUSE CTAS_TOTALS_2; SHOW QUERIES;")
+        assert paused["commandStatus"]["message"] == "Paused CTAS_TOTALS_2"
+        assert {one["id"]: one["state"] for one in shown["queries"]}["CTAS_TOTALS_2"] == "PAUSED"
         dropped, _ = server.ksql("DROP TABLE totals DELETE TOPIC; DROP STREAM big DELETE TOPIC;")
         assert dropped["commandStatus"]["status"] == "SUCCESS"
-        wait_until(lambda: list(ids_of(server)) == ["CTAS_SUMS_2"], 100)
+        wait_until(lambda: list(ids_of(server)) == ["CTAS_SUMS_3"], 100)
         assert server.stop() == 0
 
 
@@ -91,12 +91,12 @@ def test_a_query_that_fails_says_why_and_stops_no_other(broker: Target, tmp_path
         def failed() -> bool:
             (shown,) = server.ksql("SHOW QUERIES;")
             states = {one["id"]: one for one in shown["queries"]}
-            one = states["CTAS_SUMS_2"]
+            one = states["CTAS_SUMS_3"]
             return one["state"] == "ERROR" and "does not fit DECIMAL(4, 0)" in one["error"]
 
         wait_until(failed, 100)
         server.until("SELECT n FROM totals;", lambda rows: rows == [[41]])
-        (described,) = server.ksql("EXPLAIN CTAS_SUMS_2;")
+        (described,) = server.ksql("EXPLAIN CTAS_SUMS_3;")
         assert "key ('a',)" in described["queryDescription"]["queryErrors"][0]["errorMessage"]
-        server.ksql("TERMINATE CTAS_SUMS_2;")
+        server.ksql("TERMINATE CTAS_SUMS_3;")
         assert server.stop() == 0

@@ -73,11 +73,20 @@ class Engine:
         held = HeldQuery(change.started, "", {**self.settings, **settings}, change.catalogue.types)
         self.app(held)
 
-    def apply(self, command: Command) -> Change | None:
+    def apply(self, command: Command) -> Change:
         """Apply a command that was accepted. Raises `SqlError` for one that this server does not understand, such as
         a call of a function that is no longer installed.
         """
+        # A query has the numbers of its command. So it keeps its id, and with that its checkpoint, also where
+        # a command before it cannot be applied.
         self.commands = max(self.commands, command.number + 1)
+        self.catalogue = replace(self.catalogue, next_query=command.number)
+        try:
+            return self._applied(command)
+        finally:
+            self.catalogue = replace(self.catalogue, next_query=self.commands)
+
+    def _applied(self, command: Command) -> Change:
         (written,) = statements_of(command.statement, {})
         given = written.statement
         change = self.change(given, written.text, command.settings, Remembered(command.facts))

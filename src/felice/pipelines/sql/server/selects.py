@@ -158,6 +158,10 @@ class Selects:
                 f"the query has no condition on the key of {source.name}, and {SCAN_ENABLED} is false",
                 query.position,
             )
-        follower = self._service.followers[source.topic]
+        follower = self._service.followers.get(source.topic)
+        if follower is None:
+            raise SqlError(
+                f"the rows of {source.name} are not kept at present; the log says why", query.position
+            )
         await follower.caught_up()
         return Select(id, plan, query.limit, found.read(follower.rows))

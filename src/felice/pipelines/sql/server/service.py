@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -109,6 +110,10 @@ class SqlService:
         self._one_at_a_time = asyncio.Lock()
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_read = False
+        self._has_skipped = False
+        """Whether the topic has a command that this server cannot apply. The checkpoints of queries that it does not
+        know are kept then: a server with the missing function, or a newer one, may go on with them.
+        """
         self.leads = False
         """Whether this server writes commands, and runs the queries."""
         self._answers = Answers(self.engine, self.cluster, deployment.registry, self.state)
@@ -148,17 +153,20 @@ class SqlService:
         try:
             command = Command.decode(record.key, record.value)
         except DamagedCommand as error:
+            self._has_skipped = True
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
         try:
             change = self.engine.apply(command)
-            self.statuses[command.id] = "" if change is None else change.message
-        except SqlError as error:
+            self.statuses[command.id] = change.message
+        except Exception as error:  # Whatever a record has: the commands behind it are read.
+            reason = str(error) or type(error).__name__
+            self._has_skipped = True
             if self.leads:
-                self._refused[command.number] = error
+                self._refused[command.number] = error if isinstance(error, SqlError) else SqlError(reason)
             _log.error(
                 "skipped a command that cannot be applied",
-                extra={"offset": record.offset, "command": command.id, "reason": str(error)},
+                extra={"offset": record.offset, "command": command.id, "reason": reason},
             )
             return
         if self._is_read:
@@ -168,7 +176,8 @@ class SqlService:
     def _run_queries(self) -> None:
         if not self.leads:
             return
-        self._queries.want(self.engine.running_apps(), frozenset(self.engine.queries))
+        known = None if self._has_skipped else frozenset(self.engine.queries)
+        self._queries.want(self.engine.running_apps(), known)
 
     def _follow_tables(self) -> None:
         wanted = {
@@ -183,7 +192,14 @@ class SqlService:
         for topic, source in wanted.items():
             if topic not in self.followers:
                 path = self.deployment.data / "tables" / f"{file_name(topic)}.sqlite"
-                follower = Follower(source, path, self.cluster, self.engine.retention_ms(source))
+                try:
+                    follower = Follower(source, path, self.cluster, self.engine.retention_ms(source))
+                except (sqlite3.Error, OSError) as error:
+                    _log.error(
+                        "the rows of a table cannot be kept",
+                        extra={"table": source.name, "path": str(path), "reason": str(error)},
+                    )
+                    continue  # It is tried again after the next statement.
                 self.followers[topic] = follower
                 follower.start()
 

@@ -42,8 +42,22 @@ StoredRow = tuple[bytes, bytes, int]
 def opened(path: Path) -> sqlite3.Connection:
     """A connection to a file of rows. Each thread may use it, one at a time."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    for one in _PRAGMAS:
-        connection.execute(one)
+    try:
+        for one in _PRAGMAS:
+            connection.execute(one)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _laid_out(path: Path) -> sqlite3.Connection:
+    connection = opened(path)
+    try:
+        connection.executescript(_LAYOUT)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -56,8 +70,14 @@ class TableRows:
         self.path = path
         self._retention_ms = retention_ms
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._write = opened(path)
-        self._write.executescript(_LAYOUT)
+        try:
+            self._write = _laid_out(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:  # It is damaged; the topic has all rows.
+            _log.warning("a file of rows is made again", extra={"path": str(path), "reason": str(error)})
+            self.delete()
+            self._write = _laid_out(path)
         if retention_ms is not None:
             self._write.execute("CREATE INDEX IF NOT EXISTS by_time ON rows (timestamp)")
         (newest,) = self._write.execute("SELECT max(timestamp) FROM rows").fetchone()

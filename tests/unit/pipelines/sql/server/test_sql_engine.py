@@ -59,7 +59,7 @@ def test_replay_makes_the_same_catalogue_though_the_world_has_changed() -> None:
         "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;", **{"auto.offset.reset": "earliest"}
     )
     world.run("CREATE STREAM gone AS SELECT * FROM s;")
-    world.run("PAUSE CTAS_T_0;")
+    world.run("PAUSE CTAS_T_3;")
     world.run("DROP STREAM gone;")
     world.topics.clear()
     other = Engine(built_in(), {"auto.offset.reset": "latest"}, MemoryRegistry())
@@ -68,23 +68,23 @@ def test_replay_makes_the_same_catalogue_though_the_world_has_changed() -> None:
     assert other.catalogue == world.engine.catalogue
     assert other.catalogue.sources["A"].value == (("A", INTEGER),)
     assert other.catalogue.sources["T"].partitions == 3
-    assert {id: held.is_paused for id, held in other.queries.items()} == {"CTAS_T_0": True}
-    assert other.queries["CTAS_T_0"].settings["auto.offset.reset"] == "earliest"
+    assert {id: held.is_paused for id, held in other.queries.items()} == {"CTAS_T_3": True}
+    assert other.queries["CTAS_T_3"].settings["auto.offset.reset"] == "earliest"
     assert other.commands == len(world.records)
-    assert other.app(other.queries["CTAS_T_0"]).topology.describe()
+    assert other.app(other.queries["CTAS_T_3"]).topology.describe()
 
 
 def test_pause_resume_and_terminate() -> None:
     world = World()
     world.run(STREAM)
     world.run("CREATE STREAM r AS SELECT * FROM s;")
-    assert world.run("PAUSE ALL;") == "Paused CSAS_R_0"
-    assert world.run("RESUME CSAS_R_0;") == "Resumed CSAS_R_0"
-    assert not world.engine.queries["CSAS_R_0"].is_paused
-    assert world.run("TERMINATE CSAS_R_0;") == "Terminated CSAS_R_0"
+    assert world.run("PAUSE ALL;") == "Paused CSAS_R_1"
+    assert world.run("RESUME CSAS_R_1;") == "Resumed CSAS_R_1"
+    assert not world.engine.queries["CSAS_R_1"].is_paused
+    assert world.run("TERMINATE CSAS_R_1;") == "Terminated CSAS_R_1"
     assert not world.engine.queries
-    with pytest.raises(SqlError, match="there is no query CSAS_R_0"):
-        world.run("PAUSE CSAS_R_0;")
+    with pytest.raises(SqlError, match="there is no query CSAS_R_1"):
+        world.run("PAUSE CSAS_R_1;")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_how_long_windows_stay(window: str, retention_ms: int | None) -> None:
     world.run(STREAM)
     world.run(f"CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s {window} GROUP BY k;")
     assert world.engine.retention_ms(world.engine.catalogue.sources["T"]) == retention_ms
-    assert list(world.engine.running_apps()) == ["CTAS_T_0"]
-    assert world.engine.running_apps()["CTAS_T_0"] is world.engine.running_apps()["CTAS_T_0"]
+    assert list(world.engine.running_apps()) == ["CTAS_T_1"]
+    assert world.engine.running_apps()["CTAS_T_1"] is world.engine.running_apps()["CTAS_T_1"]
 
 
 def test_a_number_of_a_query_is_never_used_again() -> None:
@@ -111,7 +111,7 @@ def test_a_number_of_a_query_is_never_used_again() -> None:
     world.run(STREAM)
     world.run("CREATE STREAM r AS SELECT * FROM s;")
     world.run("DROP STREAM r;")
-    assert world.run("CREATE STREAM r AS SELECT * FROM s;") == "Created query with ID CSAS_R_1"
+    assert world.run("CREATE STREAM r AS SELECT * FROM s;") == "Created query with ID CSAS_R_3"
 
 
 def test_commands_have_keys_of_their_own() -> None:
