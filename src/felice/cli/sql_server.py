@@ -171,7 +171,7 @@ def sql_server(
 
 def _settings(given: tuple[str, ...]) -> dict[str, str]:
     from felice.pipelines.sql.programs import SETTINGS
-    from felice.pipelines.sql.settings import is_known
+    from felice.pipelines.sql.settings import check_value, is_known
 
     found = dict(SETTINGS)
     for one in given:
@@ -181,6 +181,10 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
         name = name.removeprefix("ksql.streams.")
         if not is_known(name):
             raise Fault(f"--property: there is no setting {name}")
+        try:
+            check_value(name, value)
+        except ValueError as error:
+            raise Fault(f"--property: {error}") from None
         found[name] = value
     return found
 

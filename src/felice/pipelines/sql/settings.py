@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from felice.pipelines.sql.analysis.properties import FORMAT_OF, START
+from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, STARTS
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
 
 SCAN_ENABLED = "ksql.query.pull.table.scan.enabled"
@@ -48,3 +48,18 @@ def is_known(name: str) -> bool:
     """Whether a setting may be set; names of Kafka Streams may begin with `ksql.streams.`."""
     short = name.removeprefix("ksql.streams.")
     return short in KNOWN or short in TUNING
+
+
+_NUMBERS = ("ksql.functions.collect_list.limit", "ksql.functions.collect_set.limit")
+_MOST_DIGITS = 20
+_FLAGS = (SCAN_ENABLED, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME)
+
+
+def check_value(name: str, value: str) -> None:
+    """Raise ValueError for a value that a setting cannot have."""
+    if name.removeprefix("ksql.streams.") == START and value not in STARTS:
+        raise ValueError(f"{name} is {value!r}; it must be {' or '.join(STARTS)}")
+    if name in _NUMBERS and not (value.lstrip("-").isdecimal() and len(value) <= _MOST_DIGITS):
+        raise ValueError(f"{name} is {value!r}; it must be a whole number")
+    if name in _FLAGS and value.lower() not in ("true", "false"):
+        raise ValueError(f"{name} is {value!r}; it must be true or false")

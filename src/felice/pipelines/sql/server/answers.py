@@ -33,7 +33,8 @@ from felice.pipelines.streams.formats import Format
 
 Answer = Callable[[str, Mapping[str, str]], Awaitable[Entity]]
 _ASSERT_POLL_S = 0.2
-_ASSERT_S = 1.0
+_ASSERT_MS = 1000
+LONGEST_ASSERT_S = 3600
 _HIDDEN = ("_", "connect-")
 """How names of topics begin that SHOW TOPICS leaves out; SHOW ALL TOPICS has them."""
 
@@ -222,7 +223,10 @@ class Answers:
     # ASSERT
 
     async def _assert(self, given: AssertExists, text: str, settings: Mapping[str, str]) -> Entity:
-        limit = time.monotonic() + (_ASSERT_S if given.timeout is None else given.timeout.ms / 1000)
+        wait_ms = _ASSERT_MS if given.timeout is None else given.timeout.ms
+        if wait_ms > LONGEST_ASSERT_S * 1000:
+            raise SqlError(f"ASSERT waits at most {LONGEST_ASSERT_S} seconds", given.position)
+        limit = time.monotonic() + wait_ms / 1000
         holds = self._has_topic if given.kind == "TOPIC" else self._has_schema
         while (reason := await holds(given)) is not None:
             if time.monotonic() >= limit:

@@ -103,7 +103,11 @@ class Selects:
         for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
                 case SetProperty(name=name, value=value):
-                    own.pop(name, None) if value is None else own.update({name: value})
+                    if value is None:
+                        own.pop(name, None)
+                    else:
+                        own[name] = value
+                        check_settings(own)
                 case Define():
                     continue
                 case Query() | PrintTopic() if given is None:

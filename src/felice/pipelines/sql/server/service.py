@@ -14,6 +14,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFai
 from felice.pipelines.sql.server.files import file_name
 from felice.pipelines.sql.server.persistent import PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
-from felice.pipelines.sql.settings import KNOWN, is_known
+from felice.pipelines.sql.settings import KNOWN, check_value, is_known
 from felice.pipelines.sql.statements import Change, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import Written, statements_of
@@ -64,6 +65,8 @@ WRITE_S = 30.0
 _ENDING_POLL_S = 0.05
 LONGEST_TEXT = 1 << 20
 """Characters of one request's statements."""
+MOST_STATEMENTS = 1_000
+"""Of one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +226,14 @@ class SqlService:
                 raise StatementFailed(str(error), written.text + ";", done) from None
             if answer is not None:
                 done.append(answer)
+            await asyncio.sleep(0)  # Many statements wait for nothing.
         return done
 
     async def _execute(self, written: Written, settings: MutableMapping[str, str]) -> Entity | None:
         given, text = written.statement, written.text + ";"
         match given:
             case SetProperty(is_of_system=False):
-                check_settings({given.name: given.value or ""})
+                check_settings({} if given.value is None else {given.name: given.value})
                 set_property(given, settings, self.deployment.settings)
                 return None
             case Define():
@@ -323,13 +327,17 @@ class SqlService:
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Raise `StatementFailed` for a setting that nothing here looks at."""
-    for name in settings:
+    """Raise `StatementFailed` for a setting that nothing here looks at, and for a value that one cannot have."""
+    for name, value in settings.items():
         if not is_known(name):
             raise StatementFailed(
                 f"the server has no setting {name}{near(name, KNOWN)}; SHOW PROPERTIES and the documents name them",
                 "",
             )
+        try:
+            check_value(name, value)
+        except ValueError as error:
+            raise StatementFailed(str(error), "") from None
 
 
 def parsed(text: str, variables: MutableMapping[str, str]) -> Sequence[Written]:
@@ -339,11 +347,15 @@ def parsed(text: str, variables: MutableMapping[str, str]) -> Sequence[Written]:
             f"the statements have {len(text):,} characters; a request may have {LONGEST_TEXT:,}", text[:1_000]
         )
     try:
-        found = list(statements_of(text, variables))
+        found = list(islice(statements_of(text, variables), MOST_STATEMENTS + 1))
     except SqlError as error:
         raise StatementFailed.of(error, text) from None
     if not found:
         raise StatementFailed("the request has no statement", text)
+    if len(found) > MOST_STATEMENTS:
+        raise StatementFailed(
+            f"a request may have {MOST_STATEMENTS:,} statements, and this one has more", text[:1_000]
+        )
     return found
 
 
