@@ -248,3 +248,79 @@ def test_a_second_server_forwards_and_takes_over(broker: Target, tmp_path: Path)
     with SqlProcess(broker.bootstrap, tmp_path / "three", name) as third:
         shown, listed = third.ksql("SHOW TYPES; SHOW STREAMS;")
         assert (list(shown["types"]), [one["name"] for one in listed["streams"]]) == ([topic], [topic])
+
+
+def test_pages_of_other_sites_may_send_nothing(server: SqlProcess) -> None:
+    """A browser sends a body without a content type, or with text/plain, without asking the server."""
+    name = stream(server)
+    for path, body in (
+        ("/ksql", '{"ksql": "SHOW TYPES;"}'),
+        ("/query", f'{{"ksql": "SELECT * FROM {name};"}}'),
+        ("/inserts-stream", f'{{"target": "{name}"}}\n{{"k": "a", "v": 1}}\n'),
+    ):
+        for media in ({}, {"content-type": "text/plain"}):
+            answer = httpx2.post(
+                server.url + path,
+                content=body,
+                headers={"origin": "http://evil.example", **media},
+                trust_env=False,
+            )
+            assert answer.status_code == 415, path
+    assert server.rows(f"SELECT * FROM {name};") == []
+
+
+def test_a_query_whose_answer_is_not_acceptable_does_not_run_on(server: SqlProcess) -> None:
+    body = {"sql": f"SELECT * FROM {stream(server)} EMIT CHANGES;"}
+    for _ in range(101):
+        assert server.post("/query-stream", body, accept="text/xml").status_code == 406
+    with server.streamed("/query-stream", body) as lines:
+        assert "queryId" in next(lines)
+
+
+def test_lines_of_inserts_that_cannot_be_written(server: SqlProcess) -> None:
+    name = stream(server)
+    for line, reason in (
+        ("{bad", "not JSON"),
+        ('{"k": "a", "v": NaN}', "NaN"),
+        (json.dumps({"k": "a" * 2_000_000, "v": 1}), "MSG_SIZE_TOO_LARGE"),
+    ):
+        answer = httpx2.post(
+            server.url + "/inserts-stream",
+            content=f'{{"target": "{name}"}}\n{{"k": "a", "v": 1}}\n{line}\n',
+            trust_env=False,
+        )
+        assert answer.status_code == 200
+        first, second = (json.loads(one) for one in answer.text.splitlines())
+        assert first == {"status": "ok", "seq": 0}
+        assert (second["status"], second["seq"]) == ("error", 1) and reason in second["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto.offset.reset", "bogus"),
+        ("ksql.functions.collect_list.limit", "many"),
+        ("ksql.functions.collect_set.limit", "many"),
+        ("ksql.timestamp.throw.on.invalid", "perhaps"),
+        ("ksql.query.pull.table.scan.enabled", "perhaps"),
+    ],
+)
+def test_settings_with_values_that_mean_nothing(server: SqlProcess, name: str, value: str) -> None:
+    topic = stream(server)
+    query = f"SELECT COLLECT_LIST(v), COLLECT_SET(v) FROM {topic} GROUP BY k EMIT CHANGES;"
+    for answer in (
+        server.post("/query-stream", {"sql": query, "properties": {name: value}}),
+        server.post("/query-stream", {"sql": f"SET '{name}'='{value}'; {query}"}),
+        server.post("/ksql", {"ksql": "SHOW TYPES;", "streamsProperties": {name: value}}),
+    ):
+        assert answer.status_code == 400, answer.text
+        assert name in answer.json()["message"]
+
+
+def test_an_assertion_waits_an_hour_at_most(server: SqlProcess) -> None:
+    text = f"ASSERT TOPIC no_topic TIMEOUT 1{'0' * 400} SECONDS;"
+    assert "waits at most 3600 seconds" in server.refused("/ksql", text)["message"]
+
+
+def test_a_request_has_a_thousand_statements_at_most(server: SqlProcess) -> None:
+    assert "may have 1,000" in server.refused("/ksql", "SHOW TYPES;" * 1_001)["message"]

@@ -5,17 +5,21 @@ Source: ksqlDB's documented API. HTTP/1.1 only.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from felice.client.error import KafkaException
 from felice.dataclass import dataclass
-from felice.pipelines.sql.catalogue import near
+from felice.pipelines.errors import OutsideError
+from felice.pipelines.sql.catalogue import SourceInfo, near
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.rows.plain import json_text, value_of
 from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, NOT_READY, Entity, StatementFailed
@@ -27,9 +31,10 @@ from felice.pipelines.sql.settings import is_known
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import PrintTopic
 from felice.pipelines.sql.syntax.writer import quoted
+from felice.pipelines.streams.task import TopicRecord
 from felice.web.errors import HttpError
 from felice.web.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, passed_on
-from felice.web.media import accepted, json_body, parse_json
+from felice.web.media import accepted, check_content_type, json_body, parse_json
 
 KSQL, JSON = "application/vnd.ksql.v1+json", "application/json"
 DELIMITED = "application/vnd.ksqlapi.delimited.v1"
@@ -100,12 +105,26 @@ async def _asked(request: Request, text: str, settings: str) -> Asked:
 
 
 async def _object(request: Request) -> dict[str, Any]:
-    # A browser sends a form for a page of another site without asking, and names the site.
-    is_from_page = "origin" in request.headers
-    body = await json_body(request, BODIES if is_from_page else (*BODIES, FORM))
+    _check_page(request)
+    body = await json_body(request, (*BODIES, FORM))
     if not isinstance(body, dict):
         raise _bad("the body must be a JSON object")
     return body
+
+
+def _check_page(request: Request) -> None:
+    """Refuse what a page of another site can send. A browser asks first, unless the content type is that of a form, a
+    plain text, or missing; and it names the site.
+    """
+    if "origin" not in request.headers:
+        return
+    if "content-type" not in request.headers:
+        raise HttpError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE * 100,
+            "a request of a web page must have a content type",
+        )
+    check_content_type(request, BODIES)
 
 
 def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -166,26 +185,25 @@ async def _terminate(server: Server, request: Request) -> Response:
 
 async def _query(server: Server, request: Request) -> Response:
     """POST /query: a JSON array with a header, rows, and a final message; for PRINT lines of text."""
+    media = accepted(request, (KSQL, JSON))
     asked = await _asked(request, "ksql", "streamsProperties")
     found = await server.selects.begin(asked.text, asked.settings, asked.variables)
     if isinstance(found, PrintTopic):
         return StreamingResponse(
             _encoded(await _begun(_printed(server, found), request)), media_type="text/plain; charset=utf-8"
         )
-    return StreamingResponse(
-        _encoded(await _begun(_chunks(server, found), request)), media_type=accepted(request, (KSQL, JSON))
-    )
+    return StreamingResponse(_encoded(await _begun(_chunks(server, found), request)), media_type=media)
 
 
 async def _query_stream(server: Server, request: Request) -> Response:
     """POST /query-stream: an object about the query, and an array for each row, each in a line of its own or, as
     `application/json`, all in one array.
     """
+    media = accepted(request, (DELIMITED, JSON, KSQL))
     asked = await _asked(request, "sql", "properties")
     found = await server.selects.begin(asked.text, asked.settings, asked.variables)
     if isinstance(found, PrintTopic):
         raise StatementFailed("PRINT must use the /query endpoint", asked.text)
-    media = accepted(request, (DELIMITED, JSON, KSQL))
     write = _lines if media == DELIMITED else _one_array
     return StreamingResponse(_encoded(await _begun(write(server, found), request)), media_type=media)
 
@@ -296,6 +314,7 @@ def _values(select: Select, row: Row) -> list[Any]:
 
 async def _inserts(server: Server, request: Request) -> Response:
     """POST /inserts-stream: a line with the target, and a line for each row; a line of status for each."""
+    _check_page(request)
     lines = (await request.body()).splitlines()
     about = parse_json(lines[0]) if lines else None
     if not isinstance(about, dict) or not isinstance(about.get("target"), str):
@@ -308,15 +327,25 @@ async def _inserts(server: Server, request: Request) -> Response:
     if source is None or source.is_table:
         hint = near(name, sources)
         raise _bad(f"Cannot insert values into an unknown stream: {named}{hint}")
-    acks = list[Entity]()
+    acks = bytearray()
     for number, line in enumerate(lines[1:]):
-        try:
-            await service.cluster.write(service.record_of(source, _inserted(source, parse_json(line))))
-        except (ValueError, SqlError) as error:
-            acks.append({"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": str(error)})
+        if await request.is_disconnected():
             break
-        acks.append({"status": "ok", "seq": number})
-    return Response("".join(f"{json_text(one)}\n" for one in acks), media_type=DELIMITED)
+        ack: Entity = {"status": "ok", "seq": number}
+        try:
+            record = await asyncio.to_thread(_record, service, source, line)
+            await service.cluster.write(record)
+        except (ValueError, SqlError, HTTPException, KafkaException, OutsideError, OSError) as error:
+            reason = error.detail if isinstance(error, HTTPException) else str(error)
+            ack = {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": reason}
+        acks += f"{json_text(ack)}\n".encode("utf-8", "replace")
+        if ack["status"] != "ok":
+            break
+    return Response(bytes(acks), media_type=DELIMITED)
+
+
+def _record(service: SqlService, source: SourceInfo, line: bytes) -> TopicRecord:
+    return service.record_of(source, _inserted(source, parse_json(line)))
 
 
 def _inserted(source: Any, given: Any) -> Inserted:
