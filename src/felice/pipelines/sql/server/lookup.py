@@ -17,6 +17,8 @@ from felice.pipelines.sql.server.tables import StoredRow, TableRows, window_byte
 from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, In, Literal
 from felice.pipelines.sql.types import BIGINT, INTEGER, STRING, SqlType
 
+MOST_BYTES = 1 << 20
+"""Of keys and values that are decoded at once; the last one may exceed it."""
 _INTEGERS = {INTEGER: 1 << 31, BIGINT: 1 << 63}
 
 
@@ -40,15 +42,16 @@ class TableLookup:
 
     def _part(self, found: Iterator[StoredRow]) -> list[Row] | None:
         """The results of the next stored rows; None after the last one."""
-        shown, count = list[Row](), 0
+        shown, count, size = list[Row](), 0, 0
         for key_bytes, value_bytes, timestamp in found:
             count += 1
+            size += len(key_bytes) + len(value_bytes)
             try:
                 key, value = self._formats[0].decode(key_bytes), self._formats[1].decode(value_bytes)
             except FormatError:
                 continue  # As a persistent query does.
             shown += [self._shown.row(row) for _, row, _ in self._function(key, value, timestamp, ())]
-            if count == MOST_AT_ONCE:
+            if count == MOST_AT_ONCE or size >= MOST_BYTES:
                 return shown
         return shown if count else None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -45,6 +45,7 @@ VERSION = "7.9.0"
 """The version of ksqlDB whose API this is. Clients compare it with theirs."""
 _BEAT = 5
 """So many looks at the topic without a record, a second, and /query sends an empty line: clients count them."""
+PIECE = 1 << 16
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -256,14 +257,30 @@ async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:
             idle = 0
             async for part in select.parts():
                 idle = 0 if part else idle + 1
-                beat = "\n" if idle % _BEAT == _BEAT - 1 else ""
-                yield beat + "".join(f",\n{json_text({'row': _row(select, one)})}" for one in part)
+                yield "\n" if idle % _BEAT == _BEAT - 1 else ""
+                async for piece in pieces(f",\n{json_text({'row': _row(select, one)})}" for one in part):
+                    yield piece
         except StatementFailed as error:
             yield f",\n{json_text({'errorMessage': error.document()})}]\n"
             return
         yield f",\n{json_text({'finalMessage': select.message or 'Query Completed'})}]\n"
     finally:
         server.selects.close(select.id)
+
+
+async def pieces(texts: Iterable[str]) -> AsyncIterator[str]:
+    """The texts, joined up to about `PIECE` characters. Between two pieces the event loop turns: writing rows as JSON
+    takes a while if they are large.
+    """
+    found, size = list[str](), 0
+    for text in texts:
+        found.append(text)
+        size += len(text)
+        if size >= PIECE:
+            yield "".join(found)
+            found, size = [], 0
+            await asyncio.sleep(0)
+    yield "".join(found)
 
 
 def _row(select: Select, row: Row) -> Entity:
@@ -277,7 +294,8 @@ async def _lines(server: Server, select: Select) -> AsyncIterator[str]:
         yield json_text(_about(select)) + "\n"
         try:
             async for part in select.parts():
-                yield "".join(f"{json_text(_values(select, one))}\n" for one in part)
+                async for piece in pieces(f"{json_text(_values(select, one))}\n" for one in part):
+                    yield piece
         except StatementFailed as error:
             yield json_text({"status": "error", "error_code": error.code, "message": error.message}) + "\n"
     finally:
@@ -289,7 +307,8 @@ async def _one_array(server: Server, select: Select) -> AsyncIterator[str]:
         yield "[" + json_text(_about(select))
         try:
             async for part in select.parts():
-                yield "".join(f",\n{json_text(_values(select, one))}" for one in part)
+                async for piece in pieces(f",\n{json_text(_values(select, one))}" for one in part):
+                    yield piece
         except StatementFailed as error:
             yield f",\n{json_text({'status': 'error', 'error_code': error.code, 'message': error.message})}"
         yield "]\n"

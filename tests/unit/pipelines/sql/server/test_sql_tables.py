@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from felice.pipelines.sql.offline.statements import Statements
 from felice.pipelines.sql.offline.topics import Topics
 from felice.pipelines.sql.server.lookup import TableLookup
 from felice.pipelines.sql.server.printing import guessed
+from felice.pipelines.sql.server.rest import pieces
 from felice.pipelines.sql.server.tables import TableRows, window_bytes
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import Query
@@ -105,3 +107,30 @@ def test_keys_that_where_names(condition: str, keys: list[bytes] | None) -> None
 )
 def test_formats_are_guessed(data: bytes | None, found: tuple[str | None, str]) -> None:
     assert guessed(data) == found
+
+
+def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    statements = Statements(built_in(), {}, Topics())
+    statements.execute(
+        "CREATE SOURCE TABLE t (k STRING PRIMARY KEY, v STRING) "
+        "WITH (kafka_topic='t', value_format='JSON', partitions=1);"
+    )
+    (written,) = statements_of("SELECT k FROM t;", {})
+    query = written.statement
+    assert isinstance(query, Query)
+    plan = plan_of(query, statements.catalogue, built_in(), {}, target=None)
+    rows = TableRows(tmp_path / "t.sqlite")
+    rows.take([record(b"%d" % number, b'{"V": "%s"}' % (b"x" * 400_000)) for number in range(7)], {0: 7})
+
+    async def parts() -> list[int]:
+        return [len(part) async for part in TableLookup(plan, None, statements.tools()).read(rows)]
+
+    assert asyncio.run(parts()) == [3, 3, 1]
+    rows.close()
+
+
+def test_an_answer_is_written_in_pieces() -> None:
+    async def sizes() -> list[int]:
+        return [len(one) async for one in pieces("x" * 30_000 for _ in range(5))]
+
+    assert asyncio.run(sizes()) == [90_000, 60_000]
