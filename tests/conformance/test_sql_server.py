@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="the server needs Spark: pip install 'feli
 from conformance.sql_process import SqlProcess
 from conformance.targets import Target
 from conformance.wire import unique_name
-from felice.client import Producer
+from felice.client import AdminClient, NewTopic, Producer
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -324,3 +324,23 @@ def test_an_assertion_waits_an_hour_at_most(server: SqlProcess) -> None:
 
 def test_a_request_has_a_thousand_statements_at_most(server: SqlProcess) -> None:
     assert "may have 1,000" in server.refused("/ksql", "SHOW TYPES;" * 1_001)["message"]
+
+
+def test_a_topic_that_is_deleted_and_made_again(server: SqlProcess, broker: Target) -> None:
+    """A SELECT has no row of the old topic, and one without a topic says so."""
+    name = stream(server)
+    server.ksql(
+        f"CREATE SOURCE TABLE {name}_T (k STRING PRIMARY KEY, v INT) WITH (kafka_topic='{name}', value_format='JSON');"
+    )
+    insert, select = f"INSERT INTO {name} (k, v) VALUES ('{{0}}', 1);", f"SELECT k FROM {name}_T;"
+    server.ksql("".join(insert.format(number) for number in range(50)))
+    assert len(server.rows(select)) == 50
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([name])[name].result(30)
+    for path, text in (("/query-stream", select), ("/query-stream", f"SELECT * FROM {name} EMIT CHANGES;")):
+        answer = server.post(path, {"sql": text})
+        assert f"there is no topic {name}" in answer.text
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    assert server.rows(select) == []
+    server.ksql(insert.format("new"))
+    assert server.rows(select) == [["new"]]

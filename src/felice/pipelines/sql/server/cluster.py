@@ -75,14 +75,14 @@ class Cluster:
         """What tells a topic from another one that had its name before. Raises `KafkaException`."""
         found = (await self._admin.metadata([topic], TIMEOUT_S)).topics.get(topic)
         if found is None or found.error is not None:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"there is no topic {topic}"))
+            raise _missing(topic)
         return str(found.topic_id)
 
     async def ends(self, topic: str) -> dict[int, int]:
         """The offset behind the last committed record, by partition. Raises `KafkaException`."""
         known = await self.topics([topic])
         if topic not in known:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"there is no topic {topic}"))
+            raise _missing(topic)
         places = {(topic, number): LATEST for number in range(known[topic].partitions)}
         found = await self._admin.list_offsets(places, READ_COMMITTED, TIMEOUT_S)
         ends = {}
@@ -118,7 +118,11 @@ class Cluster:
         self, topics: Iterable[str], *, from_beginning: bool
     ) -> AsyncIterator[tuple[Consumer, dict[tuple[str, int], int]]]:
         """A consumer of all partitions of these topics, and the ends that they have now. Raises `KafkaException`."""
+        topics = list(topics)
         known = await self.topics(topics)
+        for name in topics:
+            if name not in known:
+                raise _missing(name)
         consumer = Consumer({**self._client, **_READING})
         async with consumer:
             ends, begins = dict[tuple[str, int], int](), list[TopicPartition]()
@@ -129,6 +133,10 @@ class Cluster:
                     begins.append(TopicPartition(topic.name, number, low if from_beginning else high))
             consumer.assign(begins)
             yield consumer, ends
+
+
+def _missing(topic: str) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"there is no topic {topic}"))
 
 
 def is_end(message: Message) -> bool:

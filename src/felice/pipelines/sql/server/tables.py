@@ -159,6 +159,8 @@ class Follower:
         self.rows = TableRows(path, retention_ms)
         self._cluster = cluster
         self._positions: dict[int, int] = {}
+        self._identity: str | None = None
+        """That of the topic whose rows these are."""
         self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.fault: str | None = None
@@ -183,11 +185,21 @@ class Follower:
 
     async def caught_up(self) -> None:
         """Wait until all records that the topic has now are in the rows. Raises `KafkaException` and TimeoutError."""
-        async with asyncio.timeout(CAUGHT_UP_S):
-            ends = await self._cluster.ends(self.source.topic)
-            while any(self._positions.get(number, 0) < end for number, end in ends.items()):
-                self._moved.clear()
-                await self._moved.wait()
+        try:
+            async with asyncio.timeout(CAUGHT_UP_S):
+                identity = await self._cluster.identity(self.source.topic)
+                ends = await self._cluster.ends(self.source.topic)
+                while self._identity != identity or any(
+                    self._positions.get(number, 0) < end for number, end in ends.items()
+                ):
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            told = "" if self.fault is None else f": {self.fault}"
+            raise TimeoutError(
+                f"the rows of {self.source.name} were not read up to the end of {self.source.topic} in "
+                f"{CAUGHT_UP_S:g} seconds{told}"
+            ) from None
 
     async def _run(self) -> None:
         while True:
@@ -206,6 +218,8 @@ class Follower:
         identity = await self._cluster.identity(topic)
         self.rows.of_topic(identity)
         self._positions = await asyncio.to_thread(self.rows.offsets)
+        self._identity = identity
+        self._moved.set()
         async with self._cluster.reading([topic], from_beginning=True) as (consumer, ends):
             consumer.assign(
                 [TopicPartition(topic, number, self._positions.get(number, 0)) for _, number in ends]
