@@ -6,8 +6,11 @@ No persistent query runs here; those are in `test_sql_server_on_spark`.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -344,3 +347,21 @@ def test_a_topic_that_is_deleted_and_made_again(server: SqlProcess, broker: Targ
     assert server.rows(select) == []
     server.ksql(insert.format("new"))
     assert server.rows(select) == [["new"]]
+
+
+def test_statements_are_answered_beside_as_many_queries_as_may_run(server: SqlProcess) -> None:
+    body = {"ksql": f"PRINT {stream(server)};"}
+    address = urlsplit(server.url)
+    text = json.dumps(body).encode()
+    request = b"POST /query HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with ExitStack() as open_ones:
+        for _ in range(100):
+            one = open_ones.enter_context(socket.create_connection((address.hostname, address.port)))
+            one.sendall(request % len(text) + text)
+
+        def is_full() -> bool:
+            answer = server.post("/query", {"ksql": body["ksql"].replace(";", " LIMIT 0;")})
+            return answer.status_code == 400 and "100 queries run already" in answer.text
+
+        wait_until(is_full, 100)
+        assert server.ksql("SHOW TYPES;")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from felice.client.admin.core import Admin
 from felice.client.admin.model import NewTopic
@@ -20,6 +21,8 @@ from felice.pipelines.streams.task import TopicRecord
 
 TIMEOUT_S = 30.0
 LATEST, READ_COMMITTED = -1, 1
+_BEGIN_AT_ONCE = 4
+"""Consumers that connect at the same time: a hundred would keep the event loop for seconds."""
 _READING: dict[str, object] = {
     "group.id": None,
     "enable.auto.commit": False,
@@ -46,6 +49,7 @@ class Cluster:
         self._client = dict(client)
         self._admin = Admin(parse_settings("a", self._client))
         self._producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 0})
+        self._beginning = asyncio.Semaphore(_BEGIN_AT_ONCE)
         self.id = ""
 
     async def start(self) -> None:
@@ -124,13 +128,15 @@ class Cluster:
             if name not in known:
                 raise _missing(name)
         consumer = Consumer({**self._client, **_READING})
-        async with consumer:
+        async with AsyncExitStack() as running:
             ends, begins = dict[tuple[str, int], int](), list[TopicPartition]()
-            for topic in known.values():
-                for number in range(topic.partitions):
-                    low, high = await consumer.watermarks(TopicPartition(topic.name, number), TIMEOUT_S)
-                    ends[topic.name, number] = high
-                    begins.append(TopicPartition(topic.name, number, low if from_beginning else high))
+            async with self._beginning:
+                await running.enter_async_context(consumer)
+                for topic in known.values():
+                    for number in range(topic.partitions):
+                        low, high = await consumer.watermarks(TopicPartition(topic.name, number), TIMEOUT_S)
+                        ends[topic.name, number] = high
+                        begins.append(TopicPartition(topic.name, number, low if from_beginning else high))
             consumer.assign(begins)
             yield consumer, ends
 

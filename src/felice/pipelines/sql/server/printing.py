@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
 
 from felice.client.error import KafkaException
@@ -68,7 +68,7 @@ class Printed:
         self._given = given
         self._formats: dict[str, str] = {}
 
-    async def lines(self, cluster: Cluster) -> AsyncIterator[list[str]]:
+    async def lines(self, cluster: Cluster) -> AsyncGenerator[list[str], None]:
         """Lines, some at a time; an empty list when no record came for a moment. Raises `StatementFailed`."""
         given, topic = self._given, self._given.topic
         try:

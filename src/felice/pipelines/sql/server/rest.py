@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
@@ -242,8 +243,13 @@ async def _begun(texts: AsyncIterator[str], request: Request) -> AsyncIterator[s
 
 
 async def _printed(server: Server, given: PrintTopic) -> AsyncIterator[str]:
-    async for lines in Printed(given).lines(server.service.cluster):
-        yield "".join(f"{one}\n" for one in lines)
+    server.selects.prints += 1
+    try:
+        async with aclosing(Printed(given).lines(server.service.cluster)) as parts:
+            async for lines in parts:
+                yield "".join(f"{one}\n" for one in lines)
+    finally:
+        server.selects.prints -= 1
 
 
 async def _chunks(server: Server, select: Select) -> AsyncIterator[str]:

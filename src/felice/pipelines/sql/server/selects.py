@@ -1,7 +1,7 @@
 """SELECTs of clients, from the statement to rows: push queries, and pull queries of tables and streams.
 
-Keeps true: at most `MOST_QUERIES` run at a time. A query ends when it is closed, when its client goes away, or with its
-            LIMIT.
+Keeps true: at most `MOST_QUERIES` run at a time, those of PRINT among them. A query ends when it is closed, when its
+            client goes away, or with its LIMIT.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class Selects:
     def __init__(self, service: SqlService) -> None:
         self._service = service
         self.running: dict[str, Select] = {}
+        self.prints = 0
+        """How many PRINT run."""
 
     def close(self, id: str) -> bool:
         """End a query. Returns whether it ran."""
@@ -120,12 +122,12 @@ class Selects:
                     )
         if given is None:
             raise StatementFailed("the request has no SELECT or PRINT statement", text, code=40002)
-        if isinstance(given.statement, PrintTopic):
-            return given.statement
-        if len(self.running) >= MOST_QUERIES:
+        if len(self.running) + self.prints >= MOST_QUERIES:
             raise StatementFailed(
                 f"{MOST_QUERIES} queries run already, and the server runs no more at a time; close one", text
             )
+        if isinstance(given.statement, PrintTopic):
+            return given.statement
         query = given.statement
         assert isinstance(query, Query)
         try:

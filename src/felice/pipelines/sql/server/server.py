@@ -16,9 +16,11 @@ from felice.pipelines.sql.server.failures import SqlErrors
 from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.rest import AtLeader, routes
+from felice.pipelines.sql.server.selects import MOST_QUERIES
 from felice.pipelines.sql.server.service import Deployment, SqlService
 from felice.web.application import application
 from felice.web.forwarding import Forwarder
+from felice.web.limits import Limits
 from felice.web.login import Login
 from felice.web.serving import WebServer
 
@@ -27,6 +29,8 @@ _log = logging.getLogger("felice.sql")
 DEFAULT_PORT = 8088
 RETRY_S = 1.0
 START_TIMEOUT_S = 60.0
+OTHER_REQUESTS = 100
+"""Besides queries, which may run for ever: statements and checks of the server's health."""
 
 
 def sql_server(
@@ -81,7 +85,8 @@ def sql_server(
         return None if leadership.is_mine else leadership.leader
 
     made = routes(service, AtLeader(forwarder, leader))
-    app = application(made, errors=SqlErrors(), login=login, lifespan=lifespan)
+    limits = Limits(connections=MOST_QUERIES + OTHER_REQUESTS)
+    app = application(made, errors=SqlErrors(), limits=limits, login=login, lifespan=lifespan)
     app.state.service = service
     server = WebServer(app, host, port, tls=tls)
     return server
