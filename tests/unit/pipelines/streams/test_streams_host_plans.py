@@ -104,28 +104,31 @@ def test_an_entry_reads_its_topics() -> None:
 
 def test_a_failed_app_is_left_out_until_its_failure_is_cleared() -> None:
     plan = HostPlan(1, (entry("one"), entry("two"), entry("three", is_paused=True)))
-    failure = Failure("one@1", 7, "why", {"t": {"0": 3}})
+    failure = Failure(2, "one@1", 7, "why", {"t": {"0": 3}})
     assert [one.name for one in plan.running(6, [failure])] == ["one", "two"]
     assert [one.name for one in plan.running(7, [failure])] == ["two"]
     assert [one.name for one in plan.running(9, [failure])] == ["two"]
-    cleared = plan.following("one", entry("one", cleared=7))
+    cleared = plan.following("one", entry("one", cleared=2))
     assert [one.name for one in cleared.running(8, [failure])] == ["one", "two"]
     # The batch that ran without it has the plan before, and runs without it again.
     assert [one.name for one in plan.running(7, [failure])] == ["two"]
-    again = Failure("one@2", 8, "why", {})
+    # Resumed before the batch was planned, it may fail in this batch again.
+    twice = Failure(3, "one@1", 7, "why", {})
+    assert [one.name for one in cleared.running(7, [failure, twice])] == ["two"]
+    again = Failure(3, "one@2", 8, "why", {})
     assert plan.running(8, [again]) == [plan.entries[0], plan.entries[1]]  # Another incarnation's failure.
 
 
 def test_an_app_that_failed_has_the_positions_from_before_the_batch() -> None:
     plan = HostPlan(1, (entry("one"), entry("two")))
     reached = Positions(7, 1, apps={"one@1": {A: 9}, "two@1": {A: 9}})
-    failure = Failure("one@1", 7, "why", {"t": {"0": 3}})
+    failure = Failure(2, "one@1", 7, "why", {"t": {"0": 3}})
     assert reached.corrected(plan, [failure]).apps == {"one@1": {A: 3}, "two@1": {A: 9}}
     # Later batches have them already.
     later = replace(reached, batch=8, apps={"one@1": {A: 3}, "two@1": {A: 10}})
     assert later.corrected(plan, [failure]) == later
     # A plan that cleared the failure before this batch was planned: the App took part.
-    cleared = HostPlan(2, (entry("one", cleared=7), entry("two")))
+    cleared = HostPlan(2, (entry("one", cleared=2), entry("two")))
     assert reached.corrected(cleared, [failure]) == reached
 
 
@@ -142,13 +145,15 @@ def test_files_that_no_batch_needs_are_removed(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path)
     old, kept = files.write_app(b"old"), files.write_app(b"kept")
     files.write(HostPlan(1, (entry("one", digest=old),)))
-    files.write(HostPlan(2, (entry("one", digest=kept, cleared=4), entry("two", digest=kept))))
-    for name, batch in (("one@1", 4), ("two@1", 4), ("gone@1", 2)):
-        files.write_failure(Failure(name, batch, "why", {}))
+    files.write(HostPlan(2, (entry("one", digest=kept, cleared=1), entry("two", digest=kept))))
+    for number, name, batch in ((1, "one@1", 4), (2, "two@1", 4), (3, "gone@1", 2)):
+        files.write_failure(Failure(number, name, batch, "why", {}))
     files.remove_older(2, 5)
     with pytest.raises(CheckpointError):
         files.plan(1)
     assert [one.incarnation for one in files.failures()] == ["two@1"]
+    assert files.next_failure(files.plan(2)) == 3
+    assert files.next_failure(HostPlan(3, (entry(cleared=8),))) == 9
     assert files.app(kept) == b"kept" and not (tmp_path / "apps" / old).exists()
 
 

@@ -275,11 +275,11 @@ class Host:
             self._write(plan.following(name, change(plan, plan.named(name))))
 
     def _cleared(self, plan: HostPlan, entry: Entry | None) -> int:
-        """The batch of the last failure of an App, which no longer counts."""
+        """The number of the last failure of an App, which no longer counts."""
         if entry is None:
             return -1
         failure = plan.failed(self._files.failures()).get(entry.incarnation)
-        return entry.cleared if failure is None else failure.batch
+        return entry.cleared if failure is None else failure.number
 
     def _described(self, app: App, before: Entry | None) -> Description:
         if before is None:
@@ -424,7 +424,8 @@ class Host:
         for name in failed.incarnations:
             log.warning("%s failed in batch %d: %s", name, at.batch, failed.error)
             positions = to_checkpoint(reached.apps.get(name, {}))
-            self._files.write_failure(Failure(name, at.batch, failed.error, positions))
+            number = self._files.next_failure(self._plan())
+            self._files.write_failure(Failure(number, name, at.batch, failed.error, positions))
 
     def _last_positions(self) -> tuple[Positions | None, Positions | None]:
         """The end of the last batch that is done, and that of a later one that is planned."""

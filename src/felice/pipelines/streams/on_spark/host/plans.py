@@ -5,8 +5,8 @@ Keeps true: a plan never changes; a change is another plan with the next number.
             An App that was dropped and put again is another *incarnation*, with no positions and no state.
             A failure is a file, too: which App, in which batch, and the positions before that batch. It is written
             before the batch runs again, so that every later run of the batch leaves the App out.
-Where:      `plans/N.json`, `apps/DIGEST` (pickled topologies) and `failures/INCARNATION,BATCH.json` in a directory that
-            driver and workers share.
+Where:      `plans/N.json`, `apps/DIGEST` (pickled topologies) and `failures/N.json` in a directory that driver and
+            workers share.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Entry:
     is_detached: bool = False
     """Whether it was dropped, and its state is kept for when it is put again."""
     cleared: int = NEVER
-    """Failures in this batch and before it no longer count."""
+    """Failures up to this number no longer count."""
 
     def reads(self, topic: str) -> bool:
         """Whether it reads the topic."""
@@ -91,6 +91,8 @@ class Entry:
 class Failure:
     """A batch in which an App failed."""
 
+    number: int
+    """Later failures have greater ones. An App can fail twice in a batch: if it was resumed before Spark planned it."""
     incarnation: str
     batch: int
     error: str
@@ -154,7 +156,7 @@ class HostPlan:
         found: dict[str, Failure] = {}
         for one in failures:
             entry = self.by_incarnation.get(one.incarnation)
-            if entry is not None and one.batch > entry.cleared and (batch is None or one.batch <= batch):
+            if entry is not None and one.number > entry.cleared and (batch is None or one.batch <= batch):
                 found[one.incarnation] = one
         return found
 
@@ -233,12 +235,16 @@ class PlanFiles:
         except FileNotFoundError:
             return []
         found = [Failure(**json.loads(path.read_text())) for path in paths if not path.name.startswith(".")]
-        return sorted(found, key=lambda one: one.batch)
+        return sorted(found, key=lambda one: one.number)
 
     def write_failure(self, failure: Failure) -> None:
         """Write a failure durably."""
-        name = f"{failure.incarnation},{failure.batch}.json"
-        write_durably(self.directory / "failures" / name, json.dumps(asdict(failure)))
+        write_durably(self._failure_path(failure), json.dumps(asdict(failure)))
+
+    def next_failure(self, plan: HostPlan) -> int:
+        """The number of the next failure. `plan` is the newest; files of failures that it cleared may be gone."""
+        numbers = [one.number for one in self.failures()] + [one.cleared for one in plan.entries]
+        return 1 + max(numbers, default=0)
 
     def remove_older(self, number: int, batch: int) -> None:
         """Remove plans before a number, the Apps that only they have, and failures before a batch that no longer
@@ -252,7 +258,7 @@ class PlanFiles:
         counting = [one for plan in plans for one in plan.failed(failures).values()]
         for failure in failures:
             if failure not in counting and failure.batch < batch:
-                (self.directory / "failures" / f"{failure.incarnation},{failure.batch}.json").unlink()
+                self._failure_path(failure).unlink(missing_ok=True)
         for one in numbers:
             if one < number:
                 self._plan_path(one).unlink(missing_ok=True)
@@ -270,6 +276,9 @@ class PlanFiles:
 
     def _plan_path(self, number: int) -> Path:
         return self.directory / "plans" / f"{number}.json"
+
+    def _failure_path(self, failure: Failure) -> Path:
+        return self.directory / "failures" / f"{failure.number}.json"
 
     def _app_path(self, digest: str) -> Path:
         return self.directory / "apps" / digest
