@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, STARTS
+from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, STARTS, WRAPPING
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
 
 SCAN_ENABLED = "ksql.query.pull.table.scan.enabled"
@@ -17,6 +17,7 @@ KNOWN = {
     START: "where queries begin to read: earliest or latest",
     FORMAT_OF["KEY"]: "the format of keys where a statement names none",
     FORMAT_OF["VALUE"]: "the format of values where a statement names none",
+    WRAPPING: "whether a value of one column is written with the column's name",
     TOPIC_SETTING: "the topic of the processing log",
     "ksql.output.topic.name.prefix": "what names of made topics begin with",
     FAIL_ON_BAD_RECORD: "whether a record that is not in its topic's format stops the query",
@@ -52,7 +53,7 @@ def is_known(name: str) -> bool:
 
 _NUMBERS = ("ksql.functions.collect_list.limit", "ksql.functions.collect_set.limit")
 _MOST_DIGITS = 20
-_FLAGS = (SCAN_ENABLED, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME)
+_FLAGS = (SCAN_ENABLED, WRAPPING, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME)
 
 
 def check_value(name: str, value: str) -> None:

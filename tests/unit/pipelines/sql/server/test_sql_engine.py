@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, WRAPPING
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry
@@ -14,6 +15,7 @@ from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Facts, Noted, Remembered
 from felice.pipelines.sql.server.leadership import assign, member
+from felice.pipelines.sql.settings import is_known
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.types import INTEGER, STRING, Decimal, Struct
@@ -168,3 +170,9 @@ def test_the_leader_stays() -> None:
     assert set(assign(members).values()) == {b'{"leader": "http://b"}'}
     members["1"] = member("http://b", leads=False)
     assert set(assign(members).values()) == {b'{"leader": "http://a"}'}
+
+
+def test_each_setting_that_a_statement_looks_at_may_be_set() -> None:
+    """`ksql.persistence.wrap.single.values` was looked at, and refused."""
+    for name in (*FORMAT_OF.values(), WRAPPING, START):
+        assert is_known(name), name
