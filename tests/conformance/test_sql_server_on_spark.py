@@ -99,4 +99,11 @@ def test_a_query_that_fails_says_why_and_stops_no_other(broker: Target, tmp_path
         (described,) = server.ksql("EXPLAIN CTAS_SUMS_3;")
         assert "key ('a',)" in described["queryDescription"]["queryErrors"][0]["errorMessage"]
         server.ksql("TERMINATE CTAS_SUMS_3;")
+        # Another condition, and the same operators: the new statement counts at once.
+        server.ksql(
+            f"CREATE OR REPLACE STREAM big WITH (kafka_topic = '{name}-big') AS "
+            "SELECT who, amt FROM pay WHERE amt >= 70;"
+        )
+        server.ksql(insert.format(61) + insert.format(71))
+        server.until("SELECT n FROM totals;", lambda rows: rows == [[42]])
         assert server.stop() == 0
