@@ -250,6 +250,30 @@ class Compilation:
         return text
 
 
+def changed_state(before: QueryPlan, after: QueryPlan) -> str | None:
+    """What of a query's state another plan of it could not read; None if it can go on with the state."""
+    one, other = before.grouping, after.grouping
+    if (one is None) != (other is None):
+        return "GROUP BY"
+    if one is not None and other is not None:
+        if (one.expressions, one.types) != (other.expressions, other.types):
+            return "the expressions of GROUP BY"
+        if one.aggregates != other.aggregates:
+            return "the aggregate functions"
+        if one.window != other.window:
+            return "the windows"
+        if (one.having is None) != (other.having is None):
+            return "HAVING"
+    if before.is_final != after.is_final:
+        return "EMIT FINAL"
+    if before.joins != after.joins:
+        return "the joins"
+    # In a join, stores and repartitions have the columns that the query uses.
+    if before.joins and _used_fields(before) != _used_fields(after):
+        return "the columns that are read from the joined sources"
+    return None
+
+
 def _used_fields(plan: QueryPlan) -> list[list[Field]]:
     """The columns of each side that the query uses."""
     sides = Sides(plan.sides)

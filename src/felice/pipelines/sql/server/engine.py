@@ -12,7 +12,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import Surroundings
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.compile.functions import Tools
-from felice.pipelines.sql.compile.topology import Compilation
+from felice.pipelines.sql.compile.topology import Compilation, changed_state
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server.commands import Command
@@ -72,6 +72,13 @@ class Engine:
         assert change.started is not None
         held = HeldQuery(change.started, "", {**self.settings, **settings}, change.catalogue.types)
         self.app(held)
+        before = self.queries.get(change.started.id)
+        what = None if before is None else changed_state(before.query.plan, change.started.plan)
+        if what is not None:
+            raise SqlError(
+                f"Cannot replace {change.started.sink.name}: {what} cannot change, because the query goes on with its "
+                "state; drop it and create it again"
+            )
 
     def apply(self, command: Command) -> Change:
         """Apply a command that was accepted. Raises `SqlError` for one that this server does not understand, such as

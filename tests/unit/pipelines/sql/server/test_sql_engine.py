@@ -176,3 +176,36 @@ def test_each_setting_that_a_statement_looks_at_may_be_set() -> None:
     """`ksql.persistence.wrap.single.values` was looked at, and refused."""
     for name in (*FORMAT_OF.values(), WRAPPING, START):
         assert is_known(name), name
+
+
+SOURCES = (
+    "CREATE STREAM s (k STRING KEY, a INT, b INT) WITH (kafka_topic='s', value_format='JSON', partitions=3);",
+    "CREATE TABLE t (id STRING PRIMARY KEY, x INT, y INT) WITH (kafka_topic='t', value_format='JSON', partitions=3);",
+)
+JOINED = "STREAM j AS SELECT s.k, s.a, t.x {0} FROM s LEFT JOIN t ON s.k = t.id"
+SUMS = "TABLE n AS SELECT k, SUM(a) AS total {0} FROM s {1} GROUP BY k"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (SUMS.format("", ""), SUMS.format(", MAX(a) AS m", ""), "the aggregate functions"),
+        (SUMS.format("", ""), SUMS.format("", "") + " HAVING SUM(a) > 1", "HAVING"),
+        (SUMS.format("", ""), SUMS.format(", SUM(a) + 1 AS more", "WHERE b > 1"), None),
+        (SUMS.format("", "") + " HAVING SUM(a) > 1", SUMS.format("", "") + " HAVING SUM(a) > 2", None),
+        (JOINED.format(""), JOINED.format(", t.y"), "the columns that are read from the joined sources"),
+        (JOINED.format(""), JOINED.format("").replace("LEFT ", ""), "the joins"),
+        (JOINED.format(""), JOINED.format(", t.x + 1 AS more") + " WHERE s.a > 1", None),
+        ("STREAM o AS SELECT k, a FROM s", "STREAM o AS SELECT k, a, b FROM s WHERE b > 1", None),
+    ],
+)
+def test_a_replaced_query_must_be_able_to_read_its_state(before: str, after: str, what: str | None) -> None:
+    """With MAX added, a query had accepted the statement and then failed with each record."""
+    world = World()
+    for text in (*SOURCES, f"CREATE {before};"):
+        world.run(text)
+    if what is None:
+        world.run(f"CREATE OR REPLACE {after};")
+        return
+    with pytest.raises(SqlError, match=f"{what} cannot change"):
+        world.run(f"CREATE OR REPLACE {after};")
