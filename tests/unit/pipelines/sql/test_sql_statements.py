@@ -266,3 +266,10 @@ def test_a_long_statement_is_parsed() -> None:
     assert isinstance(found, Query) and len(found.columns) == 20_000
     long = " AND ".join(["a = 1"] * 20_000)
     assert isinstance(statement_of(f"SELECT * FROM s WHERE {long}"), Query)
+
+
+def test_a_length_of_time_is_a_bigint() -> None:
+    text = "SELECT k, COUNT(*) FROM s WINDOW TUMBLING (SIZE {} MILLISECONDS) GROUP BY k EMIT CHANGES;"
+    assert list(statements_of(text.format((1 << 63) - 1)))
+    with pytest.raises(SqlSyntaxError, match="more milliseconds than a BIGINT has"):
+        list(statements_of(text.format(1 << 63)))

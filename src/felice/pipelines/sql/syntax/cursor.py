@@ -16,6 +16,7 @@ from felice.pipelines.sql.syntax.tree import UNITS_MS, Duration, placed
 
 T = TypeVar("T")
 DEEPEST = 64
+LONGEST_MS = (1 << 63) - 1
 _RESERVED = """
     ALL AND AS AT BETWEEN BY CASE CAST CONNECTOR CONNECTORS CREATE DELETE DESCRIBE DISTINCT DROP ELSE END EXISTS EXPLAIN
     FALSE FROM FULL GROUP HAVING IN INNER INSERT INTO IS JOIN LEFT LIKE LIMIT LIST LOAD NOT NULL ON OR OUTER PROPERTIES
@@ -139,6 +140,8 @@ class Cursor:
         count = self.integer("a length of time, such as 5 MINUTES")
         for unit in UNITS_MS:
             if self.take_words(unit) or self.take_words(unit[:-1]):
+                if count * UNITS_MS[unit] > LONGEST_MS:
+                    raise SqlSyntaxError(f"{count} {unit} are more milliseconds than a BIGINT has", position)
                 return placed(Duration(count, unit), position)
         raise self.refused(*UNITS_MS)
 
