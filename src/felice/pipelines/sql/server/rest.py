@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -32,7 +33,6 @@ from felice.pipelines.sql.settings import is_known
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import PrintTopic
 from felice.pipelines.sql.syntax.writer import quoted
-from felice.pipelines.streams.task import TopicRecord
 from felice.web.errors import HttpError
 from felice.web.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, passed_on
 from felice.web.media import accepted, check_content_type, json_body, parse_json
@@ -358,8 +358,7 @@ async def _inserts(server: Server, request: Request) -> Response:
             break
         ack: Entity = {"status": "ok", "seq": number}
         try:
-            record = await asyncio.to_thread(_record, service, source, line)
-            await service.cluster.write(record)
+            await service.insert(source, partial(_row_of, source, line))
         except (ValueError, SqlError, HTTPException, KafkaException, OutsideError, OSError) as error:
             reason = error.detail if isinstance(error, HTTPException) else str(error)
             ack = {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": reason}
@@ -369,8 +368,8 @@ async def _inserts(server: Server, request: Request) -> Response:
     return Response(bytes(acks), media_type=DELIMITED)
 
 
-def _record(service: SqlService, source: SourceInfo, line: bytes) -> TopicRecord:
-    return service.record_of(source, _inserted(source, parse_json(line)))
+def _row_of(source: SourceInfo, line: bytes) -> Inserted:
+    return _inserted(source, parse_json(line))
 
 
 def _inserted(source: Any, given: Any) -> Inserted:

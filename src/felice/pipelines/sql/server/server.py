@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
@@ -17,7 +18,7 @@ from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.rest import AtLeader, routes
 from felice.pipelines.sql.server.selects import MOST_QUERIES
-from felice.pipelines.sql.server.service import Deployment, SqlService
+from felice.pipelines.sql.server.service import MOST_INSERTS, Deployment, SqlService
 from felice.web.application import application
 from felice.web.forwarding import Forwarder
 from felice.web.limits import Limits
@@ -31,6 +32,8 @@ RETRY_S = 1.0
 START_TIMEOUT_S = 60.0
 OTHER_REQUESTS = 100
 """Besides queries, which may run for ever: statements and checks of the server's health."""
+OTHER_THREADS = 2 * MOST_INSERTS
+"""Besides those of queries."""
 
 
 def sql_server(
@@ -68,6 +71,8 @@ def sql_server(
             lead,
             service.follow,
         )
+        # A registry that does not answer holds the threads of those who ask it; others must find one.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST_QUERIES + OTHER_THREADS))
         async with AsyncExitStack() as running:
             running.push_async_callback(asyncio.to_thread, queries.stop)
             queries.start()

@@ -25,7 +25,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.sql.catalogue import SourceInfo, near
 from felice.pipelines.sql.functions.table import FunctionTable
-from felice.pipelines.sql.inserts import inserted
+from felice.pipelines.sql.inserts import Inserted, inserted
 from felice.pipelines.sql.programs import NeededTopic
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
 from felice.pipelines.sql.server import entities
@@ -67,6 +67,8 @@ LONGEST_TEXT = 1 << 20
 """Characters of one request's statements."""
 MOST_STATEMENTS = 1_000
 """Of one request."""
+MOST_INSERTS = 16
+"""Rows that are encoded at a time: for some formats a registry is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class SqlService:
         self.statuses: dict[str, str] = {}
         """What each command did, by its id; the last one of an id counts."""
         self._one_at_a_time = asyncio.Lock()
+        self._inserting = asyncio.Semaphore(MOST_INSERTS)
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_read = False
         self._has_skipped = False
@@ -258,9 +261,12 @@ class SqlService:
     async def _insert(self, given: InsertValues) -> None:
         engine = self.engine
         source = engine.catalogue.source(given.name, given.position)
-        record = await asyncio.to_thread(
-            lambda: self.record_of(source, inserted(given, source, engine.functions, engine.catalogue.types))
-        )
+        await self.insert(source, lambda: inserted(given, source, engine.functions, engine.catalogue.types))
+
+    async def insert(self, source: SourceInfo, row: Callable[[], Inserted]) -> None:
+        """Write a row, which is computed in a thread. Raises what `row` raises, `SqlError` and `KafkaException`."""
+        async with self._inserting:
+            record = await asyncio.to_thread(lambda: self.record_of(source, row()))
         await self.cluster.write(record)
 
     def record_of(self, source: SourceInfo, row: Any) -> TopicRecord:
