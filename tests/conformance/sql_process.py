@@ -23,6 +23,7 @@ class SqlProcess(WebProcess):
     def __init__(self, bootstrap: str, directory: Path, name: str, *words: str) -> None:
         options = ["sql-server", "--bootstrap-server", bootstrap, "--port", "0", "--service-id", name]
         options += ["--data", str(directory), "--property", EARLIEST, "--replication-factor", "1", *words]
+        self.directory = directory
         super().__init__(options, READY, directory.with_suffix(".log"))
 
     def post(self, path: str, body: Any, **headers: str) -> httpx2.Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ pytest.importorskip("pyspark", reason="the server needs Spark: pip install 'feli
 
 from conformance.sql_process import SqlProcess
 from conformance.targets import Target
+from conformance.web_process import FELICE, LIMIT_S
 from conformance.wire import unique_name
 from felice.client import AdminClient, NewTopic, Producer
 from waiting import wait_until
@@ -225,6 +227,22 @@ def test_a_client_that_goes_away_ends_its_query(server: SqlProcess) -> None:
     wait_until(lambda: server.call("POST", "/close-query", {"queryId": ids[0]})[0] == 400)
     server.ksql(f"INSERT INTO {name} (k, v) VALUES ('a', 1);")
     assert server.rows(f"SELECT v FROM {name} EMIT CHANGES LIMIT 1;") == [[1]]
+
+
+def test_a_directory_of_another_server_is_refused(server: SqlProcess, broker: Target) -> None:
+    """Both would write the same files."""
+    words = [
+        "sql-server",
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--port",
+        "0",
+        "--data",
+        str(server.directory),
+    ]
+    found = subprocess.run([*FELICE, *words], capture_output=True, text=True, timeout=LIMIT_S)
+    assert (found.returncode, len(found.stderr.splitlines())) == (1, 1)
+    assert f"another SQL server uses the directory {server.directory}" in found.stderr
 
 
 def test_a_second_server_forwards_and_takes_over(broker: Target, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _EXPLAINED = frozenset(
         "StoreError",
         "JavaNotFound",
         "CannotListen",
+        "CannotStart",
         "TlsError",
         "BadUsersFile",
     )

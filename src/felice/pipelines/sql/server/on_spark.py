@@ -119,7 +119,7 @@ class SparkQueries:
     def _turn(self) -> None:
         with self._lock:
             wanted, known = dict(self._wanted), self._known
-        if known is None:
+        if known is None and not wanted:
             self._stop_host()
             return
         if self._host is None and not wanted and not self._checkpoint.is_dir():
@@ -141,9 +141,9 @@ class SparkQueries:
                 self._note(one, None, failures=0)
         self._hosted = frozenset(host.states())
 
-    def _forget(self, host: Host, wanted: Mapping[str, _Wanted], known: frozenset[str]) -> None:
+    def _forget(self, host: Host, wanted: Mapping[str, _Wanted], known: frozenset[str] | None) -> None:
         for id, state in host.states().items():
-            if id not in known:
+            if known is not None and id not in known:
                 host.drop(id)
             elif id not in wanted and state.state.value == "running":
                 host.pause(id)

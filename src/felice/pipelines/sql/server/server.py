@@ -8,10 +8,12 @@ import ssl
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from starlette.applications import Starlette
 
 from felice.client.error import KafkaException
+from felice.env import DiskLocked, Lock, SystemDisk
 from felice.env.listening import ServerTls
 from felice.pipelines.sql.server.failures import SqlErrors
 from felice.pipelines.sql.server.leadership import Leadership
@@ -34,6 +36,10 @@ OTHER_REQUESTS = 100
 """Besides queries, which may run for ever: statements and checks of the server's health."""
 OTHER_THREADS = 2 * MOST_INSERTS
 """Besides those of queries."""
+
+
+class CannotStart(Exception):
+    """The server cannot start. The text says why, and what to do."""
 
 
 def sql_server(
@@ -74,6 +80,7 @@ def sql_server(
         # A registry that does not answer holds the threads of those who ask it; others must find one.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST_QUERIES + OTHER_THREADS))
         async with AsyncExitStack() as running:
+            running.callback(_locked(deployment.data).release)
             running.push_async_callback(asyncio.to_thread, queries.stop)
             queries.start()
             running.push_async_callback(forwarder.close)
@@ -95,6 +102,17 @@ def sql_server(
     app.state.service = service
     server = WebServer(app, host, port, tls=tls)
     return server
+
+
+def _locked(data: Path) -> Lock:
+    """The lock of a data directory. Raises `CannotStart` if another server has it: both would write the same files."""
+    data.mkdir(parents=True, exist_ok=True)
+    try:
+        return SystemDisk().lock(data / "lock")
+    except DiskLocked:
+        raise CannotStart(
+            f"another SQL server uses the directory {data}; give each one a --data of its own"
+        ) from None
 
 
 async def _lead(service: SqlService) -> None:

@@ -1,0 +1,142 @@
+"""Which changes of wanted queries reach the host of Spark, which is not here: a stand-in keeps what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.pipelines.sql.server.on_spark import SparkQueries
+from felice.pipelines.sql.server.persistent import ERROR, RUNNING, QueryState
+from felice.pipelines.streams.app import App
+from waiting import wait_until
+
+pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
+
+from felice.pipelines.streams.on_spark.host.host import HostedState, State
+
+
+class StandIn:
+    """Has the methods of a host that `SparkQueries` calls."""
+
+    failure = None
+
+    def __init__(self) -> None:
+        self.apps: dict[str, App] = {}
+        self.paused: set[str] = set()
+        self.failing: dict[str, str] = {}
+        self.refusal: str | None = None
+        self.told: list[str] = []
+
+    def put(self, app: App) -> None:
+        if self.refusal is not None:
+            raise ValueError(self.refusal)
+        self.apps[app.name] = app
+        self.paused.discard(app.name)
+        self.told.append(f"put {app.name}")
+
+    def drop(self, name: str) -> None:
+        del self.apps[name]
+        self.told.append(f"drop {name}")
+
+    def pause(self, name: str) -> None:
+        self.paused.add(name)
+        self.told.append(f"pause {name}")
+
+    def resume(self, name: str) -> None:
+        self.paused.discard(name)
+        self.failing.pop(name, None)
+        self.told.append(f"resume {name}")
+
+    def states(self) -> dict[str, HostedState]:
+        found = {}
+        for name in self.apps:
+            if name in self.failing:
+                found[name] = HostedState(State.ERROR, self.failing[name])
+            else:
+                found[name] = HostedState(State.PAUSED if name in self.paused else State.RUNNING)
+        return found
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+
+class Queries(SparkQueries):
+    """With a stand-in for the host."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("test", "localhost:1", "local[1]", directory, {})
+        self.host = StandIn()
+
+    def _started_host(self) -> Any:
+        self._host = self.host  # type: ignore[assignment]
+        return self.host
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> Iterator[Queries]:
+    made = Queries(tmp_path)
+    made.start()
+    yield made
+    made.stop()
+    assert made.host.told[-1:] == ["stop"]
+
+
+def apps(*names: str) -> dict[str, App]:
+    return {name: App(name) for name in names}
+
+
+def settled(queries: Queries, *told: str) -> None:
+    wait_until(lambda: queries.host.told == list(told), describe=lambda: str(queries.host.told))
+
+
+def test_queries_are_put_paused_resumed_and_dropped(queries: Queries) -> None:
+    both = apps("A", "B")
+    queries.want(both, frozenset(both))
+    settled(queries, "put A", "put B")
+    queries.want({"A": both["A"]}, frozenset(both))
+    settled(queries, "put A", "put B", "pause B")
+    queries.want(both, frozenset(both))
+    settled(queries, "put A", "put B", "pause B", "put B")
+    queries.want({"B": both["B"]}, frozenset({"B"}))
+    settled(queries, "put A", "put B", "pause B", "put B", "drop A")
+    assert queries.states() == {"B": QueryState(RUNNING)}
+    assert queries.running() == {"B"}
+
+
+def test_another_application_of_the_same_name_replaces(queries: Queries) -> None:
+    queries.want(apps("A"), frozenset("A"))
+    settled(queries, "put A")
+    queries.want(apps("A"), frozenset("A"))
+    settled(queries, "put A", "put A")
+
+
+def test_nothing_is_dropped_while_a_command_could_not_be_read(queries: Queries) -> None:
+    """The query that it made may be among those that the host has."""
+    both = apps("A", "B")
+    queries.want(both, frozenset(both))
+    settled(queries, "put A", "put B")
+    queries.want({"B": both["B"]}, None)
+    settled(queries, "put A", "put B", "pause A")
+    queries.want({}, None)  # Another server leads.
+    settled(queries, "put A", "put B", "pause A", "stop")
+
+
+def test_a_query_that_fails_goes_on_after_a_pause(queries: Queries) -> None:
+    queries.want(apps("A"), frozenset("A"))
+    settled(queries, "put A")
+    queries.host.failing["A"] = "a bad record"
+    wait_until(lambda: queries.states() == {"A": QueryState(ERROR, "a bad record")})
+    settled(queries, "put A", "resume A")
+    assert queries.states() == {"A": QueryState(ERROR, "a bad record")}, "until it has run for a while"
+
+
+def test_a_query_that_cannot_start_says_why(queries: Queries) -> None:
+    queries.host.refusal = "there is no topic s"
+    queries.want(apps("A"), frozenset("A"))
+    wait_until(lambda: queries.states() == {"A": QueryState(ERROR, "there is no topic s")})
+    queries.host.refusal = None
+    settled(queries, "put A")
+    wait_until(lambda: queries.states() == {"A": QueryState(RUNNING)})
