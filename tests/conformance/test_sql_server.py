@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the server needs Spark: pip install 'felice[spark]'")
 
+from conformance.live_process import LiveProcess
 from conformance.sql_process import SqlProcess
 from conformance.targets import Target
 from conformance.web_process import FELICE, LIMIT_S
@@ -243,6 +244,21 @@ def test_a_directory_of_another_server_is_refused(server: SqlProcess, broker: Ta
     found = subprocess.run([*FELICE, *words], capture_output=True, text=True, timeout=LIMIT_S)
     assert (found.returncode, len(found.stderr.splitlines())) == (1, 1)
     assert f"another SQL server uses the directory {server.directory}" in found.stderr
+
+
+def test_a_push_query_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
+    with (
+        LiveProcess(tmp_path / "broker") as live,
+        SqlProcess(live.bootstrap, tmp_path / "sql", "restarted") as server,
+    ):
+        name = stream(server, partitions="1")
+        with server.streamed("/query-stream", {"sql": f"SELECT v FROM {name} EMIT CHANGES;"}) as lines:
+            next(lines)
+            live.terminate()
+            with LiveProcess(tmp_path / "broker", live.port) as again:
+                with Producer({"bootstrap.servers": again.bootstrap}) as producer:
+                    producer.produce(name, b'{"v": 7}', b"a")
+                assert json.loads(next(lines)) == [7]
 
 
 def test_a_second_server_forwards_and_takes_over(broker: Target, tmp_path: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 from felice.client.admin.core import Admin
 from felice.client.admin.model import NewTopic
@@ -19,7 +23,13 @@ from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.streams.task import TopicRecord
 
+_log = logging.getLogger("felice.sql")
+
 TIMEOUT_S = 30.0
+_RETRY_S = 0.3
+T = TypeVar("T")
+_PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+"""Errors of connections: brokers may be back in a moment."""
 LATEST, READ_COMMITTED = -1, 1
 _BEGIN_AT_ONCE = 4
 """Consumers that connect at the same time: a hundred would keep the event loop for seconds."""
@@ -40,6 +50,11 @@ class Topic:
     name: str
     partitions: int
     replicas: int
+
+
+def _note(error: KafkaError) -> None:
+    """A consumer without a broker waits for one; without this function, its query would end with the error."""
+    _log.warning("a consumer reaches no broker", extra={"reason": error.str()})
 
 
 class Cluster:
@@ -123,18 +138,19 @@ class Cluster:
     ) -> AsyncIterator[tuple[Consumer, dict[tuple[str, int], int]]]:
         """A consumer of all partitions of these topics, and the ends that they have now. Raises `KafkaException`."""
         topics = list(topics)
-        known = await self.topics(topics)
+        known = await _patiently(lambda: self.topics(topics))
         for name in topics:
             if name not in known:
                 raise _missing(name)
-        consumer = Consumer({**self._client, **_READING})
+        consumer = Consumer({**self._client, **_READING, "error_cb": _note})
         async with AsyncExitStack() as running:
             ends, begins = dict[tuple[str, int], int](), list[TopicPartition]()
             async with self._beginning:
                 await running.enter_async_context(consumer)
                 for topic in known.values():
                     for number in range(topic.partitions):
-                        low, high = await consumer.watermarks(TopicPartition(topic.name, number), TIMEOUT_S)
+                        place = TopicPartition(topic.name, number)
+                        low, high = await _patiently(partial(consumer.watermarks, place, TIMEOUT_S))
                         ends[topic.name, number] = high
                         begins.append(TopicPartition(topic.name, number, low if from_beginning else high))
             consumer.assign(begins)
@@ -151,6 +167,18 @@ def is_end(message: Message) -> bool:
     return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
+def is_record(message: Message) -> bool:
+    """Whether it is a record. An error that passes by itself is none: the consumer goes on. Raises `KafkaException` for
+    another one.
+    """
+    error = message.error()
+    if error is None:
+        return True
+    if is_end(message) or error.retriable() or error.code() in _PASSING:
+        return False
+    raise KafkaException(error)
+
+
 def record_of(message: Message) -> TopicRecord:
     """The record of a message. Raises `KafkaException` for an error event."""
     error, topic = message.error(), message.topic()
@@ -159,6 +187,18 @@ def record_of(message: Message) -> TopicRecord:
     return TopicRecord(
         topic, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
     )
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """What brokers answer, who are asked again while they cannot be reached. Raises `KafkaException`."""
+    ends_at = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return await ask()
+        except KafkaException as error:
+            if error.error.code() not in _PASSING or time.monotonic() > ends_at:
+                raise
+        await asyncio.sleep(_RETRY_S)
 
 
 def _raise(error: object, harmless: int) -> None:

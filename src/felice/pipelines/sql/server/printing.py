@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
 
 from felice.client.error import KafkaException
-from felice.pipelines.sql.server.cluster import Cluster, is_end, record_of
+from felice.pipelines.sql.server.cluster import Cluster, is_record, record_of
 from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.rows import MOST_AT_ONCE, POLL_S
 from felice.pipelines.sql.syntax.tree import PrintTopic
@@ -84,7 +84,7 @@ class Printed:
                     messages = await consumer.consume(MOST_AT_ONCE, POLL_S)
                     lines = list[str]()
                     for one in messages:
-                        if is_end(one) or (given.limit is not None and shown >= given.limit):
+                        if not is_record(one) or (given.limit is not None and shown >= given.limit):
                             continue
                         seen += 1
                         if (seen - 1) % (given.interval or 1):

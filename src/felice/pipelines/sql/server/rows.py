@@ -17,7 +17,7 @@ from felice.pipelines.sql.analysis.properties import START
 from felice.pipelines.sql.compile.functions import Tools, shown_format
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
 from felice.pipelines.sql.rows.plain import plain_of
-from felice.pipelines.sql.server.cluster import Cluster, is_end, record_of
+from felice.pipelines.sql.server.cluster import Cluster, is_end, is_record, record_of
 from felice.pipelines.streams.driver import TestDriver
 from felice.pipelines.streams.record import RecordMetadata
 from felice.pipelines.streams.task import TopicRecord
@@ -73,7 +73,7 @@ class PushRows:
             yield []
             while True:
                 messages = await consumer.consume(MOST_AT_ONCE, POLL_S)
-                reads = [_read(one) for one in messages if not is_end(one)]
+                reads = [_read(one) for one in messages if is_record(one)]
                 yield await asyncio.to_thread(self._rows, reads) if reads else []
 
     def _rows(self, reads: Sequence[Read]) -> list[Row]:
@@ -104,7 +104,7 @@ class StreamRows:
             while waiting:
                 messages = await consumer.consume(MOST_AT_ONCE, POLL_S)
                 waiting -= {(str(one.topic()), int(one.partition() or 0)) for one in messages if is_end(one)}
-                reads = [_read(one) for one in messages if not is_end(one)]
+                reads = [_read(one) for one in messages if is_record(one)]
                 yield await asyncio.to_thread(
                     self._rows, [one for one in reads if one.at.offset < ends[one.at.topic, one.at.partition]]
                 )
