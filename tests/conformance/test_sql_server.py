@@ -230,6 +230,14 @@ def test_a_client_that_goes_away_ends_its_query(server: SqlProcess) -> None:
     assert server.rows(f"SELECT v FROM {name} EMIT CHANGES LIMIT 1;") == [[1]]
 
 
+def test_metrics_and_health(server: SqlProcess) -> None:
+    text = httpx2.get(server.url + "/metrics", trust_env=False).text
+    assert "felice_sql_leads 1" in text.splitlines()
+    assert server.call("GET", "/healthcheck")["details"] == {
+        name: {"isHealthy": True} for name in ("kafka", "commandRunner", "metastore")
+    }
+
+
 def test_a_directory_of_another_server_is_refused(server: SqlProcess, broker: Target) -> None:
     """Both would write the same files."""
     words = [

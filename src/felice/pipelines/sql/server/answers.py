@@ -136,8 +136,7 @@ class Answers:
         raise SqlError("variables belong to a session: the shell shows them")
 
     def _listed(self, id: str) -> Entity:
-        state = self._state(id)
-        return entities.query(self._engine.catalogue, id, state.name, state.reason)
+        return entities.query(self._engine.catalogue, id, self._state(id))
 
     # DESCRIBE
 

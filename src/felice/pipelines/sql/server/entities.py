@@ -9,9 +9,8 @@ from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, SourceInf
 from felice.pipelines.sql.functions.table import Function
 from felice.pipelines.sql.server.cluster import Topic
 from felice.pipelines.sql.server.failures import Entity
+from felice.pipelines.sql.server.persistent import QueryState
 from felice.pipelines.sql.types import Array, Decimal, Map, SqlType, Struct, base
-
-RUNNING, PAUSED, ERROR, UNRESPONSIVE = "RUNNING", "PAUSED", "ERROR", "UNRESPONSIVE"
 
 
 def status(text: str, id: str, number: int, message: str, query: str | None) -> Entity:
@@ -59,8 +58,8 @@ def topics(text: str, found: Iterable[Topic]) -> Entity:
     return of_kind("kafka_topics", text, topics=shown)
 
 
-def query(catalogue: Catalogue, id: str, state: str, error: str | None) -> Entity:
-    """One persistent query. `error` says why it does not run."""
+def query(catalogue: Catalogue, id: str, given: QueryState) -> Entity:
+    """One persistent query, with the reason if it does not run, and how far it is behind its topics."""
     info = catalogue.queries[id]
     sink = catalogue.sources.get(info.writes)
     shown: Entity = {
@@ -68,11 +67,12 @@ def query(catalogue: Catalogue, id: str, state: str, error: str | None) -> Entit
         "sinks": [info.writes],
         "sinkKafkaTopics": [] if sink is None else [sink.topic],
         "id": id,
-        "statusCount": {state: 1},
+        "statusCount": {given.name: 1},
         "queryType": "PERSISTENT",
-        "state": state,
+        "state": given.name,
     }
-    return shown if error is None else {**shown, "error": error}
+    more = {"error": given.reason, "behind": given.behind}
+    return shown | {name: value for name, value in more.items() if value is not None}
 
 
 def schema(type_: SqlType) -> Entity:

@@ -41,6 +41,7 @@ class _Wanted:
     tried_at: float = 0.0
     reason: str | None = None
     """Why it failed, or could not be started."""
+    behind: int | None = None
 
     @property
     def pause_s(self) -> float:
@@ -93,10 +94,10 @@ class SparkQueries:
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
         with self._lock:
-            reasons = {id: one.reason or self._host_reason for id, one in self._wanted.items()}
+            found = {id: (one.reason or self._host_reason, one.behind) for id, one in self._wanted.items()}
         return {
-            id: QueryState(RUNNING) if reason is None else QueryState(ERROR, reason)
-            for id, reason in reasons.items()
+            id: QueryState(RUNNING if reason is None else ERROR, reason, behind)
+            for id, (reason, behind) in found.items()
         }
 
     def running(self) -> frozenset[str]:
@@ -131,6 +132,7 @@ class SparkQueries:
         found = host.states()
         for id, one in wanted.items():
             state = found.get(id)
+            one.behind = None if state is None else state.behind
             if not one.is_put or state is None:
                 self._put(host, id, one)
             elif state.error is not None:

@@ -17,6 +17,8 @@ class QueryState:
 
     name: str
     reason: str | None = None
+    behind: int | None = None
+    """How many records of its topics it had not read, when last reported."""
 
 
 class PersistentQueries(Protocol):

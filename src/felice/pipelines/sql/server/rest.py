@@ -21,10 +21,12 @@ from starlette.routing import Route
 from felice.client.error import KafkaException
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
+from felice.pipelines.prometheus import CONTENT_TYPE
 from felice.pipelines.sql.catalogue import SourceInfo, near
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.rows.plain import json_text, value_of
 from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, NOT_READY, Entity, StatementFailed
+from felice.pipelines.sql.server.metrics import Figures, page
 from felice.pipelines.sql.server.printing import Printed
 from felice.pipelines.sql.server.rows import Row
 from felice.pipelines.sql.server.selects import Select, Selects
@@ -408,8 +410,23 @@ async def _info(server: Server, request: Request) -> Response:
 
 
 async def _health(server: Server, request: Request) -> Response:
-    details = {name: {"isHealthy": True} for name in ("metastore", "kafka", "commandRunner")}
-    return JSONResponse({"isHealthy": True, "details": details, "serverState": "READY"})
+    """GET /healthcheck: 200 also if something is wrong, which the answer names, as in ksqlDB."""
+    found = await server.service.health()
+    details = {name: {"isHealthy": is_healthy} for name, is_healthy in found.items()}
+    return JSONResponse({"isHealthy": all(found.values()), "details": details, "serverState": "READY"})
+
+
+async def _metrics(server: Server, request: Request) -> Response:
+    service = server.service
+    figures = Figures(
+        leads=service.leads,
+        commands=service.engine.commands,
+        queries={id: service.state(id) for id in service.engine.queries},
+        selects=len(server.selects.running),
+        prints=server.selects.prints,
+        tables={one.source.name: one.fault is None for one in service.followers.values()},
+    )
+    return Response(page(figures), headers={"content-type": CONTENT_TYPE})
 
 
 async def _metadata(server: Server, request: Request) -> Response:
@@ -435,6 +452,7 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/status/{kind}/{name}/{action}", _status),
     ("GET", "/info", _info),
     ("GET", "/healthcheck", _health),
+    ("GET", "/metrics", _metrics),
     ("GET", "/v1/metadata/id", _metadata),
     ("GET", "/is_valid_property/{name}", _property),
 )

@@ -63,6 +63,8 @@ _log = logging.getLogger("felice.sql")
 
 WRITE_S = 30.0
 _ENDING_POLL_S = 0.05
+_HEALTH_S = 2.0
+"""After so long brokers count as not answering."""
 LONGEST_TEXT = 1 << 20
 """Characters of one request's statements."""
 MOST_STATEMENTS = 1_000
@@ -325,6 +327,17 @@ class SqlService:
         if self.engine.queries[id].is_paused:
             return QueryState(PAUSED)
         return self._queries.states().get(id, QueryState(RUNNING))
+
+    async def health(self) -> dict[str, bool]:
+        """Whether brokers answer, each command could be applied, and the rows of each table are kept up to date."""
+        try:
+            async with asyncio.timeout(_HEALTH_S):
+                await self.cluster.topics([self.deployment.topic])
+            answers = True
+        except (KafkaException, TimeoutError):
+            answers = False
+        tables = all(one.fault is None for one in self.followers.values())
+        return {"kafka": answers, "commandRunner": not self._has_skipped, "metastore": tables}
 
     async def close(self) -> None:
         """As `stop`, also after a failed start."""

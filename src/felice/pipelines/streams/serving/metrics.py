@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from felice.pipelines.prometheus import Rows, family
 from felice.pipelines.streams.on_spark.directory import Checkpoint
 from felice.pipelines.streams.on_spark.progress import sizes_of
 from felice.pipelines.streams.stores import NEVER
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OF_BATCH = {
     "last_batch": ("gauge", "The number of the last finished batch.", "batch", 1),
     "batch_records": ("gauge", "Records that the last batch read.", "rows", 1),
@@ -69,13 +68,5 @@ def _tasks(checkpoint: Checkpoint, own: Mapping[str, str]) -> Iterator[str]:
         yield from _family(name, "gauge", told, rows[name])
 
 
-def _family(name: str, kind: str, told: str, rows: Any) -> Iterator[str]:
-    if rows:
-        yield f"# HELP felice_streams_{name} {told}\n# TYPE felice_streams_{name} {kind}\n"
-    for labels, value in rows:
-        written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"felice_streams_{name}{{{written}}} {value}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _family(name: str, kind: str, told: str, rows: Rows) -> Iterator[str]:
+    return family(f"felice_streams_{name}", kind, told, rows)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from felice.env.listening import ServerTls
 from felice.pipelines.errors import FormatError
+from felice.pipelines.prometheus import CONTENT_TYPE
 from felice.pipelines.streams.on_spark.directory import CheckpointError
 from felice.pipelines.streams.on_spark.lock import is_running
 from felice.pipelines.streams.on_spark.state import StateError
@@ -96,7 +97,7 @@ async def _health(queries: Queries, request: Request) -> Response:
 async def _metrics(queries: Queries, request: Request) -> Response:
     checkpoint = queries.checkpoint
     page = await queries.run(lambda: metrics.page(queries.app.name, checkpoint, is_running(checkpoint)))
-    return PlainTextResponse(page, headers={"Content-Type": metrics.CONTENT_TYPE})
+    return PlainTextResponse(page, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _stores(queries: Queries, request: Request) -> Response:
