@@ -71,7 +71,7 @@ class Engine:
         """Build the application, so that a statement whose query cannot run is refused and never kept."""
         assert change.started is not None
         held = HeldQuery(change.started, "", {**self.settings, **settings}, change.catalogue.types)
-        self.app(held)
+        built = self.app(held)
         before = self.queries.get(change.started.id)
         what = None if before is None else changed_state(before.query.plan, change.started.plan)
         if what is not None:
@@ -79,24 +79,27 @@ class Engine:
                 f"Cannot replace {change.started.sink.name}: {what} cannot change, because the query goes on with its "
                 "state; drop it and create it again"
             )
+        self._apps[change.started.id] = change.started, built
 
-    def apply(self, command: Command) -> Change:
-        """Apply a command that was accepted. Raises `SqlError` for one that this server does not understand, such as
-        a call of a function that is no longer installed.
+    def apply(self, command: Command, known: Change | None = None) -> Change:
+        """Apply a command that was accepted. `known` is what `change` returned for it, if this server wrote it: then
+        nothing is analysed, and the application is the one that was built. Raises `SqlError` for a command that this
+        server does not understand, such as a call of a function that is no longer installed.
         """
         # A query has the numbers of its command. So it keeps its id, and with that its checkpoint, also where
         # a command before it cannot be applied.
         self.commands = max(self.commands, command.number + 1)
         self.catalogue = replace(self.catalogue, next_query=command.number)
         try:
-            return self._applied(command)
+            return self._applied(command, known)
         finally:
             self.catalogue = replace(self.catalogue, next_query=self.commands)
 
-    def _applied(self, command: Command) -> Change:
+    def _applied(self, command: Command, known: Change | None) -> Change:
         (written,) = statements_of(command.statement, {})
         given = written.statement
-        change = self.change(given, written.text, command.settings, Remembered(command.facts))
+        around = Remembered(command.facts)
+        change = known or self.change(given, written.text, command.settings, around)
         if change is None:
             raise SqlError(f"{type(given).__name__} is no command", given.position)
         self.catalogue = change.catalogue

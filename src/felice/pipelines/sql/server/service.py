@@ -112,6 +112,8 @@ class SqlService:
         )
         self._refused: dict[int, SqlError] = {}
         """Commands that this server wrote and then could not apply, by their numbers."""
+        self._written: dict[int, Change] = {}
+        """What the commands that this server has just written change, by their numbers."""
         self.statuses: dict[str, str] = {}
         """What each command did, by its id; the last one of an id counts."""
         self._one_at_a_time = asyncio.Lock()
@@ -165,7 +167,7 @@ class SqlService:
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
         try:
-            change = self.engine.apply(command)
+            change = self.engine.apply(command, self._written.pop(command.number, None))
             self.statuses[command.id] = change.message
         except Exception as error:  # Whatever a record has: the commands behind it are read.
             reason = str(error) or type(error).__name__
@@ -302,6 +304,7 @@ class SqlService:
                 await self.cluster.create(NeededTopic.of(source))
         kept = dict(settings)
         command = Command(_IDS[type(given)](given, change), engine.commands, text, kept, around.facts)
+        self._written = {command.number: change}
         offset = await self._topic.write([command.encode()])
         await self._topic.wait_read(offset, WRITE_S)
         refused = self._refused.pop(command.number, None)

@@ -116,6 +116,22 @@ def test_a_number_of_a_query_is_never_used_again() -> None:
     assert world.run("CREATE STREAM r AS SELECT * FROM s;") == "Created query with ID CSAS_R_3"
 
 
+def test_what_was_analysed_and_built_is_used_when_the_command_comes_back() -> None:
+    """Neither is done on the event loop."""
+    world = World()
+    world.run(STREAM)
+    (written,) = statements_of("CREATE STREAM r AS SELECT * FROM s;", {})
+    noted = Noted(KnownTopics(world.topics, world.registry, world.registry))
+    change = world.engine.change(written.statement, written.text, {}, noted)
+    assert change is not None
+    assert change.started is not None
+    built = world.engine._apps[change.started.id][1]
+    command = Command("stream/`R`/create", world.engine.commands, written.text, {}, noted.facts)
+    assert world.engine.apply(command, change) is change
+    assert world.engine.queries[change.started.id].query is change.started
+    assert world.engine.running_apps() == {change.started.id: built}
+
+
 def test_commands_have_keys_of_their_own() -> None:
     """Compaction must not remove one."""
     world = World()
