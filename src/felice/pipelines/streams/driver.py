@@ -10,6 +10,7 @@ from typing import Any
 
 from felice.pipelines.limits import TopicLimits
 from felice.pipelines.streams.record import Headers, Record, RecordMetadata
+from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import (
     StreamsError,
     Task,
@@ -143,6 +144,14 @@ class TestDriver:
         """
         return dict(sum((task.dropped for tasks in self._tasks for task in tasks), Counter()))
 
+    @property
+    def state_rows(self) -> int:
+        """How many rows all stores have."""
+        return sum(len(store.rows) for store in self._stores())
+
+    def _stores(self) -> Iterator[Store]:
+        return (store for tasks in self._tasks for task in tasks for store in task.stores.values())
+
     def forget_written(self) -> None:
         """Forget the records that were written and not read."""
         self._written.clear()
@@ -201,6 +210,8 @@ class TestDriver:
             for tasks in self._tasks:
                 self._take(records_of(tasks[number].end_batch()))
             self._process_waiting()
+        for store in self._stores():
+            store.forget_changes()
 
     def _process_waiting(self) -> None:
         for waiting in iter(self._next, None):

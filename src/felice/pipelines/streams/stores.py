@@ -117,6 +117,10 @@ class Store:
         self._changed.clear()
         return changes
 
+    def forget_changes(self) -> None:
+        """Remember no changed rows: nobody will take them."""
+        self._changed.clear()
+
     def load(self, changes: Iterable[Row]) -> None:
         """Apply changes that another store gave. A row may come twice, also an older one before a newer one."""
         for key, row in self._read_ahead(changes):

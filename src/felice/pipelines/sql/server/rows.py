@@ -20,12 +20,14 @@ from felice.pipelines.sql.rows.plain import plain_of
 from felice.pipelines.sql.server.cluster import Cluster, is_end, is_record, record_of
 from felice.pipelines.streams.driver import TestDriver
 from felice.pipelines.streams.record import RecordMetadata
-from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.task import StreamsError, TopicRecord
 from felice.pipelines.streams.topology import EARLIEST
 
 MOST_AT_ONCE = 500
 """Records that are processed between two looks at the connection."""
 POLL_S = 0.2
+MOST_STATE_ROWS = 1_000_000
+"""A push query whose groups, windows and tables have more rows ends: it is in the memory of the server."""
 _SHOWN = "shown-rows"
 
 
@@ -81,6 +83,11 @@ class PushRows:
         with driver.batch():
             for (topic, key, value, timestamp, headers), at in reads:
                 driver.send_bytes(topic, key, value, timestamp, headers, read_at=at)
+        if driver.state_rows > MOST_STATE_ROWS:
+            raise StreamsError(
+                f"the query has more than {MOST_STATE_ROWS:,} rows of state, which a push query keeps in memory; "
+                "make it a persistent query with CREATE TABLE or CREATE STREAM, and SELECT from that"
+            )
         return [self._shown.row(self._format.decode(one.value)) for one in driver.read_bytes(_SHOWN)]
 
 
