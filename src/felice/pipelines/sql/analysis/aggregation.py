@@ -18,6 +18,9 @@ from felice.pipelines.sql.syntax.tree import Call, Column, Expression, Lambda, L
 from felice.pipelines.sql.syntax.writer import expression_text
 from felice.pipelines.sql.types import BIGINT, STRING, SqlType
 
+MOST_WINDOWS = 100_000
+"""Windows in which a record may be: each costs as much as a record."""
+
 
 def is_of_kind(given: Any, kind: str, functions: FunctionTable) -> bool:
     """Whether it is the call of an aggregate, or of a table function."""
@@ -180,6 +183,12 @@ def window_plan(window: Window, *, is_final: bool) -> WindowPlan:
             raise SqlError(f"{name} of a window must be longer than 0", window.position)
     if advance_ms > size_ms:
         raise SqlError("the windows leave gaps: ADVANCE BY must not be longer than SIZE", window.position)
+    if size_ms // advance_ms > MOST_WINDOWS:
+        raise SqlError(
+            f"each record would be in {size_ms // advance_ms:,} windows, and may be in {MOST_WINDOWS:,}: "
+            "make SIZE shorter or ADVANCE BY longer",
+            window.position,
+        )
     if window.grace is not None:
         grace_ms = window.grace.ms
     else:
