@@ -238,6 +238,28 @@ def test_metrics_and_health(server: SqlProcess) -> None:
     }
 
 
+def test_a_server_of_a_file_takes_no_statements(broker: Target, tmp_path: Path) -> None:
+    topic, file = unique_name("filed"), tmp_path / "queries.sql"
+    file.write_text(
+        "SET 'auto.offset.reset' = 'earliest';\n"
+        f"CREATE STREAM filed (k STRING KEY, v INT) WITH (kafka_topic='{topic}', value_format='JSON', partitions=1);"
+    )
+    words = ("--queries-file", str(file))
+    with SqlProcess(broker.bootstrap, tmp_path / "sql", unique_name("file"), *words) as server:
+        server.ksql("INSERT INTO filed (k, v) VALUES ('a', 1);")
+        assert server.rows("SELECT v FROM filed;") == [[1]]
+        assert "runs the queries of a file" in server.refused("/ksql", "CREATE TYPE t AS INT;")["message"]
+        (topics,) = server.ksql("SHOW ALL TOPICS;")
+        assert not [one for one in topics["topics"] if one["name"].startswith("_confluent-ksql-file")]
+        assert server.stop() == 0
+    file.write_text("CREATE STREAM;")
+    command = [*FELICE, "sql-server", "--bootstrap-server", broker.bootstrap, "--port", "0", *words]
+    command += ["--data", str(tmp_path / "other")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (found.returncode, len(found.stderr.splitlines())) == (1, 1)
+    assert "line 1:14: expected" in found.stderr
+
+
 def test_a_directory_of_another_server_is_refused(server: SqlProcess, broker: Target) -> None:
     """Both would write the same files."""
     words = [

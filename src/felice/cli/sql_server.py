@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options
+from felice.cli.options import client_config, connection_options, read_text
 from felice.cli.sql_program import functions_of
 from felice.cli.start import LEVELS, log_format_option
 from felice.cli.web_servers import (
@@ -75,6 +75,11 @@ _READY = "The SQL server is ready on "
     help="Directory of Python files with functions of your own.",
 )
 @click.option(
+    "--queries-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run the statements of this file, and take no others that change something.",
+)
+@click.option(
     "--property",
     "properties",
     multiple=True,
@@ -109,6 +114,7 @@ def sql_server(
     master: str,
     replication_factor: int,
     extension_dir: Path | None,
+    queries_file: Path | None,
     properties: tuple[str, ...],
     advertised_url: str | None,
     checkpoint: Path | None,
@@ -123,6 +129,7 @@ def sql_server(
     felice sql-server
     felice sql-server --bootstrap-server broker1:9092 --schema-registry http://127.0.0.1:8081
     felice sql-server --property auto.offset.reset=earliest --users sql.users
+    felice sql-server --queries-file payments.sql
 
     Clients of ksqlDB use it as it is, over HTTP/1.1. Ctrl-C stops it, and its queries after their batches; at the next
     start they continue. Of several servers with one service id, one runs the queries, and another takes over if it
@@ -148,6 +155,7 @@ def sql_server(
         _registry(schema_registry),
         data.absolute(),
         replication_factor,
+        None if queries_file is None else read_text(queries_file),
     )
     kept = (checkpoint or data / "checkpoint").absolute()
     queries = SparkQueries(service_id, bootstrap, master, kept, client)

@@ -38,8 +38,16 @@ class HeldQuery:
 class Engine:
     """See the module. `settings` are those of the server, under those of a statement."""
 
-    def __init__(self, functions: FunctionTable, settings: Mapping[str, str], registry: Registry) -> None:
+    def __init__(
+        self,
+        functions: FunctionTable,
+        settings: Mapping[str, str],
+        registry: Registry,
+        *,
+        numbers_queries: bool = True,
+    ) -> None:
         self.functions, self.settings, self.registry = functions, dict(settings), registry
+        self._numbers_queries = numbers_queries
         self.catalogue = Catalogue()
         self.queries: dict[str, HeldQuery] = {}
         self._apps: dict[str, tuple[PersistentQuery, App]] = {}
@@ -48,7 +56,9 @@ class Engine:
 
     def analyst(self, settings: Mapping[str, str], around: Surroundings) -> Analyst:
         """What a statement with these settings is analysed with."""
-        return Analyst(self.functions, {**self.settings, **settings}, around)
+        return Analyst(
+            self.functions, {**self.settings, **settings}, around, numbers_queries=self._numbers_queries
+        )
 
     def change(
         self, given: Statement, text: str, settings: Mapping[str, str], around: Surroundings

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from felice.client.error import KafkaException
 from felice.env import DiskLocked, Lock, SystemDisk
 from felice.env.listening import ServerTls
-from felice.pipelines.sql.server.failures import SqlErrors
+from felice.pipelines.sql.server.failures import SqlErrors, StatementFailed
 from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.rest import AtLeader, routes
@@ -85,11 +85,15 @@ def sql_server(
             queries.start()
             running.push_async_callback(forwarder.close)
             running.push_async_callback(service.close)
-            await service.start(START_TIMEOUT_S)
-            running.push_async_callback(leadership.stop)
-            await leadership.start(START_TIMEOUT_S)
-            if tasks:
-                await asyncio.wait(tasks)
+            try:
+                await service.start(START_TIMEOUT_S)
+            except StatementFailed as error:
+                raise CannotStart(error.message) from None
+            if deployment.program is None:
+                running.push_async_callback(leadership.stop)
+                await leadership.start(START_TIMEOUT_S)
+                if tasks:
+                    await asyncio.wait(tasks)
             yield
 
     def leader() -> str | None:

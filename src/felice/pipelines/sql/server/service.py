@@ -69,6 +69,7 @@ LONGEST_TEXT = 1 << 20
 """Characters of one request's statements."""
 MOST_STATEMENTS = 1_000
 """Of one request."""
+MOST_OF_PROGRAM = 100_000
 MOST_INSERTS = 16
 """Rows that are encoded at a time: for some formats a registry is asked."""
 
@@ -85,6 +86,8 @@ class Deployment:
     data: Path
     """The directory of the rows of tables."""
     replication_factor: int = 1
+    program: str | None = None
+    """The statements of a server that takes no others, and keeps none in a topic."""
 
     @property
     def topic(self) -> str:
@@ -98,7 +101,13 @@ class SqlService:
     def __init__(self, deployment: Deployment, queries: PersistentQueries) -> None:
         self.deployment = deployment
         empty: Registry = MemoryRegistry()
-        self.engine = Engine(deployment.functions, deployment.settings, deployment.registry or empty)
+        # As for `felice run`, a query of a file keeps its id when statements are put before it.
+        self.engine = Engine(
+            deployment.functions,
+            deployment.settings,
+            deployment.registry or empty,
+            numbers_queries=deployment.program is None,
+        )
         self.cluster = Cluster(deployment.client)
         self.followers: dict[str, Follower] = {}
         self._empty, self._queries = empty, queries
@@ -131,11 +140,37 @@ class SqlService:
     # Start and stop
 
     async def start(self, timeout_s: float) -> None:
-        """Read the commands. Raises `KafkaException`."""
+        """Read the commands, or run the program. Raises `KafkaException`, and `StatementFailed` for the program."""
         await self.cluster.start()
-        await self._topic.start(timeout_s)
+        if self.deployment.program is None:
+            await self._topic.start(timeout_s)
+        else:
+            await self._run_program(self.deployment.program)
+            self.leads = True
+            self._run_queries()
         self._is_read = True
         self._follow_tables()
+
+    async def _run_program(self, text: str) -> None:
+        settings: dict[str, str] = {}
+        for written in parsed(text, {}, most=MOST_OF_PROGRAM):
+            given = written.statement
+            try:
+                match given:
+                    case SetProperty():
+                        check_settings({} if given.value is None else {given.name: given.value})
+                        set_property(given, settings, self.deployment.settings)
+                    case Define():
+                        continue
+                    case _ if type(given) in _IDS and not isinstance(given, ControlQuery):
+                        await self._accept(given, written.text, settings)
+                    case _:
+                        raise SqlError(
+                            "a file of queries has CREATE, INSERT INTO … SELECT, SET and DEFINE statements",
+                            given.position,
+                        )
+            except SqlError as error:
+                raise StatementFailed.of(error, written.text + ";") from None
 
     async def lead(self) -> None:
         """Take the command topic over from other servers, and run the queries. Raises `KafkaException`."""
@@ -156,7 +191,8 @@ class SqlService:
             await follower.stop()
         if self._stopping:
             await asyncio.wait(self._stopping)
-        await self._topic.stop()
+        if self.deployment.program is None:
+            await self._topic.stop()
         await self.cluster.stop()
 
     def _on_record(self, record: CompactedRecord) -> None:
@@ -282,12 +318,21 @@ class SqlService:
             raise SqlError(str(error)) from None
 
     async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+        if self.deployment.program is not None:
+            raise SqlError(
+                "this server runs the queries of a file, and takes no other statements that change something"
+            )
         async with self._one_at_a_time:
             if not self.leads:
                 raise StatementFailed("no server leads at present; try again", text + ";", code=NOT_READY)
             return await self._change_alone(given, text, settings)
 
-    async def _change_alone(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+    async def _accept(
+        self, given: Statement, text: str, settings: Mapping[str, str]
+    ) -> tuple[Change, Command | None]:
+        """What a statement changes, and its command, after the topics that it needs were made. There is no command if
+        nothing changes. Without a command topic the command is applied at once.
+        """
         engine = self.engine
         topics = await self.cluster.topics()
         around = Noted(KnownTopics(topics, self.deployment.registry, self._empty))
@@ -298,12 +343,20 @@ class SqlService:
             and not change.stopped
             and not isinstance(given, ControlQuery)
         ):
-            return entities.warning(text + ";", change.message)
+            return change, None
         for source in _made(change, engine):
             if source.topic not in topics:
                 await self.cluster.create(NeededTopic.of(source))
         kept = dict(settings)
         command = Command(_IDS[type(given)](given, change), engine.commands, text, kept, around.facts)
+        if self.deployment.program is not None:
+            engine.apply(command, change)
+        return change, command
+
+    async def _change_alone(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+        change, command = await self._accept(given, text, settings)
+        if command is None:
+            return entities.warning(text + ";", change.message)
         self._written = {command.number: change}
         offset = await self._topic.write([command.encode()])
         await self._topic.wait_read(offset, WRITE_S)
@@ -362,22 +415,22 @@ def check_settings(settings: Mapping[str, str]) -> None:
             raise StatementFailed(str(error), "") from None
 
 
-def parsed(text: str, variables: MutableMapping[str, str]) -> Sequence[Written]:
+def parsed(
+    text: str, variables: MutableMapping[str, str], *, most: int = MOST_STATEMENTS
+) -> Sequence[Written]:
     """The statements of a text, all of which are right. Raises `StatementFailed`."""
     if len(text) > LONGEST_TEXT:
         raise StatementFailed(
             f"the statements have {len(text):,} characters; a request may have {LONGEST_TEXT:,}", text[:1_000]
         )
     try:
-        found = list(islice(statements_of(text, variables), MOST_STATEMENTS + 1))
+        found = list(islice(statements_of(text, variables), most + 1))
     except SqlError as error:
         raise StatementFailed.of(error, text) from None
     if not found:
         raise StatementFailed("the request has no statement", text)
-    if len(found) > MOST_STATEMENTS:
-        raise StatementFailed(
-            f"a request may have {MOST_STATEMENTS:,} statements, and this one has more", text[:1_000]
-        )
+    if len(found) > most:
+        raise StatementFailed(f"there may be {most:,} statements, and here are more", text[:1_000])
     return found
 
 
