@@ -14,6 +14,8 @@ import httpx2
 from conformance.web_process import LIMIT_S, WebProcess
 
 READY = "The SQL server is ready on "
+SPARK_LIMIT_S = 400
+"""Spark may have to start first, on a machine that is busy."""
 EARLIEST = "auto.offset.reset=earliest"
 
 
@@ -58,7 +60,7 @@ class SqlProcess(WebProcess):
 
     def until(self, text: str, wanted: Callable[[list[list[Any]]], bool]) -> list[list[Any]]:
         """The rows of a SELECT, when they are as wanted."""
-        ends_at = time.monotonic() + LIMIT_S
+        ends_at = time.monotonic() + SPARK_LIMIT_S
         while not wanted(rows := self.rows(text)):
             assert time.monotonic() < ends_at, f"{rows}; {self.log.read_text()[-5000:]}"
             time.sleep(0.2)

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
-from conformance.sql_process import SqlProcess
+from conformance.sql_process import SPARK_LIMIT_S, SqlProcess
 from conformance.targets import Target
 from conformance.wire import unique_name
 from felice.client import Producer
@@ -74,7 +74,7 @@ def test_queries_survive_kill_9(broker: Target, tmp_path: Path) -> None:
         assert {one["id"]: one["state"] for one in shown["queries"]}["CTAS_TOTALS_2"] == "PAUSED"
         dropped, _ = server.ksql("DROP TABLE totals DELETE TOPIC; DROP STREAM big DELETE TOPIC;")
         assert dropped["commandStatus"]["status"] == "SUCCESS"
-        wait_until(lambda: list(ids_of(server)) == ["CTAS_SUMS_3"], 100)
+        wait_until(lambda: list(ids_of(server)) == ["CTAS_SUMS_3"], SPARK_LIMIT_S)
         assert server.stop() == 0
 
 
@@ -94,7 +94,7 @@ def test_a_query_that_fails_says_why_and_stops_no_other(broker: Target, tmp_path
             one = states["CTAS_SUMS_3"]
             return one["state"] == "ERROR" and "does not fit DECIMAL(4, 0)" in one["error"]
 
-        wait_until(failed, 100)
+        wait_until(failed, SPARK_LIMIT_S)
         server.until("SELECT n FROM totals;", lambda rows: rows == [[41]])
         (described,) = server.ksql("EXPLAIN CTAS_SUMS_3;")
         assert "key ('a',)" in described["queryDescription"]["queryErrors"][0]["errorMessage"]
@@ -113,5 +113,5 @@ def test_a_query_that_fails_says_why_and_stops_no_other(broker: Target, tmp_path
             )
             return [61] not in after[len(before) :]
 
-        wait_until(runs_as_replaced, 100)
+        wait_until(runs_as_replaced, SPARK_LIMIT_S)
         assert server.stop() == 0
