@@ -31,12 +31,16 @@ class ArchiveError(RuntimeError):
 
 
 def archive() -> Path:
-    """Where the archive for Java and Spark of this process is, or would be."""
+    """Where the archive for Java and Spark of this process is, or would be. Java takes none whose jars were installed
+    again since.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = find_java().home
     release = home / "release"
     version = release.read_bytes() if release.exists() else b""
-    spark = f"{home} {pyspark.__version__} {pyspark.__file__}".encode()
+    jars = Path(pyspark.__file__).parent / "jars"
+    installed = jars.stat().st_mtime_ns if jars.is_dir() else 0
+    spark = f"{home} {pyspark.__version__} {pyspark.__file__} {installed}".encode()
     return cache / "felice" / f"spark-{hashlib.sha256(version + spark).hexdigest()[:16]}.jsa"
 
 

@@ -66,3 +66,16 @@ def test_each_java_and_spark_has_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     before = archive()
     monkeypatch.setattr(class_archive.pyspark, "__version__", "9.9.9")
     assert archive() != before
+
+
+def test_jars_that_were_installed_again_have_another_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java compares the times of the jars, and would take the old archive for none."""
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    monkeypatch.setattr(class_archive.pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
+    before = archive()
+    assert archive() == before
+    os.utime(jars, (1, 1))
+    assert archive() != before
