@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from felice.pipelines.sql.catalogue import EventTime
+from contextlib import suppress
+from dataclasses import replace
+
+from felice.pipelines.sql.analysis.names import Sides
+from felice.pipelines.sql.analysis.rewriting import parts_of
+from felice.pipelines.sql.catalogue import KEY, EventTime
 from felice.pipelines.sql.compile.event_time import time_function
 from felice.pipelines.sql.compile.functions import (
     Layout,
@@ -15,6 +20,8 @@ from felice.pipelines.sql.compile.functions import (
 from felice.pipelines.sql.compile.generated import RowText, write_explosion
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.rows import tuples
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.tree import Column, Expression
 from felice.pipelines.sql.types import BIGINT
 from felice.pipelines.streams.stream import Stream
 
@@ -65,11 +72,24 @@ class Selection:
         key = self._plan.key
         if key is None:
             return
+        can_be_null = self._plan.where is None and not self._plan.exploded
         for part, expression in enumerate(key):
-            text.assign(f"k{part}", text.code(expression), "PARTITION BY")
+            code = text.code(expression)
+            if can_be_null and not self._is_of_key(expression):
+                code = replace(code, text=f"None if value is None else ({code.text})")
+            text.assign(f"k{part}", code, "PARTITION BY")
         made = tuple_text("k", len(key)) if key else "None"
         condition = "None if k0 is None else " if len(key) == 1 else ""
         text.lines.append(f"new_key = {condition}{made}")
+
+    def _is_of_key(self, expression: Expression) -> bool:
+        """Whether an expression reads key columns only. Without a value, all others are null."""
+        sides = Sides(self._plan.sides)
+        for part in parts_of(expression):
+            if isinstance(part, Column):
+                with suppress(SqlError):  # The parameter of a lambda.
+                    sides.column(part)
+        return all(field.kind == KEY for field in sides.used)
 
     def _write_result(self, text: RowText) -> str:
         """Lines that compute columns and time. Returns the text of the result."""
