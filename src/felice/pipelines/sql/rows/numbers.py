@@ -12,7 +12,8 @@ from felice.pipelines.java.texts import DAY_MS
 from felice.pipelines.sql.types import Decimal
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"\s*([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?\s*")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DOUBLE = re.compile(rf"\s*({_DECIMAL.pattern})[fFdD]?\s*")
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _NAN = decimal.Decimal("NaN")
 _LARGEST_DIGITS = 400
@@ -48,12 +49,11 @@ def double_of(text: str) -> float:
 def decimal_of(text: str) -> decimal.Decimal:
     """The decimal that a text says. Raises ValueError if it says none."""
     try:
-        number = decimal.Decimal(text)
+        if _DECIMAL.fullmatch(text):
+            return decimal.Decimal(text)
     except decimal.InvalidOperation:
-        number = _NAN
-    if not number.is_finite():
-        raise ValueError(f"{text!r} is no decimal number")
-    return number
+        pass  # Its exponent is too large.
+    raise ValueError(f"{text!r} is no decimal number")
 
 
 def fitting(type_: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:
