@@ -99,7 +99,7 @@ def call_code(
     shown = [
         None if isinstance(one, Lambda) else code.type for one, code in zip(arguments, codes, strict=True)
     ]
-    result = result_type(function, bound, shown, codes)
+    result = result_type(function, bound, shown, codes, call.position)
     implementation = function.implementation(*shown) if function.by_type else function.implementation
     if function.takes_nulls:
         name = names.constant(implementation)
@@ -111,13 +111,20 @@ def call_code(
 
 
 def result_type(
-    function: Function, bound: Mapping[str, SqlType], given: Sequence[SqlType | None], codes: Sequence[Code]
+    function: Function,
+    bound: Mapping[str, SqlType],
+    given: Sequence[SqlType | None],
+    codes: Sequence[Code],
+    position: Position | None = None,
 ) -> SqlType:
-    """The type of a function's results."""
-    if function.result_type is not None:
-        literals = [code.constant if code.is_literal else None for code in codes]
+    """The type of a function's results. Raises `SqlError`."""
+    if function.result_type is None:
+        return filled(function.signature.returns, bound)
+    literals = [code.constant if code.is_literal else None for code in codes]
+    try:
         return function.result_type(given, literals)  # type: ignore[arg-type]
-    return filled(function.signature.returns, bound)
+    except SqlError as error:
+        raise SqlError(f"{function.name}: {error.reason}", position) from None
 
 
 def _given(

@@ -81,11 +81,9 @@ class Latest(_One):
 class _Several:
     """Several values, the earliest first. A state is a list of `Numbered`."""
 
-    _name: str
-
     def __init__(self, types: Sequence[SqlType], constants: Sequence[Any], _settings: Settings) -> None:
         count, *flags = constants
-        self._most = positive(count, self._name)
+        self._most = positive(count)
         self.state_type: SqlType = Array(_numbered_type(types[0]))
         self._ignores_nulls = flags[0] if flags else True
 
@@ -124,8 +122,6 @@ class _Several:
 class EarliestSeveral(_Several):
     """The earliest values."""
 
-    _name = "EARLIEST_BY_OFFSET"
-
     def _kept(self, values: list[Numbered]) -> list[Numbered]:
         return values[: self._most]
 
@@ -142,8 +138,6 @@ class EarliestSeveral(_Several):
 )
 class LatestSeveral(_Several):
     """The latest values."""
-
-    _name = "LATEST_BY_OFFSET"
 
     def _kept(self, values: list[Numbered]) -> list[Numbered]:
         return values[-self._most :]

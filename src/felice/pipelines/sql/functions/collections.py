@@ -126,9 +126,7 @@ _JOINED = (BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING)
 def _joined_text(types: Sequence[SqlType | None], _: Sequence[Any]) -> SqlType:
     element = element_type(types)
     if element not in _JOINED and not isinstance(element, Decimal):
-        raise SqlError(
-            f"ARRAY_JOIN: expected an array of numbers, texts or booleans, and got {text_of(Array(element))}"
-        )
+        raise SqlError(f"expected an array of numbers, texts or booleans, and got {text_of(Array(element))}")
     return STRING
 
 

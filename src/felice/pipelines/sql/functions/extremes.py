@@ -52,8 +52,8 @@ class Minimum(Maximum):
 class _Greatest:
     """The greatest values, the greatest first; of equal ones the earlier first. A state is a list of them."""
 
-    def __init__(self, element: SqlType, order: Order, constants: Sequence[Any], name: str) -> None:
-        self._most = positive(constants[0], name)
+    def __init__(self, element: SqlType, order: Order, constants: Sequence[Any]) -> None:
+        self._most = positive(constants[0])
         self.state_type: SqlType = Array(element)
         self._order = order
 
@@ -89,7 +89,7 @@ class TopK(_Greatest):
     """TOPK of one column."""
 
     def __init__(self, types: Sequence[SqlType], constants: Sequence[Any], _settings: Settings) -> None:
-        super().__init__(types[0], order_of(types[0]), constants, "TOPK")
+        super().__init__(types[0], order_of(types[0]), constants)
 
     def add(self, state: list[Any], value: Any) -> list[Any]:
         """The values with one more."""
@@ -105,7 +105,7 @@ class TopKDistinct(_Greatest):
     """TOPKDISTINCT."""
 
     def __init__(self, types: Sequence[SqlType], constants: Sequence[Any], _settings: Settings) -> None:
-        super().__init__(types[0], order_of(types[0]), constants, "TOPKDISTINCT")
+        super().__init__(types[0], order_of(types[0]), constants)
 
     def add(self, state: list[Any], value: Any) -> list[Any]:
         """The values with one more."""
@@ -134,7 +134,7 @@ class TopKRows(_Greatest):
 
     def __init__(self, types: Sequence[SqlType], constants: Sequence[Any], _settings: Settings) -> None:
         order = order_of(types[0])
-        super().__init__(_row_type(types), lambda row: order(row[0]), constants, "TOPK")
+        super().__init__(_row_type(types), lambda row: order(row[0]), constants)
 
     def add(self, state: list[Any], *values: Any) -> list[Any]:
         """The rows with one more."""
