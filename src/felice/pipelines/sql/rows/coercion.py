@@ -85,17 +85,28 @@ def _no_number(constant: str) -> Any:
 
 
 # `json.loads` makes one for each text, which takes longer than the work itself.
+_SPACES, _ENDS = " \t\n\r", '}]"'
 _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_no_number)
 
 
 def loaded(data: bytes) -> Any:
-    """The value of JSON. Numbers keep their digits. Raises ValueError for what is no JSON."""
+    """The value that JSON begins with, as Jackson reads it: what follows is ignored, and so is a byte order mark.
+    Numbers keep their digits. Raises ValueError for what is no JSON.
+    """
     try:
-        return _DECODER.decode(data.decode())
+        return _first(data.decode())
     except UnicodeDecodeError:
-        return _DECODER.decode(data.decode(json.detect_encoding(data)))
+        return _first(data.decode(json.detect_encoding(data)))
     except decimal.InvalidOperation:
         raise ValueError("the exponent of a number is too large") from None
+
+
+def _first(text: str) -> Any:
+    text = text.removeprefix("\ufeff").strip(_SPACES)
+    value, end = _DECODER.raw_decode(text)
+    if end < len(text) and text[end - 1] not in _ENDS and text[end] not in _SPACES:
+        raise ValueError("the value has no end")
+    return value
 
 
 def coercion(type_: SqlType, names: Names) -> Coerce:

@@ -214,7 +214,7 @@ def test_a_topic_with_other_names_is_read_leniently_once(monkeypatch: pytest.Mon
         assert format_.read(text) == (number, None, None)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"ID":1} x', b"\xff", b'{"ID":NaN}', b"[" * 100_000])
+@pytest.mark.parametrize("data", [b"", b"{", b"1x", b"truex", b"\xff", b'{"ID":NaN}', b"[" * 100_000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     for type_ in (JsonFormat, BareJsonFormat):
         with pytest.raises(FormatError, match="is not JSON"):
