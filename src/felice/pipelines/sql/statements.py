@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.analysis.declarations import Surroundings, source_of
+from felice.pipelines.sql.analysis.declarations import PSEUDO, Surroundings, check_formats, source_of
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.properties import START, STARTS
 from felice.pipelines.sql.analysis.queries import plan_of
@@ -86,6 +86,12 @@ def _create_source(given: CreateSource, catalogue: Catalogue, analyst: Analyst, 
     known = catalogue.sources.get(given.name)
     if known is not None and given.if_not_exists:
         return Change(catalogue, _exists(known))
+    if given.is_replacing and (given.is_read_only or (known is not None and known.is_read_only)):
+        kind = given.kind.lower()
+        raise SqlError(
+            f"Cannot add {kind} '{given.name}': CREATE OR REPLACE is not supported on source {kind}s.",
+            given.position,
+        )
     found = source_of(given, catalogue.types, analyst.settings, analyst.around)
     _check_replacement(given, known, found)
     found = replace(found, text=text)
@@ -162,18 +168,19 @@ def _check_replacement(
     why = None
     if known.kind != found.kind:
         why = f"{name} is a {known.kind}, and cannot become a {found.kind}"
-    elif known.is_read_only or found.is_read_only:
+    elif known.is_read_only:
         why = f"{name} is a SOURCE {known.kind}, and those are not replaced"
     elif known.topic != found.topic:
         why = f"the topic of {name} cannot change from {known.topic} to {found.topic}"
     elif known.key != found.key:
-        why = f"the key of {name} cannot change from {fields_text(known.key)} to {fields_text(found.key)}"
+        keys = f"from {fields_text(known.key)} to {fields_text(found.key)}"
+        why = f"the key of {name} cannot change {keys}. (Key columns must be identical.)"
     elif (known.key_format, known.value_format) != (found.key_format, found.value_format):
         why = f"the formats of {name} cannot change"
     elif known.window != found.window:
         why = f"the windows of {name} cannot change"
     elif changed := changed_columns(known.value, found.value):
-        why = f"The following columns are changed, missing or reordered: [{fields_text(changed)}]"
+        why = f"(The following columns are changed, missing or reordered: [{fields_text(changed)}])"
     if why is not None:
         raise SqlError(f"Cannot replace {known.kind.lower()} {name}: {why}", given.position)
 
@@ -200,7 +207,7 @@ def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Cha
     name = name_text(given.name)
     if given.if_exists and given.name not in catalogue.sources:
         return Change(catalogue, f"{given.kind.capitalize()} {name} does not exist: nothing was dropped")
-    known = catalogue.source(given.name, given.position)
+    known = _known(given, catalogue, given.kind.capitalize())
     if known.kind != given.kind:
         raise SqlError(
             f"Incompatible data source type is {known.kind}, but statement was DROP {given.kind}: use DROP "
@@ -226,6 +233,14 @@ def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Cha
     return Change(found, f"Source {name} (topic: {known.topic}) was dropped.", None, stopped, deleted)
 
 
+def _known(given: Drop | AlterSource, catalogue: Catalogue, what: str) -> SourceInfo:
+    """The source of a statement. Raises `SqlError` for a name that is not known, and says what was looked for."""
+    try:
+        return catalogue.source(given.name, given.position)
+    except SqlError as error:
+        raise SqlError(f"{what} {error.reason}", given.position) from None
+
+
 def _drop_type(given: Drop, catalogue: Catalogue) -> Change:
     if given.name not in catalogue.types:
         if given.if_exists:
@@ -236,7 +251,7 @@ def _drop_type(given: Drop, catalogue: Catalogue) -> Change:
 
 
 def _alter(given: AlterSource, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
-    known = catalogue.source(given.name, given.position)
+    known = _known(given, catalogue, "Source")
     name = name_text(given.name)
     if known.kind != given.kind:
         raise SqlError(
@@ -254,6 +269,11 @@ def _alter(given: AlterSource, catalogue: Catalogue, analyst: Analyst, text: str
     taken = {one.name for one in known.columns}
     added: list[ColumnInfo] = []
     for column, type_ in given.columns:
+        if column in PSEUDO:
+            raise SqlError(
+                f"'{column}' is a reserved column name. You cannot use it as a name for a column.",
+                given.position,
+            )
         if column in taken:
             raise SqlError(
                 f"Cannot add column {quoted(column)} to schema. A column with the same name already exists.",
@@ -261,7 +281,12 @@ def _alter(given: AlterSource, catalogue: Catalogue, analyst: Analyst, text: str
             )
         taken.add(column)
         added.append(ColumnInfo(column, resolved(type_, catalogue.types)))
-    found = replace(known, columns=(*known.columns, *added))
+    value_format = known.value_format
+    if value_format.is_wrapped:
+        # Several values are always written with their names.
+        value_format = replace(value_format, is_wrapped=None)
+    found = replace(known, columns=(*known.columns, *added), value_format=value_format)
+    check_formats(found, given)
     return Change(catalogue.with_source(found), f"{known.kind.capitalize()} altered: {name}")
 
 
