@@ -10,11 +10,12 @@ from felice.pipelines.sql import types
 from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.catalogue import HEADERS, SourceInfo, near
 from felice.pipelines.sql.expressions.arithmetic import fitting
-from felice.pipelines.sql.expressions.casts import cast
+from felice.pipelines.sql.expressions.casts import Conversion, cast, nullable
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.expressions.coercion import MOMENTS, told
 from felice.pipelines.sql.expressions.compiler import Compiler
 from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.rows import Columns
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import AssertValues, Column, Expression, InsertValues
 from felice.pipelines.sql.syntax.writer import expression_text, name_text, quoted
@@ -31,7 +32,10 @@ class Inserted(NamedTuple):
 
 class _NoColumns:
     def column(self, given: Column) -> Code:
-        raise SqlError(f"VALUES have no columns, and got {expression_text(given)}", given.position)
+        raise SqlError(
+            f"Unsupported column reference in insert value: {expression_text(given)}; VALUES have no columns",
+            given.position,
+        )
 
 
 def inserted(
@@ -88,6 +92,12 @@ def _by_column(
             raise SqlError(f"column {name} is named twice", given.position)
         if name == "ROWTIME":
             found[name] = _value(expression, BIGINT, name, functions, users)
+            if (found[name] or 0) < 0:
+                raise SqlError(
+                    f"Invalid timestamp: {found[name]}. ROWTIME counts the milliseconds since 1970-01-01, and is not "
+                    "negative",
+                    expression.position,
+                )
             continue
         column = columns.get(name)
         if column is None:
@@ -128,23 +138,61 @@ def _value(
         raise SqlError(f"column {name_text(column)}: {error}", given.position) from None
 
 
-def _conversion(given: SqlType, wanted: SqlType) -> Any:
-    """The function that makes a value of a literal's type one of a column's type; None if there is none."""
-    is_wider = types.common(given, wanted) == wanted
-    if is_wider or (given == STRING and wanted in MOMENTS):
-        return cast(given, wanted)
+def _conversion(given: SqlType, wanted: SqlType) -> Conversion | None:
+    """The function that makes a value of a literal's type one of a column's type; None if there is none. What is true
+    of a column is true of the parts of its type.
+    """
+    match given, wanted:
+        case types.Array(own), types.Array(element):
+            return _of_elements(_conversion(own, element))
+        case types.Map(own_key, own), types.Map(key, value):
+            return _of_entries(_conversion(own_key, key), _conversion(own, value))
+        case types.Struct(own_fields), types.Struct(fields):
+            return _of_struct(own_fields, fields)
     if isinstance(wanted, types.Decimal) and given != DOUBLE and types.is_number(given):
-        fit = fitting(wanted)
+        return _exact(wanted)
+    is_wider = types.common(given, wanted) == wanted
+    return cast(given, wanted) if is_wider or (given == STRING and wanted in MOMENTS) else None
 
-        def exact(value: Any) -> Any:
-            found = fit(decimal.Decimal(value))
-            if found != value:
-                raise ValueError(f"{value} has more digits behind the point than {text_of(wanted)}")
-            return found
 
-        return exact
-    if isinstance(given, types.Struct) and isinstance(wanted, types.Struct):
-        return cast(given, wanted) if set(dict(given.fields)) <= set(dict(wanted.fields)) else None
-    if isinstance(given, types.Array | types.Map) and type(given) is type(wanted):
-        return cast(given, wanted)
-    return None
+def _exact(wanted: types.Decimal) -> Conversion:
+    fit = fitting(wanted)
+
+    def exact(value: Any) -> Any:
+        found = fit(decimal.Decimal(value))
+        if found != value:
+            raise ValueError(f"{value} has more digits behind the point than {text_of(wanted)}")
+        return found
+
+    return exact
+
+
+def _of_elements(convert: Conversion | None) -> Conversion | None:
+    if convert is None:
+        return None
+    each = nullable(convert)
+    return lambda values: list(map(each, values))
+
+
+def _of_entries(key: Conversion | None, value: Conversion | None) -> Conversion | None:
+    if key is None or value is None:
+        return None
+    of_key, of_value = nullable(key), nullable(value)
+    return lambda entries: {of_key(one): of_value(other) for one, other in entries.items()}
+
+
+def _of_struct(given: Columns, wanted: Columns) -> Conversion | None:
+    """Fields by name: those that are missing become null, and there may be no others."""
+    types_wanted = dict(wanted)
+    converted: dict[str, tuple[int, Conversion]] = {}
+    for place, (name, type_) in enumerate(given):
+        convert = _conversion(type_, types_wanted[name]) if name in types_wanted else None
+        if convert is None:
+            return None
+        converted[name] = place, nullable(convert)
+
+    def struct(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        parts = (converted.get(name) for name, _ in wanted)
+        return tuple(None if part is None else part[1](row[part[0]]) for part in parts)
+
+    return struct
