@@ -19,9 +19,17 @@ from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, C
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.tree import CreateAsSelect, InsertSelect, Literal, placed
+from felice.pipelines.sql.syntax.tree import (
+    Cast,
+    CreateAsSelect,
+    Expression,
+    InsertSelect,
+    Literal,
+    TypeName,
+    placed,
+)
 from felice.pipelines.sql.syntax.writer import name_text, quoted
-from felice.pipelines.sql.types import Decimal, SqlType, fields_text, text_of
+from felice.pipelines.sql.types import Decimal, SqlType, common, fields_text, text_of
 
 
 def sink_of(
@@ -160,23 +168,40 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
 
 
 def with_decimals(plan: QueryPlan, target: SourceInfo) -> QueryPlan:
-    """The plan with literal numbers as decimals where the target has such columns."""
+    """The plan with decimals as those of the target: literal numbers, and columns whose numbers always fit."""
     wanted = [one.type for one in target.columns]
     outputs = (_as_decimal(one, type_) for one, type_ in zip(plan.outputs, wanted, strict=False))
     return replace(plan, outputs=(*outputs, *plan.outputs[len(wanted) :]))
 
 
 def _as_decimal(output: Output, wanted: SqlType) -> Output:
-    value = output.expression.value if isinstance(output.expression, Literal) else None
-    if not isinstance(wanted, Decimal) or type(value) not in (int, float, decimal.Decimal):
+    given = output.expression
+    if given is None or not isinstance(wanted, Decimal) or output.type == wanted:
         return output
+    if isinstance(given, Literal):
+        found = _decimal_of(given.value, wanted)
+        return (
+            output if found is None else replace(output, type=wanted, expression=_at(given, Literal(found)))
+        )
+    if isinstance(output.type, Decimal) and common(output.type, wanted) == wanted:
+        type_ = TypeName("DECIMAL", (wanted.precision, wanted.scale))
+        return replace(output, type=wanted, expression=_at(given, Cast(given, type_)))
+    return output
+
+
+def _decimal_of(value: object, wanted: Decimal) -> decimal.Decimal | None:
+    if type(value) not in (int, float, decimal.Decimal):
+        return None
+    number = decimal.Decimal(str(value))
     try:
-        found = fitting(wanted)(decimal.Decimal(str(value)))
+        found = fitting(wanted)(number)
     except ValueError:
-        return output
-    if found != decimal.Decimal(str(value)):
-        return output
-    return replace(output, type=wanted, expression=placed(Literal(found), output.expression.position))  # type: ignore[union-attr]
+        return None
+    return found if found == number else None
+
+
+def _at(given: Expression, made: Expression) -> Expression:
+    return placed(made, given.position)
 
 
 def _listed(columns: tuple[ColumnInfo, ...]) -> str:
