@@ -15,7 +15,7 @@ from felice.pipelines.sql.syntax.statements import statement_of
 from felice.pipelines.sql.syntax.tokens import Kind, Token, each_token
 from felice.pipelines.sql.syntax.tree import Define, Statement
 
-_VARIABLE = re.compile(r"\$\{([\w.-]+)\}", re.ASCII)
+_VARIABLE = re.compile(r"\$?\$\{([\w.-]+)\}", re.ASCII)
 
 
 LONGEST = 1_000_000
@@ -42,9 +42,9 @@ def statements_of(text: str, variables: MutableMapping[str, str] | None = None) 
         found = with_values(piece, known, begin)
         statement = statement_of(tokens if found == piece else found, begin)
         if isinstance(statement, Define):
-            if statement.value is None:
-                known.pop(statement.name, None)
-            else:
+            for name in [one for one in known if one.upper() == statement.name.upper()]:
+                del known[name]
+            if statement.value is not None:
                 known[statement.name] = statement.value
         yield Written(statement, found)
 
@@ -79,13 +79,17 @@ def next_piece(text: str, at: int = 0, begin: Position = BEGIN) -> tuple[list[To
 
 
 def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:
-    """The text with values in place of `${name}`, also within quotes. Raises `SqlSyntaxError` for an unknown name."""
-
+    """The text with values in place of `${name}`, also within quotes. The case of names does not matter, and `$${name}`
+    is `${name}`. Raises `SqlSyntaxError` for an unknown name.
+    """
+    by_name = {name.upper(): value for name, value in variables.items()}
     length = len(text)
 
     def value_of(match: re.Match[str]) -> str:
         nonlocal length
-        found = variables.get(match[1])
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        found = by_name.get(match[1].upper())
         if found is None:
             raise SqlSyntaxError(f"the variable {match[1]} is not defined; DEFINE {match[1]} = '...';", begin)
         length += len(found)
