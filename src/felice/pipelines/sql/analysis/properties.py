@@ -145,7 +145,7 @@ class WithClause:
 
     def _duration_ms(self, name: str, text: str) -> int:
         found = _whole(text, Cursor.duration)
-        if found is not None:
+        if found is not None and found.ms > 0:
             return found.ms
         raise self.error(
             name,
@@ -211,4 +211,6 @@ def _checked(name: str, literal: Literal) -> Any:
         return value
     if not isinstance(value, str):
         raise SqlError(f"{name} must be a text in single quotes, and is {value!r}", literal.position)
+    if name == "KAFKA_TOPIC" and not value:
+        raise SqlError("KAFKA_TOPIC must be the name of a topic, and is empty", literal.position)
     return value
