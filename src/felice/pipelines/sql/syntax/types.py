@@ -10,20 +10,29 @@ def type_at(cursor: Cursor) -> Type:
     """The type that comes next."""
     position = cursor.position
     with cursor.nested():
-        if cursor.after_next().is_sign("<", "<>"):
-            if cursor.take_words("ARRAY"):
-                return placed(ArrayType(_in_angles(cursor)), position)
-            if cursor.take_words("MAP"):
-                return placed(_map(cursor), position)
-            if cursor.take_words("STRUCT"):
-                return placed(_struct(cursor), position)
-        name = cursor.name("a type")
-        parameters = cursor.in_parentheses(cursor.integer) if cursor.next.is_sign("(") else ()
-        found: Type = placed(TypeName(name, parameters), position)
+        found: Type = placed(_first(cursor), position)
         # As in older dialects: `INT ARRAY`.
         while cursor.take_words("ARRAY"):
             found = placed(ArrayType(found), position)
         return found
+
+
+def _first(cursor: Cursor) -> Type:
+    if cursor.after_next().is_sign("<", "<>"):
+        if cursor.take_words("ARRAY"):
+            return ArrayType(_in_angles(cursor))
+        if cursor.take_words("MAP"):
+            return _map(cursor)
+        if cursor.take_words("STRUCT"):
+            return _struct(cursor)
+    name = cursor.name("a type")
+    if not cursor.next.is_sign("("):
+        return TypeName(name)
+    if name.upper() in ("DECIMAL", "DEC"):
+        return TypeName(name, cursor.in_parentheses(cursor.integer))
+    # As in ksqlDB, parameters of other types, such as VARCHAR(10) and VARCHAR(STRING), mean nothing.
+    cursor.in_parentheses(lambda: cursor.take_words("STRING") or cursor.integer())
+    return TypeName(name)
 
 
 def _in_angles(cursor: Cursor) -> Type:
