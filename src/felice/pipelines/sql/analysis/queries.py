@@ -187,7 +187,8 @@ class _Analysis:
 
     def _check_key_type(self, given: Expression, clause: str) -> None:
         type_ = self._type_of(given)
-        if isinstance(type_, Map):
+        # The format of a sink refuses it, too, and knows its name.
+        if isinstance(type_, Map) and not self._is_persistent:
             raise SqlError(
                 f"{clause}: {expression_text(given)} is {text_of(type_)}, and MAP is not supported in keys",
                 given.position,

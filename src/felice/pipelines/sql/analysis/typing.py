@@ -80,6 +80,8 @@ class Typing:
         found = self.compiler(columns).code(given).type
         if found is None:
             raise SqlError(
-                f"{expression_text(given)} is NULL, which has no type; use CAST(NULL AS …)", given.position
+                "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR). "
+                f"It is always null: {expression_text(given)}",
+                given.position,
             )
         return found

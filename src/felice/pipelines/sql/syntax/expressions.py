@@ -208,7 +208,7 @@ def _literal(cursor: Cursor, *, is_negative: bool = False) -> Literal | None:
         # Arithmetic would round it, and a zero has no sign.
         return Literal(number.copy_negate() if is_negative and number else number)
     if token.kind is Kind.DOUBLE:
-        return Literal(_double(sign * float(cursor.take().text), token.position))
+        return Literal(_double(cursor.take().text, token.position, is_negative=is_negative))
     if token.is_word(*_CONSTANTS):
         return Literal(_CONSTANTS[cursor.take().value])
     return None
@@ -223,9 +223,11 @@ def _integer(number: int, position: Position) -> int:
     return number
 
 
-def _double(number: float, position: Position) -> float:
+def _double(text: str, position: Position, *, is_negative: bool) -> float:
+    number = -float(text) if is_negative else float(text)
     if isinf(number):
-        raise SqlSyntaxError("number overflows DOUBLE: the greatest one is about 1.8E308", position)
+        told = f"-{text}" if is_negative else text
+        raise SqlSyntaxError(f"number overflows DOUBLE: {told}; the greatest one is about 1.8E308", position)
     return number
 
 
