@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from felice.pipelines.sql.analysis.declarations import source_of
+from felice.pipelines.sql.analysis.properties import FORMAT_OF
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.offline.topics import Topics
@@ -78,7 +80,11 @@ def _has_schema(given: AssertExists, topics: Topics) -> bool:
 def _check_source(given: AssertSource, catalogue: Catalogue, analyst: Analyst) -> None:
     declared = given.declared
     known = catalogue.source(declared.name, declared.position)
-    wanted = source_of(declared, catalogue.types, analyst.settings, analyst.around)
+    # What WITH does not name is not compared.
+    formats = {FORMAT_OF["KEY"]: known.key_format.name, FORMAT_OF["VALUE"]: known.value_format.name}
+    wanted = source_of(declared, catalogue.types, {**analyst.settings, **formats}, analyst.around)
+    if not any(name.upper() == "WINDOW_TYPE" for name, _ in declared.properties):
+        wanted = replace(wanted, window=known.window)
     for what, own, other in (
         ("type", known.kind, wanted.kind),
         ("schema", known.schema_text(), wanted.schema_text()),
