@@ -155,7 +155,7 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
             "query result is TABLE",
             given.position,
         )
-    own, wanted = _listed(columns_of(plan)), _listed(target.columns)
+    own, wanted = (_listed(one) for one in (columns_of(plan), (*target.of_role(KEY), *target.of_role(VALUE))))
     if own != wanted:
         raise SqlError(
             f"Incompatible schema between results and sink. Result schema is {own}. Sink schema is {wanted}",
@@ -169,9 +169,9 @@ def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> No
 
 def with_decimals(plan: QueryPlan, target: SourceInfo) -> QueryPlan:
     """The plan with decimals as those of the target: literal numbers, and columns whose numbers always fit."""
-    wanted = [one.type for one in target.columns]
-    outputs = (_as_decimal(one, type_) for one, type_ in zip(plan.outputs, wanted, strict=False))
-    return replace(plan, outputs=(*outputs, *plan.outputs[len(wanted) :]))
+    values = zip(plan.value_outputs, target.value, strict=False)
+    changed = {one: _as_decimal(one, type_) for one, (_, type_) in values}
+    return replace(plan, outputs=tuple(changed.get(one, one) for one in plan.outputs))
 
 
 def _as_decimal(output: Output, wanted: SqlType) -> Output:
