@@ -177,6 +177,11 @@ def _check_replacement(
         why = f"the key of {name} cannot change {keys}. (Key columns must be identical.)"
     elif (known.key_format, known.value_format) != (found.key_format, found.value_format):
         why = f"the formats of {name} cannot change"
+    elif (known.query is None) != isinstance(given, CreateSource):
+        how = "is not made by a query" if known.query is None else f"is made by the query {known.query}"
+        why = f"{name} {how}, and that cannot change"
+    elif known.event_time != found.event_time:
+        why = f"the TIMESTAMP of {name} cannot change"
     elif known.window != found.window:
         why = f"the windows of {name} cannot change"
     elif changed := changed_columns(known.value, found.value):
