@@ -233,7 +233,7 @@ def test_variables(server: FakeServer) -> None:
         "-d",
         "a=STREAM x",
     )
-    assert server.statements == ["DROP STREAM x;", "SELECT 'it's';"]
+    assert server.statements == ["DROP STREAM x;", "SELECT 'it''s';"]
     listed = [line.split("|") for line in printed.splitlines() if "|" in line]
     assert [[cell.strip() for cell in line] for line in listed] == [
         ["Variable Name", "Value"],

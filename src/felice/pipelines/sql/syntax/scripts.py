@@ -16,6 +16,11 @@ from felice.pipelines.sql.syntax.tokens import Kind, Token, each_token
 from felice.pipelines.sql.syntax.tree import Define, Statement
 
 _VARIABLE = re.compile(r"\$?\$\{([\w.-]+)\}", re.ASCII)
+_PART = re.compile(
+    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|\$?\$\{[\w.-]+\}",
+    re.DOTALL | re.ASCII,
+)
+"""What may have variables, and comments, which have none."""
 
 
 LONGEST = 1_000_000
@@ -79,9 +84,12 @@ def next_piece(text: str, at: int = 0, begin: Position = BEGIN) -> tuple[list[To
 
 
 def with_values(text: str, variables: MutableMapping[str, str], begin: Position) -> str:
-    """The text with values in place of `${name}`, also within quotes. The case of names does not matter, and `$${name}`
-    is `${name}`. Raises `SqlSyntaxError` for an unknown name.
+    """The text with values in place of `${name}`. In quotes, those of a value are doubled, and in comments nothing is
+    replaced. The case of names does not matter, and `$${name}` is `${name}`. Raises `SqlSyntaxError` for an unknown
+    name.
     """
+    if "${" not in text:
+        return text
     by_name = {name.upper(): value for name, value in variables.items()}
     length = len(text)
 
@@ -97,7 +105,17 @@ def with_values(text: str, variables: MutableMapping[str, str], begin: Position)
             raise _too_long(begin)
         return found
 
-    return _VARIABLE.sub(value_of, text)
+    def part_of(match: re.Match[str]) -> str:
+        part = match[0]
+        quote = part[0]
+        if part.startswith(("--", "/*")):
+            return part
+        if quote == "$":
+            return _VARIABLE.sub(value_of, part)
+        inside = _VARIABLE.sub(lambda one: value_of(one).replace(quote, quote * 2), part[1:-1])
+        return f"{quote}{inside}{quote}"
+
+    return _PART.sub(part_of, text)
 
 
 def _too_long(position: Position) -> SqlSyntaxError:
