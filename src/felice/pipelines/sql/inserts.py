@@ -11,7 +11,7 @@ from felice.pipelines.sql.analysis.declarations import PSEUDO
 from felice.pipelines.sql.catalogue import HEADERS, SourceInfo, near
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.expressions.casts import Conversion, cast, nullable
-from felice.pipelines.sql.expressions.code import Code
+from felice.pipelines.sql.expressions.code import Code, Names
 from felice.pipelines.sql.expressions.coercion import MOMENTS, told
 from felice.pipelines.sql.expressions.compiler import Compiler
 from felice.pipelines.sql.functions.table import FunctionTable
@@ -110,10 +110,15 @@ def _by_column(
     return found
 
 
+def _fail(what: str, error: BaseException) -> None:
+    """A part that cannot be computed is an error of the statement, not null as in a query."""
+    raise error
+
+
 def _value(
     given: Expression, wanted: SqlType, column: str, functions: FunctionTable, users: Mapping[str, SqlType]
 ) -> Any:
-    compiler = Compiler(_NoColumns(), functions, users)
+    compiler = Compiler(_NoColumns(), functions, users, Names(_fail))
     code = compiler.code(given)
     if code.type is None:
         return None
