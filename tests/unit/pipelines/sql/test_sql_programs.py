@@ -17,16 +17,18 @@ def test_topics_that_are_not_there_are_needed() -> None:
     """With the partitions of what is read, and the options of WITH."""
     program = program_of(
         STREAM
-        + "CREATE TABLE t WITH (retention_ms=1000) AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
+        + "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
+        + "CREATE TABLE w WITH (retention_ms=1000) AS SELECT k, COUNT(*) AS n FROM s WINDOW SESSION (1 DAY) GROUP BY k;"
         + "CREATE STREAM r WITH (partitions=5, retention_ms=2000, cleanup_policy='compact') AS SELECT k, v FROM s;",
         {"s": 2},
         built_in(),
     )
     assert program.topics == {
-        "T": NeededTopic("T", 2, 1, {"cleanup.policy": "compact", "retention.ms": "1000"}),
+        "T": NeededTopic("T", 2, 1, {"cleanup.policy": "compact"}),
+        "W": NeededTopic("W", 2, 1, {"cleanup.policy": "compact,delete", "retention.ms": "1000"}),
         "R": NeededTopic("R", 5, 1, {"cleanup.policy": "compact", "retention.ms": "2000"}),
     }
-    assert [app.name for app in program.apps] == ["CTAS_T", "CSAS_R"]
+    assert [app.name for app in program.apps] == ["CTAS_T", "CTAS_W", "CSAS_R"]
 
 
 def test_a_start_that_is_unset_is_the_default() -> None:

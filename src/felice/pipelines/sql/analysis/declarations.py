@@ -232,6 +232,7 @@ def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
         raise SqlError(f"Windowed sources require a key column: declare one in {given.name}", given.position)
     check_formats(found, given)
     check_event_time(found, clause)
+    check_retention(found, clause)
 
 
 def check_formats(found: SourceInfo, given: object) -> None:
@@ -280,4 +281,14 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
             "TIMESTAMP",
             f"Timestamp column, {quoted(column.name)}, should be LONG(INT64), TIMESTAMP, or a String "
             f"with a timestamp_format specified, and is {text_of(column.type)}",
+        )
+
+
+def check_retention(found: SourceInfo, clause: WithClause) -> None:
+    """Raise `SqlError` for a limit on the age of a table's rows: its topic keeps the last one of each key."""
+    is_compacted = found.is_table and found.window is None and clause.get("CLEANUP_POLICY") is None
+    if is_compacted and clause.get("RETENTION_MS") is not None:
+        raise clause.error(
+            "RETENTION_MS",
+            "Invalid config variable in the WITH clause: RETENTION_MS. Non-windowed tables do not support retention.",
         )

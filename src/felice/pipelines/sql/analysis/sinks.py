@@ -12,6 +12,7 @@ from felice.pipelines.sql.analysis.declarations import (
     check_formats,
     check_infers,
     check_known,
+    check_retention,
 )
 from felice.pipelines.sql.analysis.plan import Output, QueryPlan
 from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause, with_wrapping
@@ -68,6 +69,7 @@ def sink_of(
         _check_schema_id(given, found, part, around)
     check_formats(found, given)
     check_event_time(found, clause)
+    check_retention(found, clause)
     return found
 
 
