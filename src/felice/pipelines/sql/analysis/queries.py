@@ -146,6 +146,7 @@ class _Analysis:
     def _partition(self) -> tuple[Any, ...]:
         """The expressions of PARTITION BY; none if it changes nothing."""
         found = tuple(self._partitioned(one) for one in self._query.partition_by)
+        _check_repeated("PARTITION BY", self._query.partition_by, found)
         own = self._sides.sides[0].source.key
         if not (found and self._is_table):
             return found
@@ -376,6 +377,7 @@ class _Analysis:
         if query.window is not None:
             check_bounds((query.group_by, query.having))
         groups = tuple(typing.canonical(one) for one in query.group_by)
+        _check_repeated("GROUP BY", query.group_by, groups)
         for one in groups:
             self._check_key_type(one, "GROUP BY")
         is_final = query.emit == "FINAL"
@@ -417,3 +419,12 @@ class _Analysis:
             is_final,
             query.limit,
         )
+
+
+def _check_repeated(clause: str, given: Sequence[Expression], canonical: Sequence[Any]) -> None:
+    """Raise `SqlError` for an expression that comes twice in a clause."""
+    for place, one in enumerate(canonical):
+        if one in canonical[:place]:
+            raise SqlError(
+                f"Duplicate {clause} expression: {expression_text(given[place])}", given[place].position
+            )
