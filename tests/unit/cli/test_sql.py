@@ -122,7 +122,7 @@ def test_cases() -> None:
         ("fails", False),
         ("is refused", True),
     ]
-    assert (found[2]["failed_statement"], found[2]["error"]) == (1, "line 1:1: X does not exist.")
+    assert (found[2]["failed_statement"], found[2]["error"]) == (1, "line 1:1: Stream X does not exist.")
 
 
 def test_cases_that_share_nothing() -> None:
