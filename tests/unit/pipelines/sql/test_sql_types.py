@@ -56,6 +56,7 @@ def test_texts(text: str, type_: SqlType, told: str) -> None:
         ("STRNG", "line 1:18: Cannot resolve unknown type: STRNG; did you mean STRING?"),
         ("ARRAY<adress>", "line 1:24: Cannot resolve unknown type: ADRESS; did you mean ADDRESS?"),
         ("xyz", "Cannot resolve unknown type: XYZ"),
+        ("INT(4)", "INT has no parameters, and got INT(4)"),
         ("DECIMAL(4)", "expected DECIMAL(precision, scale), and got DECIMAL(4)"),
         ("DECIMAL(4, 5)", "the scale from 0 to the precision"),
         ("DECIMAL(0, 0)", "the precision must be at least 1"),

@@ -28,11 +28,11 @@ def _first(cursor: Cursor) -> Type:
     name = cursor.name("a type")
     if not cursor.next.is_sign("("):
         return TypeName(name)
-    if name.upper() in ("DECIMAL", "DEC"):
-        return TypeName(name, cursor.in_parentheses(cursor.integer))
-    # As in ksqlDB, parameters of other types, such as VARCHAR(10) and VARCHAR(STRING), mean nothing.
-    cursor.in_parentheses(lambda: cursor.take_words("STRING") or cursor.integer())
-    return TypeName(name)
+    if cursor.after_next().is_word("STRING") and cursor.after_next(2).is_sign(")"):
+        # VARCHAR(STRING) is how ksqlDB itself shows STRING.
+        cursor.in_parentheses(cursor.take)
+        return TypeName(name)
+    return TypeName(name, cursor.in_parentheses(cursor.integer))
 
 
 def _in_angles(cursor: Cursor) -> Type:
