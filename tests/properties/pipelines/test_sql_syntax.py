@@ -61,7 +61,7 @@ WORDS = [
     "é",
     "1R",
 ]
-names = st.sampled_from(WORDS) | st.text(min_size=1, max_size=4)
+names = st.sampled_from(WORDS) | st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=4)
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
 values = (
     st.none()

@@ -216,6 +216,7 @@ def test_a_script_is_divided_and_variables_have_their_last_values() -> None:
             "line 1:28: expected the end of the query (the order of clauses is FROM,",
         ),
         ("SELECT 'abc FROM s", "line 1:8: a text that does not end"),
+        ("SELECT `\0group`.`0` FROM s", "line 1:8: a name with the character U+0000"),
         ("SELECT /* FROM s", "line 1:8: a comment that does not end"),
         ("SELECT a # b FROM s", "line 1:10: the character '#' has no meaning here"),
         (

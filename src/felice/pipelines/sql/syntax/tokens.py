@@ -107,6 +107,9 @@ def each_token(text: str, begin: Position = BEGIN, at: int = 0) -> Iterator[Toke
                 raise SqlSyntaxError(
                     f"a number of more than {_MOST_DIGITS} digits", Position(line, at - line_start + 1)
                 )
+            if kind is Kind.QUOTED and "\0" in piece:
+                # The analysis names its own columns so.
+                raise SqlSyntaxError("a name with the character U+0000", Position(line, at - line_start + 1))
             value = piece.upper() if kind is Kind.NAME else _value(kind, piece)
             yield Token(kind, piece, value, at, Position(line, at - line_start + 1))
         if "\n" in piece:

@@ -136,6 +136,11 @@ def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
             return f"{name_text(source)}.*" if source is not None else "*", _PRIMARY
         case Field(of, name):
             return f"{_at_least(of, _WITH_SUFFIX)}->{name_text(name)}", _WITH_SUFFIX
+        case Element(Column("ARRAY", None), index):
+            return (
+                f"{quoted('ARRAY')}[{expression_text(index)}]",
+                _WITH_SUFFIX,
+            )  # Without quotes it makes an array.
         case Element(of, index):
             return f"{_at_least(of, _WITH_SUFFIX)}[{expression_text(index)}]", _WITH_SUFFIX
         case Unary("NOT", operand):
