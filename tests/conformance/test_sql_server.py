@@ -172,6 +172,16 @@ def test_a_push_query_goes_on_until_it_is_closed(server: SqlProcess, broker: Tar
     assert server.call("POST", "/close-query", {"queryId": id}) == (400, 40000)
 
 
+def test_set_before_a_select_counts_by_either_name(server: SqlProcess) -> None:
+    name = stream(server)
+    server.ksql(f"INSERT INTO {name} (k, v) VALUES ('a', 1);")
+    setting = "SET 'ksql.streams.auto.offset.reset' = 'latest';"
+    with server.streamed("/query-stream", {"sql": f"{setting} SELECT v FROM {name} EMIT CHANGES;"}) as lines:
+        next(lines)
+        server.ksql(f"INSERT INTO {name} (k, v) VALUES ('a', 2);" * 20)
+        assert json.loads(next(lines)) == [2]
+
+
 def test_a_record_that_cannot_be_read_stops_no_query(server: SqlProcess, broker: Target) -> None:
     name = stream(server, partitions="1")
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:

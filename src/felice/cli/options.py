@@ -39,6 +39,25 @@ command_config_option = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of client properties.",
 )
+host_option = click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; with 127.0.0.1 only this machine can connect.",
+)
+
+
+def port_option(default: int) -> Callable[[F], F]:
+    """`--port` of a server that listens on this port by default."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=default,
+        show_default=True,
+        help="Port to listen on; 0 picks a free port.",
+    )
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

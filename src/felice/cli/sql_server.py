@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, read_text
+from felice.cli.options import client_config, connection_options, host_option, port_option, read_text
 from felice.cli.sql_program import functions_of
 from felice.cli.start import LEVELS, log_format_option
 from felice.cli.web_servers import (
@@ -32,19 +32,8 @@ _READY = "The SQL server is ready on "
 
 @click.command("sql-server")
 @connection_options
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; with 127.0.0.1 only this machine can connect.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8088,
-    show_default=True,
-    help="Port to listen on; 0 picks a free port.",
-)
+@host_option
+@port_option(8088)
 @click.option(
     "--service-id",
     default="default_",

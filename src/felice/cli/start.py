@@ -15,7 +15,7 @@ import click
 
 from felice.cli.early_listening import listening_early
 from felice.cli.faults import Fault
-from felice.cli.options import key_values, read_properties
+from felice.cli.options import host_option, key_values, port_option, read_properties
 
 if TYPE_CHECKING:
     import socket
@@ -56,19 +56,8 @@ log_format_option = click.option(
 
 
 @click.command()
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; with 127.0.0.1 only this machine can connect.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=9092,
-    show_default=True,
-    help="Port to listen on; 0 picks a free port.",
-)
+@host_option
+@port_option(9092)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

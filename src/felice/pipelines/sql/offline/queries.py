@@ -153,7 +153,7 @@ def check_pull(query: Query, plan: QueryPlan) -> None:
 
 
 def check_clauses(query: Query, source: SourceInfo) -> None:
-    """`check_pull` as far as it needs no plan: what it refuses is told before what no query can do."""
+    """The checks of `check_pull` that need no plan. They come first, so their errors do, too. Raises `SqlError`."""
     for clause, given in (
         ("JOIN", query.joins),
         ("WINDOW", query.window),

@@ -8,7 +8,7 @@ from felice.pipelines.sql.rows.columns import Row, RowFormat
 
 
 class NoneFormat(RowFormat):
-    """Each key is read as null, whatever bytes the record has as its key. Only a null key can be written."""
+    """Reads each key as null, and ignores its bytes. Writes only null keys."""
 
     name = "NONE"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from felice.dataclass import dataclass
+from felice.pipelines.sql.rows.plain import json_text
 from felice.pipelines.sql.server.facts import Facts
 from felice.pipelines.sql.syntax.errors import SqlError
 
@@ -42,7 +42,7 @@ class Command:
             "settings": dict(self.settings),
             "facts": self.facts.document(),
         }
-        return _text(key), _text(value)
+        return json_text(key).encode(), json_text(value).encode()
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> Command:
@@ -65,7 +65,3 @@ class Command:
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SqlError) as error:
             raise DamagedCommand(f"{type(error).__name__}: {error}") from None
-
-
-def _text(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

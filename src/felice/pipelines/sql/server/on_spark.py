@@ -19,7 +19,7 @@ from felice.pipelines.sql.server.persistent import ERROR, RUNNING, QueryState
 from felice.pipelines.streams.app import App
 
 if TYPE_CHECKING:
-    from felice.pipelines.streams.on_spark.host.host import Host
+    from felice.pipelines.streams.on_spark.host.host import Host, HostedState
 
 _log = logging.getLogger("felice.sql")
 
@@ -128,8 +128,8 @@ class SparkQueries:
         host = self._started_host()
         if host is None:
             return
-        self._forget(host, wanted, known)
         found = host.states()
+        gone = self._forget(host, found, wanted, known)
         for id, one in wanted.items():
             state = found.get(id)
             one.behind = None if state is None else state.behind
@@ -141,15 +141,26 @@ class SparkQueries:
                 host.resume(id)
             elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
                 self._note(one, None, failures=0)
-        self._hosted = frozenset(host.states())
+        started = {id for id, one in wanted.items() if one.is_put}
+        self._hosted = frozenset((found.keys() - gone) | started)
 
-    def _forget(self, host: Host, wanted: Mapping[str, _Wanted], known: frozenset[str] | None) -> None:
-        for id, state in host.states().items():
+    def _forget(
+        self,
+        host: Host,
+        found: Mapping[str, HostedState],
+        wanted: Mapping[str, _Wanted],
+        known: frozenset[str] | None,
+    ) -> set[str]:
+        """Pause and drop what is no longer wanted. Returns what was dropped."""
+        gone = set()
+        for id, state in found.items():
             if known is not None and id not in known:
                 host.drop(id)
+                gone.add(id)
             elif id not in wanted and state.state.value == "running":
                 host.pause(id)
-        self._hosted = frozenset(host.states())
+        self._hosted = frozenset(found.keys() - gone)
+        return gone
 
     def _put(self, host: Host, id: str, one: _Wanted) -> None:
         if time.monotonic() - one.tried_at < one.pause_s:

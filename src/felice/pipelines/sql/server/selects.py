@@ -104,12 +104,8 @@ class Selects:
         own, given = dict(settings), None
         for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
-                case SetProperty(name=name, value=value):
-                    if value is None:
-                        own.pop(name, None)
-                    else:
-                        own[name] = value
-                        check_settings(own)
+                case SetProperty() as setting:
+                    self._service.set(setting, own)
                 case Define():
                     continue
                 case Query() | PrintTopic() if given is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -158,8 +158,7 @@ class SqlService:
             try:
                 match given:
                     case SetProperty():
-                        check_settings({} if given.value is None else {given.name: given.value})
-                        set_property(given, settings, self.deployment.settings)
+                        self.set(given, settings)
                     case Define():
                         continue
                     case _ if type(given) in _IDS and not isinstance(given, ControlQuery):
@@ -276,8 +275,7 @@ class SqlService:
         given, text = written.statement, written.text + ";"
         match given:
             case SetProperty(is_of_system=False):
-                check_settings({} if given.value is None else {given.name: given.value})
-                set_property(given, settings, self.deployment.settings)
+                self.set(given, settings)
                 return None
             case Define():
                 return None  # `statements_of` keeps variables.
@@ -297,6 +295,11 @@ class SqlService:
             f"the server does not support {text.split(maxsplit=1)[0].upper()} statements of this kind",
             given.position,
         )
+
+    def set(self, given: SetProperty, settings: MutableMapping[str, str]) -> None:
+        """Apply SET or UNSET to the settings of a request. Raises `StatementFailed`."""
+        check_settings({} if given.value is None else {given.name: given.value})
+        set_property(given, settings, self.deployment.settings)
 
     async def _insert(self, given: InsertValues) -> None:
         engine = self.engine
@@ -464,4 +467,3 @@ _IDS: dict[type, Callable[[Any, Change], str]] = {
     ControlQuery: _of_control,
 }
 """The ids of commands, by the statements that make them."""
-Answer = Callable[[str, Mapping[str, str]], Awaitable[Entity]]
