@@ -160,16 +160,17 @@ class Server:
     def start(self) -> None:
         """Returns when it takes connections."""
         log = self._place / "log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self._place)
-        self._process = process
         give_up_at = time.monotonic() + START_S
         while True:
+            # PostgreSQL refuses to start while a process of the server that was killed still ends: start it again.
+            if self._process is None or self._process.poll() is not None:
+                with log.open("ab") as out:
+                    self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self._place)
             try:
                 self._engine.connect().close()
                 return
             except sqlalchemy.exc.OperationalError:
-                assert process.poll() is None and time.monotonic() < give_up_at, log.read_text()[-2000:]
+                assert time.monotonic() < give_up_at, log.read_text()[-2000:]
                 time.sleep(0.1)
 
     def kill(self) -> None:

@@ -64,6 +64,15 @@ class PackedFormat(RowFormat):
         annotation = GenericAlias(tuple, tuple(_annotation(type_) for _, type_ in self.columns))
         return msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(annotation).decode
 
+    @cached_property
+    def _refusals(self) -> tuple[type[Exception], ...]:
+        """What `read` raises for half of a pair of surrogates: another error in each version of msgspec."""
+        if importlib.util.find_spec("msgspec") is None:
+            return (UnicodeDecodeError,)
+        import msgspec
+
+        return UnicodeDecodeError, msgspec.DecodeError
+
     def write(self, value: Row) -> bytes:
         """The bytes of a row."""
         try:
@@ -75,7 +84,7 @@ class PackedFormat(RowFormat):
         """The row of these bytes."""
         try:
             return self._typed[1](data)
-        except UnicodeDecodeError:
+        except self._refusals:
             return self._restore(message_pack.unpacked(data))
 
     def pack(self, value: Row) -> Any:
@@ -99,7 +108,7 @@ class PackedFormat(RowFormat):
         try:
             read = self._typed[1]
             return [None if one is None else read(one) for one in data]
-        except UnicodeDecodeError:
+        except self._refusals:
             return [None if one is None else self.read(one) for one in data]
 
 
