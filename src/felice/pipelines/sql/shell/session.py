@@ -15,7 +15,7 @@ from felice.pipelines.sql.shell.client import Entity, Refused, Server, ShellErro
 from felice.pipelines.sql.shell.output import JSON, TABULAR, Output
 from felice.pipelines.sql.shell.parts import COMMANDS, Broken, Command, Part, Sql, all_parts_of
 from felice.pipelines.sql.shell.printing import text_of
-from felice.pipelines.sql.shell.streaming import Lines, Rows, Stream, limited
+from felice.pipelines.sql.shell.streaming import Lines, Rows, Stream, interruptible
 from felice.pipelines.sql.syntax.errors import SqlError, SqlSyntaxError
 from felice.pipelines.sql.syntax.scripts import with_values
 from felice.pipelines.sql.syntax.statements import statement_of
@@ -177,7 +177,7 @@ class Session:
             self.output.tell("Press CTRL-C to interrupt")
         shown: Stream = Lines(self.output) if printed else Rows(self.output, self._column_width, self._wraps)
         with (
-            limited(self.timeout_s),
+            interruptible(self.timeout_s),
             self.server.query(text, self.properties, self._last_command) as lines,
         ):
             for line in lines:

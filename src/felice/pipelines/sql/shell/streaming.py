@@ -1,9 +1,11 @@
-"""What the stream of a query shows, and the end of a query that may run only for a time."""
+"""What the stream of a query shows, and how a query is ended from outside: by Ctrl-C, or when its time is over."""
 
 from __future__ import annotations
 
 import json
+import math
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -11,6 +13,8 @@ from typing import Protocol
 
 from felice.pipelines.sql.shell.output import Output
 from felice.pipelines.sql.shell.rows import Message, RowTable, columns_of, messages_of
+
+_TICK_S = 0.25
 
 
 class Stream(Protocol):
@@ -78,17 +82,20 @@ class _TimeOver(BaseException):
 
 
 @contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
-    """Ends the block, without an error, after so many seconds. Only in the main thread."""
-    if seconds is None:
-        yield
-        return
+def interruptible(seconds: float | None = None) -> Iterator[None]:
+    """Ends the block, without an error, after so many seconds, and lets Ctrl-C end it. Only in the main thread.
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _TimeOver
+    Python runs the handler of a signal between two of its instructions. One that comes just before a read begins would
+    be handled only when data comes, perhaps hours later; the timer ends the read, and Python begins it again.
+    """
+    end_at = math.inf if seconds is None else time.monotonic() + seconds
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    def tick(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() >= end_at:
+            raise _TimeOver
+
+    before = signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, _TICK_S if seconds is None else min(seconds, _TICK_S), _TICK_S)
     try:
         yield
     except _TimeOver:
