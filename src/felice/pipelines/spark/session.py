@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from typing import BinaryIO
 
@@ -141,6 +141,25 @@ def stop(spark: SparkSession | SparkContext) -> None:
     process.stdin.close()
     process.wait(timeout=JAVA_STOPS_WITHIN_S)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def has_java_ended() -> bool:
+    """Whether this process had started a Java, which has ended."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def forget_ended_java() -> None:
+    """If the Java of this process has ended, let the next session start another: PySpark would go on asking for it."""
+    gateway = SparkContext._gateway
+    if gateway is None or not has_java_ended():
+        return
+    for end in (getattr(SparkContext._active_spark_context, "stop", None), gateway.shutdown):
+        if end is not None:
+            with suppress(Exception):  # Both also tell Java, and free what is here.
+                end()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def prepare_environment() -> None:

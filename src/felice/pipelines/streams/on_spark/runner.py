@@ -34,7 +34,7 @@ from felice.env.interrupts import children_ignore_sigterm
 from felice.pipelines.errors import PlainError
 from felice.pipelines.spark import java
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.spark.session import register_source, session
+from felice.pipelines.spark.session import forget_ended_java, register_source, session
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.message_classes import reduced
 from felice.pipelines.streams.on_spark.changes import (
@@ -114,8 +114,9 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 def session_for_applications(name: str, master: str) -> SparkSession:
     """A session with the settings of `felice run`, active in this thread. Its Java ignores SIGTERM, and ends when this
-    process ends. The handlers of signals stay as they are.
+    process ends; one that was killed is replaced. The handlers of signals stay as they are.
     """
+    forget_ended_java()
     # In the main thread PySpark would replace the handler of Ctrl-C.
     with children_ignore_sigterm(), ThreadPoolExecutor(1) as other_thread:
         spark = other_thread.submit(_session, name, master).result()
