@@ -48,12 +48,7 @@ class BrokerLedger:
     def take_over(self) -> Decision | None:
         """Fences older drivers of the query, and returns the last decision; None before the first."""
         self._driver = self._ask.begin(f"{task_prefix(self._query_id)}driver", DECISION_TIMEOUT_MS)
-        decisions = [
-            from_metadata(row.offset, row.metadata, task_prefix(self._query_id))
-            for row in self._ask.committed(sink_group(self._query_id)).values()
-        ]
-        # A topic that an earlier batch, or an aborted decision, was written to still has that decision.
-        last = max(decisions, key=lambda decision: (decision.batch_id, decision.number), default=None)
+        last = last_decision(self._ask, self._query_id)
         self._last_number = last.number if last is not None else 0
         return last
 
@@ -111,6 +106,15 @@ class BrokerLedger:
         found = [row.producer for row in self._ask.describe(names).values() if row.state == ONGOING]
         # Abort with the producer's own epoch instead of a new one, so that a commit meanwhile can be recognised.
         self._ask.end((producer for producer in found if producer not in kept), committed=False)
+
+
+def last_decision(coordinators: BlockingCoordinators, query_id: str) -> Decision | None:
+    """The last decision of a query; None before the first. A driver that took over knows that it stays."""
+    prefix = task_prefix(query_id)
+    rows = coordinators.committed(sink_group(query_id)).values()
+    decisions = [from_metadata(row.offset, row.metadata, prefix) for row in rows]
+    # A topic that an earlier batch, or an aborted decision, was written to still has that decision.
+    return max(decisions, key=lambda decision: (decision.batch_id, decision.number), default=None)
 
 
 def sink_group(query_id: str) -> str:

@@ -9,6 +9,7 @@ Pure.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -189,6 +190,10 @@ class SinkOptions:
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     identified: tuple[str, int] | None = None
     """For a batch write: the values of `txnAppId` and `txnVersion`."""
+    missing_topic_s: float = math.inf
+    """So long a task waits for a topic of which brokers say that it does not exist. No wait is longer than
+    `delivery.timeout.ms`.
+    """
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:

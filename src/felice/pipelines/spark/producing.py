@@ -210,17 +210,21 @@ class TopicWriter:
 
         The request creates a missing topic, if the brokers allow that.
         """
-        deadline = time.monotonic() + self._options.client.retry_timeout_ms / 1000
+        began, limit_s = time.monotonic(), self._options.client.retry_timeout_ms / 1000
         while True:
             described = self._client.metadata([topic], allow_auto_create=True).topics[topic]
-            if described.error is None and described.partitions:
+            error, waited_s = described.error, time.monotonic() - began
+            if error is None and described.partitions:
                 count = len(described.partitions)
                 led = [number for number, row in described.partitions.items() if row.leader >= 0]
                 return count, np.array(sorted(led) or range(count))
+            is_missing = error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             if (
-                described.error is not None and not described.error.retriable()
-            ) or time.monotonic() > deadline:
-                why = described.error.str() if described.error is not None else "it has no partitions"
+                (error is not None and not error.retriable())
+                or waited_s > limit_s
+                or (is_missing and waited_s > self._options.missing_topic_s)
+            ):
+                why = error.str() if error is not None else "it has no partitions"
                 raise ClusterError(f"topic {topic} cannot be written: {why}")
             time.sleep(TOPIC_WAIT_S)
 

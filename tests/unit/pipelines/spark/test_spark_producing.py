@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,8 +65,9 @@ def brokers() -> Iterator[Brokers]:
     _connected.clear()
 
 
-def write(*batches: dict[str, list[Any]], **given: str) -> int:
+def write(*batches: dict[str, list[Any]], missing_topic_s: float = math.inf, **given: str) -> int:
     options = SinkOptions.parse({"kafka.bootstrap.servers": "h:1"} | given)
+    options = replace(options, missing_topic_s=missing_topic_s)
     client: Any = _connected[0]
 
     def limits_of(topic: str) -> TopicLimits:
@@ -237,6 +240,12 @@ def test_a_task_without_rows_writes_nothing(brokers: Brokers) -> None:
 def test_a_topic_being_created_is_waited_for(brokers: Brokers) -> None:
     brokers.errors["one"] = [UNKNOWN_TOPIC, UNKNOWN_TOPIC]
     assert write({"value": ["x"]}, topic="one") == 1
+
+
+def test_a_topic_that_stays_missing_is_waited_for_as_long_as_the_caller_says(brokers: Brokers) -> None:
+    brokers.errors["one"] = [UNKNOWN_TOPIC] * 1_000
+    with pytest.raises(ClusterError, match="topic one cannot be written: "):
+        write({"value": ["x"]}, topic="one", missing_topic_s=0.0)
 
 
 def test_a_topic_that_cannot_be_is_not_waited_for(brokers: Brokers) -> None:

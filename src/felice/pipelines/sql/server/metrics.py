@@ -46,6 +46,16 @@ def _lines(given: Figures) -> Iterator[str]:
     told = "Records of its topics that a persistent query has not read, when last reported."
     behind = [({"query": id}, one.behind) for id, one in given.queries.items() if one.behind is not None]
     yield from family("felice_sql_query_lag_records", "gauge", told, behind)
+    told = (
+        "Records that a persistent query left out: that cannot be read (skipped), after their window (late), without "
+        "key or value (null), without a valid time (time)."
+    )
+    left_out = [
+        ({"query": id, "reason": reason}, count)
+        for id, one in given.queries.items()
+        for reason, count in one.left_out.items()
+    ]
+    yield from family("felice_sql_query_left_out_records_total", "counter", told, left_out)
     running = [({"kind": "select"}, given.selects), ({"kind": "print"}, given.prints)]
     yield from family("felice_sql_transient_queries", "gauge", "SELECT and PRINT that run.", running)
     told = "1 if the rows of a table are kept up to date."

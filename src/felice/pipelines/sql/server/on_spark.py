@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +43,15 @@ class _Wanted:
     reason: str | None = None
     """Why it failed, or could not be started."""
     behind: int | None = None
+    is_overdue: bool = False
+    """Whether it failed because a function did not return in time."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def pause_s(self) -> float:
         """How long it waits after its last failure."""
+        if self.is_overdue and self.failures:
+            return LONGEST_PAUSE_S  # The others wait for as long as it takes.
         return 0.0 if not self.failures else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.failures - 1))
 
 
@@ -94,10 +100,10 @@ class SparkQueries:
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
         with self._lock:
-            found = {id: (one.reason or self._host_reason, one.behind) for id, one in self._wanted.items()}
+            wanted = {id: (one.reason or self._host_reason, one) for id, one in self._wanted.items()}
         return {
-            id: QueryState(RUNNING if reason is None else ERROR, reason, behind)
-            for id, (reason, behind) in found.items()
+            id: QueryState(RUNNING if reason is None else ERROR, reason, one.behind, one.left_out)
+            for id, (reason, one) in wanted.items()
         }
 
     def running(self) -> frozenset[str]:
@@ -128,17 +134,20 @@ class SparkQueries:
         host = self._started_host()
         if host is None:
             return
+        self._host_reason = host.trouble
         found = host.states()
         gone = self._forget(host, found, wanted, known)
         for id, one in wanted.items():
             state = found.get(id)
             one.behind = None if state is None else state.behind
+            one.left_out = {} if state is None else state.left_out
             if not one.is_put or state is None:
                 self._put(host, id, one)
             elif state.error is not None:
-                self._failed(host, id, one, state.error)
+                self._failed(host, id, one, state)
             elif state.state.value == "paused":
-                host.resume(id)
+                if self._resumed(host, id, one):
+                    self._note(one, None)
             elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
                 self._note(one, None, failures=0)
         started = {id for id, one in wanted.items() if one.is_put}
@@ -174,17 +183,27 @@ class SparkQueries:
             one.is_put = True
             self._note(one, None)
 
-    def _failed(self, host: Host, id: str, one: _Wanted, reason: str) -> None:
+    def _failed(self, host: Host, id: str, one: _Wanted, state: HostedState) -> None:
         """Note a failure when it is new, and go on after the pause."""
         if one.reason is None or not one.failures:
-            self._note(one, reason, failures=one.failures + 1)
+            one.is_overdue = state.is_overdue
+            self._note(one, state.error, failures=one.failures + 1)
             _log.error(
                 "a persistent query failed",
-                extra={"query": id, "reason": reason, "goes_on_in_s": one.pause_s},
+                extra={"query": id, "reason": one.reason, "goes_on_in_s": one.pause_s},
             )
         elif time.monotonic() - one.tried_at >= one.pause_s:
+            one.is_overdue = state.is_overdue
+            self._note(one, state.error, failures=one.failures + 1)
+            self._resumed(host, id, one)
+
+    def _resumed(self, host: Host, id: str, one: _Wanted) -> bool:
+        try:
             host.resume(id)
-            self._note(one, reason, failures=one.failures + 1)
+        except Exception as error:  # A topic that it writes is missing, or no broker answers.
+            self._note(one, str(error) or type(error).__name__)
+            return False
+        return True
 
     def _note(self, one: _Wanted, reason: str | None, *, failures: int | None = None) -> None:
         with self._lock:
@@ -200,6 +219,9 @@ class SparkQueries:
         from felice.pipelines.streams.on_spark.host.host import Host
 
         self._host_at = time.monotonic() + FIRST_PAUSE_S
+        if self._host is not None:
+            self._host_reason = self._host.failure
+            _log.error("the persistent queries have ended", extra={"reason": self._host_reason})
         try:
             self._stop_host()
             made = Host(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Protocol
 
 from felice.dataclass import dataclass
@@ -19,6 +20,8 @@ class QueryState:
     reason: str | None = None
     behind: int | None = None
     """How many records of its topics it had not read, when last reported."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many records it left out since the server began to run it, by reason: skipped, late, null, time."""
 
 
 class PersistentQueries(Protocol):

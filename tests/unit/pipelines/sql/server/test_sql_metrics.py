@@ -8,7 +8,7 @@ from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, Query
 
 def test_the_page() -> None:
     queries = {
-        "CSAS_A_1": QueryState(RUNNING, None, 7),
+        "CSAS_A_1": QueryState(RUNNING, None, 7, {"late": 2, "skipped": 1}),
         'CTAS_"B"_2': QueryState(ERROR, "a bad record", 3),
         "CSAS_C_3": QueryState(PAUSED),
     }
@@ -26,6 +26,8 @@ def test_the_page() -> None:
         'felice_sql_query_failed{query="CSAS_C_3"} 0',
         'felice_sql_query_lag_records{query="CSAS_A_1"} 7',
         'felice_sql_query_lag_records{query="CTAS_\\"B\\"_2"} 3',
+        'felice_sql_query_left_out_records_total{query="CSAS_A_1",reason="late"} 2',
+        'felice_sql_query_left_out_records_total{query="CSAS_A_1",reason="skipped"} 1',
         'felice_sql_transient_queries{kind="select"} 2',
         'felice_sql_transient_queries{kind="print"} 1',
         'felice_sql_table_followed{table="B"} 0',

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from felice.pipelines.sql.server import on_spark
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.persistent import ERROR, RUNNING, QueryState
 from felice.pipelines.streams.app import App
@@ -21,12 +22,15 @@ from felice.pipelines.streams.on_spark.host.host import HostedState, State
 class StandIn:
     """Has the methods of a host that `SparkQueries` calls."""
 
-    failure = None
+    failure: str | None = None
+    trouble: str | None = None
 
     def __init__(self) -> None:
         self.apps: dict[str, App] = {}
         self.paused: set[str] = set()
         self.failing: dict[str, str] = {}
+        self.is_overdue = False
+        self.turns = 0
         self.refusal: str | None = None
         self.told: list[str] = []
 
@@ -46,15 +50,18 @@ class StandIn:
         self.told.append(f"pause {name}")
 
     def resume(self, name: str) -> None:
+        if self.refusal is not None:
+            raise ValueError(self.refusal)
         self.paused.discard(name)
         self.failing.pop(name, None)
         self.told.append(f"resume {name}")
 
     def states(self) -> dict[str, HostedState]:
+        self.turns += 1
         found = {}
         for name in self.apps:
             if name in self.failing:
-                found[name] = HostedState(State.ERROR, self.failing[name])
+                found[name] = HostedState(State.ERROR, self.failing[name], is_overdue=self.is_overdue)
             else:
                 found[name] = HostedState(State.PAUSED if name in self.paused else State.RUNNING)
         return found
@@ -140,3 +147,47 @@ def test_a_query_that_cannot_start_says_why(queries: Queries) -> None:
     queries.host.refusal = None
     settled(queries, "put A")
     wait_until(lambda: queries.states() == {"A": QueryState(RUNNING)})
+
+
+def test_a_query_that_does_not_return_is_left_alone_for_long(
+    queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All others wait while it runs."""
+    monkeypatch.setattr(on_spark, "FIRST_PAUSE_S", 0.01)
+    queries.want(apps("A", "B"), frozenset("AB"))
+    settled(queries, "put A", "put B")
+    queries.host.is_overdue = True
+    queries.host.failing["A"] = "no result"
+    wait_until(lambda: queries.states()["A"] == QueryState(ERROR, "no result"))
+    turns = queries.host.turns
+    wait_until(lambda: queries.host.turns > turns + 2)
+    assert queries.host.told == ["put A", "put B"]
+    queries.host.is_overdue = False
+    queries.want(apps("A"), frozenset("AB"))  # Put again, it may run at once.
+    wait_until(lambda: queries.host.told[2:] == ["pause B", "put A", "resume A"])
+
+
+def test_a_query_whose_topic_is_missing_does_not_go_on(
+    queries: Queries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_spark, "FIRST_PAUSE_S", 0.01)
+    queries.want(apps("A"), frozenset("A"))
+    settled(queries, "put A")
+    queries.host.refusal = "topic t cannot be written"
+    queries.host.failing["A"] = "a batch failed"
+    wait_until(lambda: queries.states() == {"A": QueryState(ERROR, "topic t cannot be written")})
+    assert queries.host.told == ["put A"]
+    queries.host.refusal = None
+    settled(queries, "put A", "resume A")
+
+
+def test_all_queries_say_why_none_makes_results(queries: Queries) -> None:
+    both = apps("A", "B")
+    queries.want(both, frozenset(both))
+    settled(queries, "put A", "put B")
+    queries.host.trouble = "no broker answers"
+    failed = QueryState(ERROR, "no broker answers")
+    wait_until(lambda: queries.states() == {"A": failed, "B": failed})
+    queries.host.trouble = None
+    wait_until(lambda: queries.states() == {"A": QueryState(RUNNING), "B": QueryState(RUNNING)})
+    assert queries.host.told == ["put A", "put B"]

@@ -1,11 +1,17 @@
-"""The error that names the Apps which failed, as it passes from a worker through Spark's Java to the driver."""
+"""The error that names the Apps which failed, as it passes from a worker through Spark's Java to the driver; and the
+limit of time of an App's code, after which it has failed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
+import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import PlainError
@@ -17,12 +23,13 @@ _LINE = re.compile(rf"{_MARK}(\{{.*\}})")
 class HostedAppsFailed(PlainError):
     """Apps that failed. The text is a document, since Spark passes errors on as texts."""
 
-    def __init__(self, incarnations: Sequence[str], error: str) -> None:
-        super().__init__(json.dumps({"apps": list(incarnations), "error": error}))
+    def __init__(self, incarnations: Sequence[str], error: str, is_overdue: bool = False) -> None:
+        found = {"apps": list(incarnations), "error": error, "overdue": is_overdue}
+        super().__init__(json.dumps(found))
 
-    def __reduce__(self) -> tuple[type[HostedAppsFailed], tuple[list[str], str]]:
+    def __reduce__(self) -> tuple[type[HostedAppsFailed], tuple[list[str], str, bool]]:
         found = json.loads(str(self))
-        return HostedAppsFailed, (found["apps"], found["error"])
+        return HostedAppsFailed, (found["apps"], found["error"], found["overdue"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,8 @@ class Failed:
 
     incarnations: tuple[str, ...]
     error: str
+    is_overdue: bool = False
+    """Whether they did not return in time: all Apps waited for them."""
 
 
 def failed_in(text: str) -> Failed | None:
@@ -41,16 +50,63 @@ def failed_in(text: str) -> Failed | None:
         document = json.loads(found[1])
     except ValueError:
         return None
-    return Failed(tuple(document["apps"]), document["error"])
+    return Failed(tuple(document["apps"]), document["error"], document["overdue"])
+
+
+class Overdue(BaseException):
+    """An App's code did not return in time. Not an `Exception`, which that code may catch."""
+
+
+_TOLD_CALLS = 2
+_AGAIN_S = 1.0
+"""Code that catches everything is interrupted again."""
 
 
 @contextmanager
-def named(incarnation: str) -> Iterator[None]:
-    """Errors in this block are the App's."""
-    try:
+def within(limit_s: float) -> Iterator[None]:
+    """Raise `Overdue` in this block when it takes longer. It ends code of Python, and waiting; code of other languages
+    ends when it returns to Python.
+
+    A signal can do so in the main thread, in which Spark runs the tasks of its workers. Elsewhere there is no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        called = [
+            f"{one.name} ({one.filename}, line {one.lineno})"
+            for one in reversed(traceback.extract_stack(frame, _TOLD_CALLS))
+        ]
+        raise Overdue(
+            f"no result within {limit_s:g} s, while all others wait; it was in {', called by '.join(called)}"
+        )
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, _AGAIN_S)
+    try:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # The signal may have come at the end of the block, before the line above.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def named(incarnation: str, limit_s: float | None = None) -> Iterator[None]:
+    """Errors in this block are the App's, and so is that it takes longer than a limit."""
+    try:
+        if limit_s is None:
+            yield
+        else:
+            with within(limit_s):
+                yield
     except HostedAppsFailed:
         raise
+    except Overdue as error:
+        raise HostedAppsFailed([incarnation], str(error), True) from None
     except Exception as error:
         text = str(error) if isinstance(error, PlainError) else f"{type(error).__name__}: {error}"
         raise HostedAppsFailed([incarnation], text) from None

@@ -7,7 +7,8 @@
 
 Keeps true: what `put`, `drop`, `pause` and `resume` have changed is durable when they return. A host that starts
             again, also after a kill, goes on with the newest plan.
-            An App that fails stops alone: its failure is durable before the batch runs again without it.
+            An App that fails stops alone: its failure is durable before the batch runs again without it. A batch whose
+            results are decided never runs without an App that took part in it: the App would write them again.
 How:        Spark's query runs all the time; a change is a new plan, which the next batch takes. The query is started
             again only after a failure, or if an App has more parts one after the other than the query has stages.
 """
@@ -20,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -31,12 +32,15 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from felice.client.blocking import BlockingClient
+from felice.client.blocking.coordinators import BlockingCoordinators
+from felice.client.error import KafkaException
 from felice.dataclass import dataclass
 from felice.pipelines.spark.cluster import open_view
+from felice.pipelines.spark.ledger import last_decision
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
-from felice.pipelines.spark.session import register_source
+from felice.pipelines.spark.session import has_java_ended, register_source
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.application import Application
 from felice.pipelines.streams.on_spark.changes import KEPT, of_program, other_stores, planned
@@ -47,7 +51,8 @@ from felice.pipelines.streams.on_spark.directory import (
     write_durably,
 )
 from felice.pipelines.streams.on_spark.host.failing import Failed, failed_in
-from felice.pipelines.streams.on_spark.host.level import Hosting, run_level
+from felice.pipelines.streams.on_spark.host.left_out import AGGREGATE, LeftOut
+from felice.pipelines.streams.on_spark.host.level import LIMIT_S, Hosting, run_level
 from felice.pipelines.streams.on_spark.host.plans import (
     Entry,
     Failure,
@@ -68,7 +73,7 @@ from felice.pipelines.streams.on_spark.host.reader import (
 )
 from felice.pipelines.streams.on_spark.lock import RunLock
 from felice.pipelines.streams.on_spark.modules import SentModule
-from felice.pipelines.streams.on_spark.packs import READ, SKIPPED, SPARK_SCHEMA
+from felice.pipelines.streams.on_spark.packs import SPARK_SCHEMA
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.runner import (
@@ -93,6 +98,9 @@ _AGAIN_AFTER_S = 1.0
 _POLL_S = 0.1
 _TOPIC_WITHIN_S = 5.0
 """Brokers need a moment to make a topic."""
+_FINE_AFTER_S = 10.0
+"""A query that runs so long after a failure of no App is fine again, also if there is nothing to read."""
+_JAVA_ENDED = "Spark's Java has ended; it is started again"
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +120,10 @@ class HostedState:
     state: State
     error: str | None = None
     behind: int | None = None
+    is_overdue: bool = False
+    """Whether it failed because it did not return in time."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many records it left out since the host was started, by reason: skipped, late, null, time."""
 
 
 class Host:
@@ -129,16 +141,19 @@ class Host:
         max_records: int = MAX_RECORDS_OF_BATCH,
         modules: tuple[SentModule, ...] = (),
         name: str = "felice-host",
+        limit_s: float = LIMIT_S,
     ) -> None:
         """`client` has properties of a client, such as its login. `partitions` is the number of tasks of each part with
         state, which the first start fixes: the number of cores unless given. `max_records` limits a batch; the Apps
-        share it. Without a session, `start` makes one with this `master`.
+        share it. Without a session, `start` makes one with this `master`. An App whose code takes longer than `limit_s`
+        for its records of a batch has failed.
         """
         self.name = name
         self._connected = connected_options(bootstrap, client)
         self._checkpoint = Checkpoint(Path(checkpoint).absolute())
         self._spark, self._master = spark, master
         self._partitions, self._max_records, self._modules = partitions, max_records, modules
+        self._limit_s = limit_s
         self._files = PlanFiles(self._checkpoint.directory)
         self._run_lock = RunLock(self._checkpoint, name)
         self._changing = threading.RLock()
@@ -147,7 +162,10 @@ class Host:
         self._stops = threading.Event()
         self._follower: threading.Thread | None = None
         self._failure: str | None = None
+        self._trouble: str | None = None
+        """Why the query was started again, until it has finished a batch or runs for a while."""
         self._newest = HostPlan()
+        self._left_out = LeftOut()
 
     def start(self) -> None:
         """Start Spark's query with the newest plan. Raises `CheckpointError` if another process runs the host."""
@@ -160,7 +178,8 @@ class Host:
             spark = self._spark = self._spark or session_for_applications(self.name, self._master)
             self._run_lock.note_java(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
             register_source(spark, HostDataSource)
-            self._failure = None
+            self._failure = self._trouble = None
+            self._left_out = LeftOut()
             self._start_query(spark)
         except BaseException:
             self._run_lock.release()
@@ -214,7 +233,12 @@ class Host:
         self._change(name, lambda plan, entry: replace(entry, is_paused=True))
 
     def resume(self, name: str) -> None:
-        """Go on with an App that was paused, or that failed: at the batch in which it did."""
+        """Go on with an App that was paused, or that failed: at the batch in which it did. Raises `QueryError` if a
+        topic that it writes is missing.
+        """
+        with self._changing:
+            writes = self._plan().named(name).writes
+        self._check_writable(writes, 0.0)
         self._change(
             name,
             lambda plan, entry: replace(entry, is_paused=False, cleared=self._cleared(plan, entry)),
@@ -225,20 +249,21 @@ class Host:
         with self._changing:
             plan = self._plan()
         failed = plan.failed(self._files.failures())
-        behind = self._behind(plan)
+        behind, left_out = self._reported(plan)
         found = {}
         for one in plan.entries:
             if one.is_detached:
                 continue
-            lag = behind.get(one.incarnation)
+            told = HostedState(
+                State.RUNNING, None, behind.get(one.incarnation), left_out=left_out.get(one.incarnation, {})
+            )
             if (failure := failed.get(one.incarnation)) is not None:
-                found[one.name] = HostedState(State.ERROR, failure.error, lag)
+                told = replace(told, state=State.ERROR, error=failure.error, is_overdue=failure.is_overdue)
             elif one.is_paused:
-                found[one.name] = HostedState(State.PAUSED, None, lag)
+                told = replace(told, state=State.PAUSED)
             elif self._failure is not None:
-                found[one.name] = HostedState(State.ERROR, self._failure, lag)
-            else:
-                found[one.name] = HostedState(State.RUNNING, None, lag)
+                told = replace(told, state=State.ERROR, error=self._failure)
+            found[one.name] = told
         return found
 
     def stop(self) -> None:
@@ -254,6 +279,11 @@ class Host:
     def failure(self) -> str | None:
         """Why the query has ended, and is not started again; None while it runs."""
         return self._failure
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no App makes results at present, though none has failed; None while they do."""
+        return self._failure or self._trouble
 
     def _plan(self) -> HostPlan:
         number = self._files.latest_number()
@@ -312,11 +342,11 @@ class Host:
         new = [topic for topic in app.topology.topics() if topic not in old]
         return known | found_starts(app.topology, new, self._connected)
 
-    def _check_writable(self, topics: Sequence[str]) -> None:
+    def _check_writable(self, topics: Sequence[str], within_s: float = _TOPIC_WITHIN_S) -> None:
         """Raise `QueryError` for a missing topic that brokers do not make. Otherwise all Apps would wait for it in
         the first batch with a result.
         """
-        until = time.monotonic() + _TOPIC_WITHIN_S
+        until = time.monotonic() + within_s
         with BlockingClient(SinkOptions.parse(self._connected).client) as client:
             while topics:
                 found = client.metadata(topics, allow_auto_create=True).topics
@@ -353,6 +383,7 @@ class Host:
             self._places(spark),
             SinkOptions.parse(self._connected).client,
             self._modules,
+            self._limit_s,
         )
         self._levels = max(self._levels, self._plan().levels)
         source = spark.readStream.format(NAME).options(
@@ -372,7 +403,7 @@ class Host:
 
     def _follow(self, spark: SparkSession) -> None:
         """Start the query again when an App has failed, or needs more stages."""
-        attempts, last = 0, -1
+        attempts, last, fine_at = 0, -1, 0.0
         while not self._stops.wait(_POLL_S):
             query = self._query
             assert query is not None, "start began it"
@@ -381,24 +412,26 @@ class Host:
                     if self._plan().levels > self._levels:
                         self._end(query)
                         self._start_query(spark)
+                    elif self._trouble is not None and (
+                        time.monotonic() > fine_at or self._checkpoint.last_batches()[1] > last
+                    ):
+                        self._trouble = None
                     continue
-                text = str(query.exception())
-                if (failed := failed_in(text)) is not None:
-                    self._note(failed)
-                else:
+                failed = failed_in(str(query.exception()))
+                if failed is None or not self._noted(failed):
                     done = self._checkpoint.last_batches()[1]
                     attempts, last = (attempts + 1 if done == last else 1), done
-                    reason = failure_of(query)
-                    log.warning("the host's query has failed, and is started again: %s", reason)
+                    self._trouble, fine_at = failure_of(query), time.monotonic() + _FINE_AFTER_S
+                    log.warning("the host's query has failed, and is started again: %s", self._trouble)
                     if attempts >= MOST_ATTEMPTS:
-                        self._failure = reason
+                        self._failure = self._trouble
                         return
                     if self._stops.wait(_AGAIN_AFTER_S):
                         return
                 self._start_query(spark)
             except Exception as error:  # Java has ended, or the disk is full.
-                self._failure = f"{type(error).__name__}: {error}"
-                log.exception("the host cannot go on")
+                self._failure = _JAVA_ENDED if has_java_ended() else f"{type(error).__name__}: {error}"
+                log.warning("the host cannot go on: %s", self._failure, exc_info=not has_java_ended())
                 return
         if self._query is not None:
             with suppress(Exception):
@@ -414,9 +447,13 @@ class Host:
             time.sleep(_POLL_S)
         query.stop()
 
-    def _note(self, failed: Failed) -> None:
-        """Write down which Apps failed in the last planned batch, with their positions before it."""
+    def _noted(self, failed: Failed) -> bool:
+        """Write down which Apps failed in the last planned batch, with their positions before it. Returns False if they
+        must take part in that batch.
+        """
         done, planned = self._last_positions()
+        if planned is not None and not self._is_undecided(planned.batch):
+            return False
         at = planned or done or Positions()
         before = (done or Positions()) if planned is not None else at
         failures = self._files.failures()
@@ -425,7 +462,23 @@ class Host:
             log.warning("%s failed in batch %d: %s", name, at.batch, failed.error)
             positions = to_checkpoint(reached.apps.get(name, {}))
             number = self._files.next_failure(self._plan())
-            self._files.write_failure(Failure(number, name, at.batch, failed.error, positions))
+            failure = Failure(number, name, at.batch, failed.error, positions, failed.is_overdue)
+            self._files.write_failure(failure)
+        return True
+
+    def _is_undecided(self, batch: int) -> bool:
+        """Whether brokers say that the results of a batch are not decided. A driver that was killed may have decided
+        them, and not noted that the batch is done: it runs again, and Apps that took part must do so again. One that
+        fails only now, such as one that waits for something, would else go on before this batch.
+        """
+        try:
+            query_id = json.loads((self._checkpoint.path / "metadata").read_text())["id"]
+            with BlockingClient(SinkOptions.parse(self._connected).client) as client:
+                decision = last_decision(BlockingCoordinators(client), query_id)
+        except (KafkaException, QueryError, OSError) as error:
+            log.warning("brokers do not say whether batch %d is decided: %s", batch, error)
+            return False
+        return decision is None or decision.batch_id < batch
 
     def _last_positions(self) -> tuple[Positions | None, Positions | None]:
         """The end of the last batch that is done, and that of a later one that is planned."""
@@ -435,24 +488,32 @@ class Host:
         found = [None if text is None else Positions.of(json.loads(text)) for text in texts]
         return found[0], found[1] if planned > done else None
 
-    def _behind(self, plan: HostPlan) -> dict[str, int]:
-        query = self._query
-        progress: Any = None
+    def _reported(self, plan: HostPlan) -> tuple[dict[str, int], dict[str, Mapping[str, int]]]:
+        """How many records each App has not read, and how many it left out, by incarnation."""
+        query, progress = self._query, None
         with suppress(Exception):  # Java may have ended.
             progress = None if query is None else query.lastProgress
-        if progress is None:
-            return {}
-        source = progress["sources"][0]
-        try:
-            latest, end = _document(source["latestOffset"]), _document(source["endOffset"])
-            ends = from_checkpoint(latest)
-            reached = Positions.of(end)
-        except (KeyError, TypeError, ValueError):
-            return {}
-        return {
-            one.incarnation: _count_behind(one, reached.apps.get(one.incarnation, {}), ends)
-            for one in plan.entries
+            if query is not None and progress is not None:
+                self._left_out.add(progress, lambda: query.recentProgress)
+        return _behind(progress, plan), {
+            one.incarnation: self._left_out.of(one.incarnation) for one in plan.entries
         }
+
+
+def _behind(progress: Any, plan: HostPlan) -> dict[str, int]:
+    if progress is None:
+        return {}
+    source = progress["sources"][0]
+    try:
+        latest, end = _document(source["latestOffset"]), _document(source["endOffset"])
+        ends = from_checkpoint(latest)
+        reached = Positions.of(end)
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return {
+        one.incarnation: _count_behind(one, reached.apps.get(one.incarnation, {}), ends)
+        for one in plan.entries
+    }
 
 
 def _document(given: object) -> Any:
@@ -473,9 +534,5 @@ def _stages(packs: DataFrame, hosting: Hosting, levels: int) -> DataFrame:
         with workers_for_state(packs.sparkSession):
             run = partial(run_level, hosting=hosting, level=level, is_last=level == levels - 1)
             packs = placed.mapInArrow(run, SPARK_SCHEMA)
-    counts = {"read": READ, "skipped": SKIPPED}
-    packs = packs.observe(
-        METRICS,
-        *(functions.expr(f"sum(if(part = {part}, count, 0)) as {name}") for name, part in counts.items()),
-    )
+    packs = packs.observe(METRICS, functions.expr(AGGREGATE))
     return packs.where(f"part = {OUT}").select("topic", "packed")

@@ -27,16 +27,13 @@ from felice.pipelines.streams.on_spark.application import INNER, Application, pa
 from felice.pipelines.streams.on_spark.directory import below
 from felice.pipelines.streams.on_spark.held_task import HeldTask
 from felice.pipelines.streams.on_spark.host.failing import named
+from felice.pipelines.streams.on_spark.host.left_out import counts_of, counts_of_tasks
 from felice.pipelines.streams.on_spark.host.plans import Entry, HostPlan, PlanFiles
 from felice.pipelines.streams.on_spark.host.positions import Spans
 from felice.pipelines.streams.on_spark.modules import SentModule, install
 from felice.pipelines.streams.on_spark.packs import (
     MARK,
     PACKS,
-    READ,
-    SKIPPED,
-    counted,
-    counted_drops,
     marked,
     packed,
 )
@@ -56,6 +53,10 @@ from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.task import Task, TopicRecord
 
 CACHED_PLANS = 3
+LIMIT_S = 120.0
+"""So long an App's code may take for up to `MOST_GROUP` records at the source, and for its records of a batch in a
+place of a stage. All other Apps wait meanwhile.
+"""
 _PART, _PLACE = (SCHEMA.get_field_index(name) for name in ("part", "place"))
 
 
@@ -69,6 +70,7 @@ class Hosting:
     places: int
     client: BlockingConfig | None = None
     modules: tuple[SentModule, ...] = ()
+    limit_s: float = LIMIT_S
 
     def plan(self, number: int) -> LoadedPlan:
         """A plan in this process."""
@@ -143,16 +145,13 @@ def packed_hosted(
     """The first stage: from a source's columns to packs. `wanted` is what each App reads of them."""
     plan = hosting.plan(mark.plan)
     readers = [
-        _Reader(plan, entry, wanted[entry.incarnation], hosting.places)
+        _Reader(plan, entry, wanted[entry.incarnation], hosting)
         for entry in plan.plan.entries
         if entry.incarnation in wanted
     ]
-    read = 0
     for batch in batches:
-        read += len(batch)
         for reader in readers:
             yield from reader.packs(batch)
-    yield from counted(READ, read)
     for reader in readers:
         yield from reader.counts()
 
@@ -160,8 +159,9 @@ def packed_hosted(
 class _Reader:
     """What one App makes of a source's rows."""
 
-    def __init__(self, plan: LoadedPlan, entry: Entry, wanted: Spans, places: int) -> None:
-        self._entry, self._wanted, self._places = entry, wanted, places
+    def __init__(self, plan: LoadedPlan, entry: Entry, wanted: Spans, hosting: Hosting) -> None:
+        self._entry, self._wanted = entry, wanted
+        self._places, self._limit_s = hosting.places, hosting.limit_s
         self._base = plan.base(entry)
         with named(entry.incarnation):
             self._application = plan.application(entry)
@@ -176,7 +176,7 @@ class _Reader:
         mine = within(batch, self._wanted)
         is_placed = self._application.last_placed is not None
         for start in range(0, len(mine), MOST_GROUP):
-            with named(self._entry.incarnation):
+            with named(self._entry.incarnation, self._limit_s):
                 self._application.learn(mine.column("topic").unique().to_pylist())
                 some = mine.slice(start, MOST_GROUP)
                 made = address(some, self._application, self._tasks, self._places if is_placed else 1)
@@ -188,9 +188,7 @@ class _Reader:
 
     def counts(self) -> Iterator[pa.RecordBatch]:
         """The packs that report what was left out."""
-        yield from counted(SKIPPED, sum(task.skipped for task in self._tasks.values()))
-        for task in self._tasks.values():
-            yield from counted_drops(task.take_dropped())
+        yield from counts_of_tasks(self._entry.incarnation, self._tasks.values())
 
 
 def within(batch: pa.RecordBatch, wanted: Spans) -> pa.RecordBatch:
@@ -255,29 +253,28 @@ def run_level(
         for part in sorted(packs["part"].unique().to_pylist()):
             entry, number = mine[part]
             rows = packs.filter(pc.equal(packs["part"], part))
-            made += _run(plan, entry, number, place, rows, tasks[part], hosting.places)
+            made += _run(plan, entry, number, place, rows, tasks[part], hosting)
         held.save(batch, is_first=is_first)
     yield from made
 
 
 def _run(
-    plan: LoadedPlan, entry: Entry, number: int, place: int, packs: pa.Table, task: Task, places: int
+    plan: LoadedPlan, entry: Entry, number: int, place: int, packs: pa.Table, task: Task, hosting: Hosting
 ) -> list[pa.RecordBatch]:
-    with named(entry.incarnation):
+    with named(entry.incarnation, hosting.limit_s):
         application = plan.application(entry)
         rows = in_turn(packs, place, application.parts[number].sources)
         results = run_rows(application, rows, task)
     is_last = number == application.last_placed
     origin = f"{number}{INNER}{place}"
-    sent = results.batch(application.reader_of, 1 if is_last else places, origin, results.in_order())
+    sent = results.batch(application.reader_of, 1 if is_last else hosting.places, origin, results.in_order())
     if is_last:  # Results stay in this place, so that they keep their order.
         sent = sent.set_column(
             _PLACE, SCHEMA.field(_PLACE), pa.repeat(pa.scalar(place, pa.int32()), len(sent))
         )
     return [
         *packed(_shifted(sent, plan.base(entry))),
-        *counted(SKIPPED, results.skipped),
-        *counted_drops(results.dropped),
+        *counts_of(entry.incarnation, results.skipped, results.dropped),
     ]
 
 

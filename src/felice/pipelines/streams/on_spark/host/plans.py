@@ -98,6 +98,8 @@ class Failure:
     error: str
     positions: Document
     """Those before the batch."""
+    is_overdue: bool = False
+    """Whether the App did not return in time."""
 
 
 class HostPlan:

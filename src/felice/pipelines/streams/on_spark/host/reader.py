@@ -60,6 +60,10 @@ HOSTING = "hosting.secret"
 MAX_RECORDS = "max.records"
 NAME = "felice-host"
 TICK_EVERY_MS = 1000
+MISSING_TOPIC_S = 15.0
+"""So long a batch waits for a topic that was deleted, and all Apps with it. A broker that was started again may need
+some seconds to know its topics.
+"""
 COMMITTED_EVERY_S = 5.0
 """How often the positions are committed to the groups of Apps, which operators see."""
 Document = dict[str, Any]
@@ -104,7 +108,7 @@ class HostWriter(PackWriter):
     """Writes the results of all Apps. Where a topic cannot be written, those that write it have failed."""
 
     def __init__(self, options: SinkOptions, files: PlanFiles) -> None:
-        super().__init__(options)
+        super().__init__(replace(options, missing_topic_s=MISSING_TOPIC_S))
         self._files = files
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

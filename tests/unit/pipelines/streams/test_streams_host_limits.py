@@ -1,0 +1,149 @@
+"""What ends an App of a host that does not return, and what is counted of the records that Apps leave out."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from felice.client.error import KafkaError, KafkaException
+from felice.pipelines.spark.commit import Decision
+from felice.pipelines.streams.on_spark.host import host as host_module
+from felice.pipelines.streams.on_spark.host.failing import Failed, HostedAppsFailed, failed_in, named
+from felice.pipelines.streams.on_spark.host.host import Host
+from felice.pipelines.streams.on_spark.host.left_out import LeftOut, counts_of
+from felice.pipelines.streams.on_spark.progress import METRICS
+
+LIMIT_S = 0.05
+
+
+def sleeps() -> None:
+    time.sleep(60)
+
+
+def computes() -> None:
+    while True:
+        pass
+
+
+def searches() -> None:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def catches_everything() -> None:
+    for _ in range(2):
+        try:
+            sleeps()
+        except BaseException:
+            continue
+
+
+@pytest.mark.parametrize("function", [sleeps, computes, searches])
+def test_a_function_that_does_not_return_is_the_apps_failure(function: Any) -> None:
+    with pytest.raises(HostedAppsFailed) as raised, named("one@1", LIMIT_S):
+        function()
+    failed = failed_in(f"org.apache.spark.SparkException: HostedAppsFailed: {raised.value}")
+    assert failed is not None and failed.incarnations == ("one@1",) and failed.is_overdue
+    assert "no result within 0.05 s" in failed.error and __file__ in failed.error
+
+
+def test_code_of_the_app_cannot_catch_it() -> None:
+    """SQL catches what an expression raises, and its column is null."""
+    with pytest.raises(HostedAppsFailed, match="no result"), named("one@1", LIMIT_S):
+        try:
+            sleeps()
+        except Exception:
+            pytest.fail("the App has caught it")
+
+
+def test_code_that_catches_everything_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("felice.pipelines.streams.on_spark.host.failing._AGAIN_S", LIMIT_S)
+    began = time.monotonic()
+    with named("one@1", LIMIT_S):
+        catches_everything()
+    assert time.monotonic() - began < 30
+
+
+def test_the_limit_ends_with_its_block() -> None:
+    with named("one@1", LIMIT_S):
+        pass
+    time.sleep(2 * LIMIT_S)
+
+
+def test_another_thread_has_no_limit() -> None:
+    done = []
+
+    def run() -> None:
+        with named("one@1", LIMIT_S):
+            time.sleep(2 * LIMIT_S)
+            done.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+def test_other_errors_are_not_overdue() -> None:
+    with pytest.raises(HostedAppsFailed) as raised, named("one@1", 60):
+        raise ValueError("thirteen")
+    text = f"HostedAppsFailed: {raised.value}"
+    assert failed_in(text) == Failed(("one@1",), "ValueError: thirteen", False)
+
+
+def report(batch: int, *rows: tuple[str, str, int], rows_in: int = 1) -> dict[str, Any]:
+    counted = [{"topic": name, "origin": reason, "count": count} for name, reason, count in rows]
+    metrics = {METRICS: {"left_out": counted}} if rows_in else {}
+    return {"batchId": batch, "numInputRows": rows_in, "observedMetrics": metrics}
+
+
+def test_left_out_records_are_counted_by_app_and_reason() -> None:
+    (pack,) = counts_of("one@1", 2, {("counts", "late"): 3, ("sums", "late"): 4})
+    found = {(row["topic"], row["origin"]): row["count"] for row in pack.to_pylist()}
+    assert found == {("one@1", "skipped"): 2, ("one@1", "late"): 7}
+    assert list(counts_of("one@1", 0, {})) == []
+
+
+def test_each_batch_is_counted_once_also_one_that_was_not_asked_for() -> None:
+    counts = LeftOut()
+    reports = [report(0, ("one@1", "late", 1))]
+
+    def add() -> None:
+        counts.add(reports[-1], lambda: reports)
+
+    add()
+    add()
+    reports.append(report(1, rows_in=0))  # Nothing to do: the next batch has this number, too.
+    add()
+    reports += [
+        report(1, ("one@1", "late", 2), ("two@1", "skipped", 5)),
+        report(2),
+        report(3, ("one@1", "null", 1)),
+    ]
+    add()
+    assert counts.of("one@1") == {"late": 3, "null": 1}
+    assert counts.of("two@1") == {"skipped": 5}
+    assert counts.of("three@1") == {}
+
+
+def test_a_batch_whose_results_are_decided_is_not_one_to_leave_an_app_out_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that was killed after the decision has not noted that the batch is done."""
+    host = Host("broker:1", tmp_path)
+    (tmp_path / "metadata").write_text('{"id": "query"}')
+    known: list[Decision | None] = [None, Decision(6, ()), Decision(7, ()), Decision(8, ())]
+    monkeypatch.setattr(host_module, "last_decision", lambda ask, query: known.pop(0))
+    assert [host._is_undecided(7) for _ in range(4)] == [True, True, False, False]
+
+    def fail(ask: object, query: str) -> Decision:
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+    monkeypatch.setattr(host_module, "last_decision", fail)
+    assert not host._is_undecided(7), "brokers that do not answer say nothing"
