@@ -27,6 +27,8 @@
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times;
 #                AT=s3 or hdfs: with a copy of its checkpoint there, and an empty directory for each new
 #                driver, as if it ran on another machine; AT=cluster: the same with s3, on a cluster of Spark
+#   make sql-kills  fifteen queries of two SQL servers make each result once while servers, Java, workers and brokers are
+#                killed KILLS (300) times; BROKERS=3 for three brokers
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
@@ -42,7 +44,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills registry-kills connect-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills sql-kills registry-kills connect-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -161,6 +163,9 @@ streams-kills: $(VENV)/.dev
 
 connect-kills: $(VENV)/.dev
 	CONNECT_KILLS=$(if $(filter file,$(origin KILLS)),20,$(KILLS)) $(PYTEST) -s tests/conformance/test_connect_kills.py
+
+sql-kills: $(VENV)/.dev
+	PYTHONPATH=tests $(PY) tests/conformance/sql_kills.py $(KILLS) $(or $(SEED),random) $(or $(BROKERS),1)
 
 registry-kills: $(VENV)/.dev
 	REGISTRY_KILLS=$(KILLS) $(PYTEST) -s tests/conformance/test_registry_failover.py

@@ -73,14 +73,17 @@ def within(limit_s: float) -> Iterator[None]:
         yield
         return
 
+    told = list[str]()
+
     def end(number: int, frame: FrameType | None) -> None:
         called = [
             f"{one.name} ({one.filename}, line {one.lineno})"
             for one in reversed(traceback.extract_stack(frame, _TOLD_CALLS))
         ]
-        raise Overdue(
+        told.append(
             f"no result within {limit_s:g} s, while all others wait; it was in {', called by '.join(called)}"
         )
+        raise Overdue(told[0])
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, limit_s, _AGAIN_S)
@@ -89,9 +92,17 @@ def within(limit_s: float) -> Iterator[None]:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:  # The signal may have come at the end of the block, before the line above.
+    except Exception as error:
+        if told:  # A task catches what a record raises, and names the record.
+            raise Overdue(str(error)) from None
+        raise
+    finally:  # The signal may have come at the end of the block, before the timer was ended.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    if (
+        told
+    ):  # The code has caught it, perhaps as an error of a record that is skipped: the next run need not.
+        raise Overdue(told[0])
 
 
 @contextmanager
