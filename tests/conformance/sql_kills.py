@@ -51,7 +51,6 @@ server, its Java and its workers.
 """
 LIMIT_S = 400.0
 """For one step: Spark starts, on a machine that is busy."""
-ERROR_WITHIN_S = 5.0
 FAR_MS = 50 * 60 * 1000
 """After the last record time goes on by so much: windows close. Brokers take no records from further ahead."""
 
@@ -278,8 +277,7 @@ class Servers:
         self.running = [self._started(number) for number in range(2)]
 
     def _started(self, number: int) -> SqlProcess:
-        # A task whose worker is killed runs again, up to four times.
-        options = ("--checkpoint", str(self.checkpoint.path), "--master", "local[2,4]")
+        options = ("--checkpoint", str(self.checkpoint.path), "--master", "local[2]")
         return SqlProcess(self.bootstrap, self._directory / f"server-{number}", "kills", *options)
 
     @property

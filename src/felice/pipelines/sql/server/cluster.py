@@ -30,6 +30,9 @@ _RETRY_S = 0.3
 T = TypeVar("T")
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 """Errors of connections: brokers may be back in a moment."""
+_DELIVERY = "message.timeout.ms"
+_DELIVERIES = (_DELIVERY, "delivery.timeout.ms")
+"""A client of the server waits for its row: no longer than for other answers, also if the topic is gone."""
 LATEST, READ_COMMITTED = -1, 1
 _BEGIN_AT_ONCE = 4
 """Consumers that connect at the same time: a hundred would keep the event loop for seconds."""
@@ -61,9 +64,11 @@ class Cluster:
     """The brokers. `client` has the settings of clients, `bootstrap.servers` among them."""
 
     def __init__(self, client: Mapping[str, object]) -> None:
-        self._client = dict(client)
+        self._client = {name: value for name, value in client.items() if name not in _DELIVERIES}
         self._admin = Admin(parse_settings("a", self._client))
-        self._producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 0})
+        self._producer = Producer(
+            {**self._client, _DELIVERY: int(TIMEOUT_S * 1000), "enable.idempotence": True, "linger.ms": 0}
+        )
         self._beginning = asyncio.Semaphore(_BEGIN_AT_ONCE)
         self.id = ""
 
@@ -124,13 +129,19 @@ class Cluster:
 
     async def write(self, record: TopicRecord) -> None:
         """Write a record, and wait until it is acknowledged. Raises `KafkaException`."""
-        await self._producer.send_and_wait(
-            record.topic,
-            record.value,
-            record.key,
-            timestamp=record.timestamp or 0,
-            headers=list(record.headers),
-        )
+        try:
+            await self._producer.send_and_wait(
+                record.topic,
+                record.value,
+                record.key,
+                timestamp=record.timestamp or 0,
+                headers=list(record.headers),
+            )
+        except KafkaException as error:
+            is_late = error.error.code() == KafkaError._MSG_TIMED_OUT
+            if is_late and record.topic not in await self.topics([record.topic]):
+                raise _missing(record.topic) from None
+            raise
 
     @asynccontextmanager
     async def reading(
