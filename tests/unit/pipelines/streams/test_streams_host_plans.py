@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from felice.pipelines.spark.planning import OffsetRange
 from felice.pipelines.streams.on_spark.changes import of_program
 from felice.pipelines.streams.on_spark.directory import CheckpointError, Description
 from felice.pipelines.streams.on_spark.host.failing import Failed, HostedAppsFailed, failed_in, named
+from felice.pipelines.streams.on_spark.host.level import Hosting
 from felice.pipelines.streams.on_spark.host.plans import (
     Entry,
     Failure,
@@ -26,6 +28,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     written_topics,
 )
 from felice.pipelines.streams.on_spark.host.positions import (
+    MissingTopics,
     Positions,
     ends_within,
     first_batches,
@@ -34,7 +37,7 @@ from felice.pipelines.streams.on_spark.host.positions import (
     shares,
     spans,
 )
-from felice.pipelines.streams.on_spark.host.reader import HostWriter
+from felice.pipelines.streams.on_spark.host.reader import HostReader, HostWriter
 from felice.pipelines.streams.on_spark.source import PackWriter
 from felice.streams import App, StreamsError, TopologyError
 
@@ -220,3 +223,36 @@ def test_where_a_topic_cannot_be_written_those_fail_that_write_it(
     error = ClusterError("no broker answers")
     with pytest.raises(ClusterError, match="no broker answers"):
         writer.write(iter(()))
+
+
+def test_positions_of_a_topic_that_brokers_do_not_name_for_a_moment_are_kept() -> None:
+    missing = MissingTopics(30)
+    assert missing.awaited(["a", "b"], {"a", "b"}, 0) == set()
+    assert missing.awaited(["a", "b"], {"a"}, 1) == {"b"}
+    assert missing.awaited(["a", "b"], {"a", "b"}, 20) == set()
+    assert missing.awaited(["a", "b"], {"a"}, 29) == {"b"}
+    assert missing.awaited(["a", "b"], {"a"}, 58) == {"b"}
+    assert missing.awaited(["a", "b"], {"a"}, 59) == set()
+
+
+def test_an_app_whose_second_topic_is_not_named_goes_on_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was started again knows `left` already, and not yet `right`."""
+    one = entry(subscription=("subscribe", "left,right"))
+    hosting = Hosting(PlanFiles(tmp_path), str(tmp_path), 1)
+    reader = HostReader({"kafka.bootstrap.servers": "broker:1"}, hosting, 1000, 1)
+    latest: dict[tuple[str, int], int] = {("left", 0): 7}
+    view = SimpleNamespace(recreated=set(), earliest=lambda keys: dict.fromkeys(keys, 0))
+    monkeypatch.setattr(reader, "_cluster", lambda: view)
+    ends = SimpleNamespace(known=None, newer_than=lambda base: latest)
+    monkeypatch.setattr(reader, "_latest", lambda: ends)
+    at = {("left", 0): 5, ("right", 0): 9}
+    reached = Positions(3, 1, apps={"one@1": at})
+    plan = HostPlan(1, (one,))
+    assert reader._begins_and_ends(plan, [one], reached) == (
+        {"one@1": at},
+        {"one@1": {("left", 0): 7, ("right", 0): 9}},
+    )
+    reader._missing = MissingTopics(0)  # It was deleted.
+    assert reader._begins_and_ends(plan, [one], reached)[1] == {"one@1": {("left", 0): 7}}

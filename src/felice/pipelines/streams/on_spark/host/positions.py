@@ -122,6 +122,23 @@ def ends_within(
     }
 
 
+class MissingTopics:
+    """Topics that Apps read and brokers do not name. A broker that was started again may not know all topics yet, so
+    only one that is missing for long counts as deleted: an App that forgot its positions too early would read it
+    again from the start.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since: dict[str, float] = {}
+
+    def awaited(self, read: Iterable[str], known: Collection[str], now: float) -> set[str]:
+        """The topics of which positions are kept, of those that are read. `now` is in seconds."""
+        missing = set(read).difference(known)
+        self._since = {topic: self._since.get(topic, now) for topic in missing}
+        return {topic for topic, since in self._since.items() if now - since < self._limit_s}
+
+
 def lost(begin: Offsets, ends: Offsets) -> list[str]:
     """What is wrong with positions behind the ends of their topics."""
     return [

@@ -45,6 +45,7 @@ from felice.pipelines.streams.on_spark.host.level import (
 )
 from felice.pipelines.streams.on_spark.host.plans import Entry, HostPlan, PlanFiles
 from felice.pipelines.streams.on_spark.host.positions import (
+    MissingTopics,
     Positions,
     Spans,
     ends_within,
@@ -149,6 +150,7 @@ class HostReader(DataSourceStreamReader):
         self._cuts: dict[str, TimeCut] = {}
         self._groups: dict[str, GroupOffsets] = {}
         self._client: BlockingClient | None = None
+        self._missing = MissingTopics(self._options.client.request_timeout_ms / 1000)
         self._committed_at = float("-inf")
         self._plans: dict[int, HostPlan] = {}
 
@@ -288,10 +290,14 @@ class HostReader(DataSourceStreamReader):
         latest = self._latest().newer_than(self._latest().known or base)
         if view.recreated:
             self._fail_readers(running, view.recreated)
+        read = {key[0] for entry in running for key in reached.apps.get(entry.incarnation, ())}
+        awaited = self._missing.awaited(read, {topic for topic, _ in latest}, time.monotonic())
         begins, ends = {}, {}
         for entry in running:
-            own = {key: end for key, end in latest.items() if entry.reads(key[0])}
-            begin = {key: at for key, at in reached.apps.get(entry.incarnation, {}).items() if key in own}
+            at = reached.apps.get(entry.incarnation, {})
+            own = {key: end for key, end in at.items() if key[0] in awaited}
+            own |= {key: end for key, end in latest.items() if entry.reads(key[0])}
+            begin = {key: offset for key, offset in at.items() if key in own}
             if wrong := lost(begin, own):
                 raise HostedAppsFailed([entry.incarnation], "; ".join(wrong))
             begins[entry.incarnation] = begin | self._first(entry, begin, own)
