@@ -194,6 +194,7 @@ class Load:
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": 600_000,
+                "log_level": 0,
             }
         )
         self._dice = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     levels_of,
     written_topics,
 )
-from felice.pipelines.streams.on_spark.packs import PACKS, results
+from felice.pipelines.streams.on_spark.packs import DROPPED, PACKS, results
 from felice.pipelines.streams.on_spark.rows import OUT
 from felice.pipelines.streams.on_spark.runner import sent_topology
 from felice.streams import App, Context, Processor, Record
@@ -48,6 +49,7 @@ class Worker:
         self.monkeypatch = monkeypatch
         self.plan = HostPlan()
         self.levels: tuple[int, ...] = ()
+        self.left_out = Counter[str]()
         level._held_level.cache_clear()
 
     def put(self, app: App, incarnation: str, *, is_clocked: bool = False) -> None:
@@ -102,6 +104,10 @@ class Worker:
 
     def _results(self, packs: pa.Table) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
+        dropped = packs.filter(pa.compute.equal(packs["part"], DROPPED)).to_pylist()
+        self.left_out = Counter[str]()
+        for row in dropped:
+            self.left_out[f"{row['topic']} {row['origin']}"] += row["count"]
         sent = packs.filter(pa.compute.equal(packs["part"], OUT))
         for batch in results(sent.to_batches()):
             for row in batch.to_pylist():
@@ -171,6 +177,19 @@ def test_results_without_state_stay_in_the_order_of_their_partition(
     worker.put(counting("one"), "one@1")
     worker.put(app, "plain@2")
     assert worker.batch(0, ["a", "b", "c"], "plain@2") == {"plain-out": ["a=x", "c=x"]}
+
+
+def test_what_an_app_leaves_out_is_counted_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picky = App("picky", key="string", value="json")
+    rows = picky.stream("words", on_bad_record="skip", on_error="skip")
+    rows.group_by_key().count(name="counts").to_stream().to("picky-out", value="int")
+    worker = Worker(tmp_path, monkeypatch)
+    worker.put(counting("one"), "one@1")
+    worker.put(picky, "picky@2")
+    worker.batch(0, ["a", "b", "a"], "one@1", "picky@2")
+    assert worker.left_out == {"picky@2 skipped": 3}  # "x" is no JSON.
 
 
 class Waiting(Processor):

@@ -12,12 +12,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from felice.client.blocking import BlockingConfig
 from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.spark.commit import Decision
 from felice.pipelines.streams.on_spark.host import host as host_module
 from felice.pipelines.streams.on_spark.host.failing import Failed, HostedAppsFailed, failed_in, named
 from felice.pipelines.streams.on_spark.host.host import Host
 from felice.pipelines.streams.on_spark.host.left_out import LeftOut, counts_of
+from felice.pipelines.streams.on_spark.host.outages import Outages
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.streams import App, TestDriver
 
@@ -167,3 +169,29 @@ def test_a_batch_whose_results_are_decided_is_not_one_to_leave_an_app_out_of(
 
     monkeypatch.setattr(host_module, "last_decision", fail)
     assert not host._is_undecided(7), "brokers that do not answer say nothing"
+
+
+def test_brokers_are_asked_now_and_then_whether_they_answer() -> None:
+    now, asked, down = [100.0], [], [False]
+
+    def ask(client: object) -> None:
+        asked.append(now[0])
+        if down[0]:
+            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "broker:1: refused"))
+
+    outages = Outages(BlockingConfig("broker:1"), ask, lambda: now[0])
+    for _ in range(3):
+        outages.look()
+        assert outages.reason is None
+    down[0] = True
+    outages.look()
+    assert outages.reason is None, "not asked yet"
+    now[0] += 3
+    outages.look()
+    assert outages.reason is not None and outages.reason.startswith("no broker answers: ")
+    down[0] = False
+    now[0] += 3
+    outages.look()
+    assert outages.reason is None
+    assert asked == [100.0, 103.0, 106.0]
+    outages.close()

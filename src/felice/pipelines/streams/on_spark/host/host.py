@@ -53,6 +53,7 @@ from felice.pipelines.streams.on_spark.directory import (
 from felice.pipelines.streams.on_spark.host.failing import Failed, failed_in
 from felice.pipelines.streams.on_spark.host.left_out import AGGREGATE, LeftOut
 from felice.pipelines.streams.on_spark.host.level import LIMIT_S, Hosting, run_level
+from felice.pipelines.streams.on_spark.host.outages import Outages
 from felice.pipelines.streams.on_spark.host.plans import (
     Entry,
     Failure,
@@ -166,6 +167,7 @@ class Host:
         """Why the query was started again, until it has finished a batch or runs for a while."""
         self._newest = HostPlan()
         self._left_out = LeftOut()
+        self._outages = Outages(SinkOptions.parse(self._connected).client)
 
     def start(self) -> None:
         """Start Spark's query with the newest plan. Raises `CheckpointError` if another process runs the host."""
@@ -272,6 +274,7 @@ class Host:
         if self._follower is not None:
             self._follower.join()
             self._follower = None
+        self._outages.close()
         self._run_lock.note_java(None)
         self._run_lock.release()
 
@@ -283,7 +286,7 @@ class Host:
     @property
     def trouble(self) -> str | None:
         """Why no App makes results at present, though none has failed; None while they do."""
-        return self._failure or self._trouble
+        return self._failure or self._outages.reason or self._trouble
 
     def _plan(self) -> HostPlan:
         number = self._files.latest_number()
@@ -407,6 +410,7 @@ class Host:
         while not self._stops.wait(_POLL_S):
             query = self._query
             assert query is not None, "start began it"
+            self._outages.look()
             try:
                 if query.isActive:
                     if self._plan().levels > self._levels:
