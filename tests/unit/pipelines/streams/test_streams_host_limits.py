@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.spark.commit import Decision
 from felice.pipelines.streams.on_spark.host import host as host_module
 from felice.pipelines.streams.on_spark.host.failing import Failed, HostedAppsFailed, failed_in, named
-from felice.pipelines.streams.on_spark.host.host import Host
+from felice.pipelines.streams.on_spark.host.host import Host, attempts_of_tasks
 from felice.pipelines.streams.on_spark.host.left_out import LeftOut, counts_of
 from felice.pipelines.streams.on_spark.host.outages import Outages
 from felice.pipelines.streams.on_spark.progress import METRICS
@@ -195,3 +196,18 @@ def test_brokers_are_asked_now_and_then_whether_they_answer() -> None:
     assert outages.reason is None
     assert asked == [100.0, 103.0, 106.0]
     outages.close()
+
+
+@pytest.mark.parametrize(
+    ("master", "config", "attempts"),
+    [
+        ("local", {}, 1),
+        ("local[2]", {"spark.task.maxFailures": "9"}, 1),
+        ("local[*, 3]", {}, 3),
+        ("spark://h:7077", {}, 4),
+        ("spark://h:7077", {"spark.task.maxFailures": "2"}, 2),
+    ],
+)
+def test_the_attempts_of_a_task_share_its_time(master: str, config: dict[str, str], attempts: int) -> None:
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: config))
+    assert attempts_of_tasks(spark) == attempts

@@ -100,7 +100,9 @@ class SparkQueries:
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
         with self._lock:
-            wanted = {id: (one.reason or self._host_reason, one) for id, one in self._wanted.items()}
+            host = self._host
+            of_all = self._host_reason or (host.trouble if host is not None else None)
+            wanted = {id: (one.reason or of_all, one) for id, one in self._wanted.items()}
         return {
             id: QueryState(RUNNING if reason is None else ERROR, reason, one.behind, one.left_out)
             for id, (reason, one) in wanted.items()
@@ -134,7 +136,6 @@ class SparkQueries:
         host = self._started_host()
         if host is None:
             return
-        self._host_reason = host.trouble
         found = host.states()
         gone = self._forget(host, found, wanted, known)
         for id, one in wanted.items():

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ _AGAIN_AFTER_S = 1.0
 _POLL_S = 0.1
 _TOPIC_WITHIN_S = 5.0
 """Brokers need a moment to make a topic."""
+_DECISION_WITHIN_MS = 10_000
 _FINE_AFTER_S = 10.0
 """A query that runs so long after a failure of no App is fine again, also if there is nothing to read."""
 _JAVA_ENDED = "Spark's Java has ended; it is started again"
@@ -386,7 +388,7 @@ class Host:
             self._places(spark),
             SinkOptions.parse(self._connected).client,
             self._modules,
-            self._limit_s,
+            self._limit_s / attempts_of_tasks(spark),
         )
         self._levels = max(self._levels, self._plan().levels)
         source = spark.readStream.format(NAME).options(
@@ -477,7 +479,8 @@ class Host:
         """
         try:
             query_id = json.loads((self._checkpoint.path / "metadata").read_text())["id"]
-            with BlockingClient(SinkOptions.parse(self._connected).client) as client:
+            config = SinkOptions.parse(self._connected).client
+            with BlockingClient(config, retry_timeout_ms=_DECISION_WITHIN_MS) as client:
                 decision = last_decision(BlockingCoordinators(client), query_id)
         except (KafkaException, QueryError, OSError) as error:
             log.warning("brokers do not say whether batch %d is decided: %s", batch, error)
@@ -502,6 +505,16 @@ class Host:
         return _behind(progress, plan), {
             one.incarnation: self._left_out.of(one.incarnation) for one in plan.entries
         }
+
+
+def attempts_of_tasks(spark: SparkSession) -> int:
+    """How often Spark runs a task that fails: each attempt has a part of an App's time."""
+    context = spark.sparkContext
+    master = context.master or ""
+    if master.startswith("local"):
+        given = re.search(r",\s*(\d+)\s*\]", master)
+        return int(given[1]) if given else 1
+    return int(context.getConf().get("spark.task.maxFailures", "4") or 4)
 
 
 def _behind(progress: Any, plan: HostPlan) -> dict[str, int]:
