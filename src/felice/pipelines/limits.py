@@ -7,7 +7,7 @@ Timestamps are compared with the clock of this machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
@@ -79,6 +79,31 @@ class TopicLimits:
                 f"the timestamp {timestamp} is refused by {topic} (message.timestamp.before.max.ms="
                 f"{self.before_max_ms}, message.timestamp.after.max.ms={self.after_max_ms})"
             )
+
+    def refused(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers],
+    ) -> list[int]:
+        """The positions of the records, given by column, that a broker refuses."""
+        size = sum(max(map(len, filter(None, column)), default=0) for column in (keys, values))
+        if (
+            not any(headers)
+            and size + HEADER_SIZE + RECORD_OVERHEAD <= self.max_message_bytes
+            and not (self.needs_key and None in keys)
+            and all(map(self._takes_time, {min(timestamps, default=0), max(timestamps, default=0)}))
+        ):
+            return []
+        found = []
+        for number, record in enumerate(zip(keys, values, timestamps, headers, strict=True)):
+            try:
+                self.check(topic, *record)
+            except RefusedError:
+                found.append(number)
+        return found
 
     def fitted(
         self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers

@@ -7,6 +7,8 @@ import time
 import pytest
 
 from felice.pipelines.limits import RefusedError, size_of
+from felice.pipelines.streams.record import Group
+from felice.pipelines.streams.task import Task
 from felice.records.builder import build_batch
 from felice.records.record import Record as LogRecord
 from felice.streams import App, DeadLetters, TestDriver, TopicLimits
@@ -105,6 +107,39 @@ def test_a_topic_chosen_for_each_record_has_limits_of_its_own() -> None:
         driver.send("in", "k", value)
     assert [record.value for record in driver.read("a")] == ["a"]
     assert [record.value for record in driver.read("b")] == ["b" * 50]
+
+
+@pytest.mark.parametrize("is_placed", [False, True])
+def test_the_rest_of_a_group_keeps_its_order_and_numbers(is_placed: bool) -> None:
+    """A broker would refuse two records of the group, the format one. A function sends one beside each record."""
+    app = App("group", value="string")
+    beside = app.side_output("beside")
+    given = app.stream("in").map_values(lambda key, value: beside(key, value) or value)
+    table = given.group_by_key().reduce(lambda so_far, value: value).to_stream() if is_placed else given
+    sent = table.map_values(lambda key, value: int(value) if value == "9" else value)
+    sent.to("out", value="string", on_bad_record="skip")
+    limits = {"out": TopicLimits(max_message_bytes=120)}
+    task = Task(app.topology, app.topology.parts()[-1], lambda topic: limits.get(topic, TopicLimits()))
+    values = ["a", "b" * 90, "c", "9", "d" * 90, "e"]
+    keys = [b"%d" % number for number in range(len(values))]
+    sent_of = task.process_group(
+        "in", Group(keys, [one.encode() for one in values], [5] * len(values), [()] * len(values))
+    )
+    given_out = [(number, "beside") for number in range(len(values))] + [(0, "out"), (2, "out"), (5, "out")]
+    found = [(int(key), topic) for key, topic in zip(sent_of.keys, sent_of.topics, strict=True)]
+    assert found == sorted(given_out) and task.skipped == 3
+    if not is_placed:
+        assert sent_of.numbers == [number for number, _ in found]
+
+
+def test_a_topic_with_a_sink_that_skips_and_one_that_fails_leaves_out_records_of_the_first_only() -> None:
+    app = App("twice", value="string")
+    app.stream("in").to("out", on_bad_record="skip")
+    app.stream("in2").to("out")
+    driver = TestDriver(app, limits={"out": TopicLimits(max_message_bytes=90)})
+    for topic in ("in", "in2"):
+        driver.send(topic, "k", "x" * 90)
+    assert len(driver.read("out")) == 1 and driver.skipped == 1
 
 
 def test_the_error_names_topic_size_and_limit() -> None:

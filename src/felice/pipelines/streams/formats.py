@@ -56,6 +56,11 @@ class Format:
         """The value of these bytes."""
         raise NotImplementedError
 
+    @property
+    def writer(self) -> Callable[[Any], bytes | None]:
+        """`write`, which is None for values that stand for null in this format."""
+        return self.write
+
     def pack(self, value: Any) -> Any:
         """The value as a store keeps it: of a plain type, and not changed when the value is changed later."""
         return self.write(value)
@@ -105,7 +110,7 @@ class Format:
         if value is None:
             return None
         try:
-            return self.write(value)
+            return self.writer(value)
         except UNWRITABLE as error:
             raise self.refusal(value, error) from None
 
@@ -120,7 +125,7 @@ class Format:
 
     def encode_all(self, values: list[Any]) -> list[bytes | None]:
         """The bytes of each value. One of `UNWRITABLE` says that `encode` fails for a value."""
-        write = self.write
+        write = self.writer
         return [None if value is None else write(value) for value in values]
 
     def decode_all(self, data: list[bytes | None]) -> list[Any]:

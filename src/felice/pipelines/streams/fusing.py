@@ -99,6 +99,14 @@ class Sent:
         for column, parts in zip(self.columns(), zip(*records, strict=True), strict=True):
             _insert(column, positions, parts)
 
+    def remove(self, positions: Sequence[int], *, is_numbered: bool) -> None:
+        """Remove the records at these positions, which are in order."""
+        if is_numbered and not self.numbers:
+            self.numbers.extend(range(len(self.keys)))
+        for column in (*self.columns(), *([self.numbers] if self.numbers else [])):
+            for position in reversed(positions):
+                del column[position]
+
     def clear(self) -> None:
         """Forget everything."""
         for column in (*self.columns(), self.numbers):
@@ -147,7 +155,9 @@ class Fused(NamedTuple):
             numbered = is_numbered
             body += _NUMBER if is_numbered else ""
         else:
-            numbered = has_marks or any(step.only_if or step.then or step.loop for step, _ in self.steps)
+            numbered = has_marks or any(
+                step.only_if or step.then or step.loop or step.may_skip for step, _ in self.steps
+            )
             added = "".join(
                 add for name, add in _FILLED.items() if any(step.sets(name) for step, _ in self.steps)
             )

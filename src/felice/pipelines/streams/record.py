@@ -153,6 +153,8 @@ class Step(NamedTuple):
     topic: str | None = None
     """Sends `key_bytes` and `value_bytes` to this topic: adds them to `sent`."""
     sent: Any = None
+    may_skip: bool = False
+    """Whether it sends nothing for some records."""
 
     def sets(self, name: str) -> bool:
         """Whether what follows has another `timestamp`, or other `headers`."""

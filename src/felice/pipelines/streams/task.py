@@ -13,8 +13,9 @@ How:        Records are bytes outside, and values inside. Nodes become functions
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -199,6 +200,8 @@ class Task:
         """The timestamps of those after the current one."""
         self._set_aside_last: int | None = None
         """The position of the last record of the group that became a dead letter."""
+        self._checked = _topics_that_skip([node.sink for node in part.nodes if node.sink is not None])
+        """Of the records for these topics, those that a broker would refuse are left out."""
         self._taking_aside = Sending(self._send_from_side)
         self._aside: list[Aside] = []
         """Records that functions and error policies send. They are put between the others afterwards, because a row of
@@ -268,10 +271,29 @@ class Task:
         return self._all_sent()
 
     def _all_sent(self) -> Sent:
-        """What was sent, with what was sent aside."""
+        """What was sent, without what brokers would refuse, and with what was sent aside."""
+        for topic in self._checked:
+            self._leave_out_refused(topic)
         if self._aside:
             self._sent.insert(self._aside, is_numbered=self._is_numbered)
         return self._sent
+
+    def _leave_out_refused(self, topic: str) -> None:
+        """Skip the records that a topic's broker would refuse."""
+        topics, *columns = self._sent.columns()
+        places: Sequence[int] = range(len(topics))
+        if topics.count(topic) < len(topics):
+            places = [place for place, one in enumerate(topics) if one == topic]
+            columns = [[column[place] for place in places] for column in columns]
+        refused = [places[one] for one in self._limits_of(topic).refused(topic, *columns)]
+        if not refused:
+            return
+        self.skipped += len(refused)
+        self._sent.remove(refused, is_numbered=self._is_numbered)
+        self._aside[:] = [
+            (position - bisect_left(refused, position), number, record)
+            for position, number, record in self._aside
+        ]
 
     def _send_from_side(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers
@@ -445,6 +467,7 @@ class Task:
     def _failed(self, node: Node) -> Failed:
         """Applies `on_error` to errors of the node's functions, so that only this node drops the record."""
         is_topic = node.sink is not None and not node.sink.is_repartition
+        skips = node.sink is not None and node.sink.topic in self._checked
 
         def failed(error: BaseException, key: Any, value: Any) -> None:
             if isinstance(error, KeyboardInterrupt | _Stopped | OutsideError):
@@ -454,6 +477,9 @@ class Task:
                 return
             if node.sink is not None and node.sink.topic_of is None:
                 error = _unwritable(node.sink, key, value, error)
+            if skips and isinstance(error, FormatError):
+                self.skipped += 1
+                return
             # `on_bad_record` of a topic applies to errors of its formats, and errors of the topology concern no record.
             if (is_topic and isinstance(error, FormatError)) or isinstance(error, TopologyError):
                 raise _Stopped(node.where) from error
@@ -502,12 +528,13 @@ class Task:
 
     def _sending(self, formats: TopicFormats) -> Step:
         """Adds records to what is sent, with the bytes that they have now."""
-        if formats.topic_of or formats.partition_of or formats.on_bad_record != FAIL:
+        skips = formats.topic in self._checked
+        if formats.topic_of or formats.partition_of or not (skips or formats.on_bad_record == FAIL):
             return Step("{send}(key, value, timestamp, headers)", {"send": self._careful_sender(formats)})
-        names = {"write_key": formats.key.write, "write_value": formats.value.write}
+        names = {"write_key": formats.key.writer, "write_value": formats.value.writer}
         key, value = _written("key", formats.key), _written("value", formats.value)
         statement = f"key_bytes = {key}\nvalue_bytes = {value}"
-        return Step(statement, names, topic=formats.topic, sent=self._sent)
+        return Step(statement, names, topic=formats.topic, sent=self._sent, may_skip=skips)
 
     def _careful_sender(self, formats: TopicFormats) -> Push:
         """For topics or partitions that functions choose, and for topics with an `on_bad_record`."""
@@ -639,6 +666,14 @@ def _shown(format_: Format, value: Any) -> bytes | None:
         return format_.encode(value)
     except FormatError:
         return shown(value).encode(errors="backslashreplace")
+
+
+def _topics_that_skip(sinks: Sequence[TopicFormats]) -> set[str]:
+    """The topics for which each record that they cannot have is only counted: such records may be found together."""
+    if any(one.topic_of for one in sinks):
+        return set()
+    others = {one.topic for one in sinks if one.on_bad_record != SKIP or one.partition_of}
+    return {one.topic for one in sinks} - others
 
 
 def _written(name: str, format_: Format) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
@@ -59,26 +60,35 @@ class BareFormat(RowFormat):
         """The column's value; None if the bytes stand for null."""
         raise NotImplementedError
 
-    def write(self, value: Row) -> bytes:
-        """The bytes of a row. Raises ValueError for null, which has none."""
-        (one,) = value
-        if one is None:
-            raise ValueError("null has no bytes in this format")
-        return self.write_one(one)
+    @cached_property
+    def write(self) -> Callable[[Row], bytes]:
+        """Writes a row. Raises ValueError for null, which has no bytes."""
+        write = self.write_one
+
+        def write_row(value: Row) -> bytes:
+            (one,) = value
+            if one is None:
+                raise ValueError("null has no bytes in this format")
+            return write(one)
+
+        return write_row
+
+    @cached_property
+    def writer(self) -> Callable[[Row], bytes | None]:
+        """Writes a row; None for a row of null."""
+        write = self.write_one
+        return lambda value: None if value[0] is None else write(value[0])
 
     def read(self, data: bytes) -> Row | None:
         """The row of these bytes; None if they stand for null."""
         one = self.read_one(data)
         return None if one is None else (one,)
 
-    def encode(self, value: Row | None) -> bytes | None:
-        """The bytes of a row; None for null, and for a row of null."""
-        return None if value is None or value[0] is None else Format.encode(self, value)
-
-    def encode_all(self, values: list[Row | None]) -> list[bytes | None]:
-        """The bytes of each row."""
-        write = self.write_one
-        return [None if value is None or value[0] is None else write(value[0]) for value in values]
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The row of each."""
+        read = self.read_one
+        values = [None if one is None else read(one) for one in data]
+        return [None if one is None else (one,) for one in values]
 
 
 def types_in(type_: SqlType) -> Iterable[SqlType]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from felice.pipelines.sql.rows.columns import BareFormat
 from felice.pipelines.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
 from felice.pipelines.streams.formats import FORMATS, Format
+from felice.pipelines.streams.formats import STRING as STRING_FORMAT
 
 _SERIALIZERS: dict[SqlType, str] = {
     INTEGER: "int",
@@ -30,10 +32,18 @@ class KafkaFormat(BareFormat):
         ((_, type_),) = self.columns
         return FORMATS[_SERIALIZERS[type_]]
 
-    def write_one(self, value: Any) -> bytes:
-        """The bytes of the column's value."""
-        return self._one.write(value)
+    @cached_property
+    def write_one(self) -> Callable[[Any], bytes]:
+        """Writes the column's value."""
+        return self._one.write
 
-    def read_one(self, data: bytes) -> Any:
-        """The column's value."""
-        return self._one.read(data)
+    @cached_property
+    def read_one(self) -> Callable[[bytes], Any]:
+        """Reads the column's value."""
+        return self._one.read
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The row of each."""
+        if self._one is STRING_FORMAT:
+            return [None if one is None else (one.decode(),) for one in data]
+        return [None if one is None else (one,) for one in self._one.decode_all(data)]

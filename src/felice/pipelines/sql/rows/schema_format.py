@@ -104,17 +104,13 @@ class SchemaFormat(RowFormat):
             raise ValueError("null has no bytes in this format")
         return self._write(value[0])
 
-    def encode(self, value: Row | None) -> bytes | None:
-        """The bytes of a row; None for null, and for a bare null."""
-        if value is None or (self.is_bare and value[0] is None):
-            return None
-        return Format.encode(self, value)
+    @property
+    def writer(self) -> Callable[[Row], bytes | None]:
+        """Writes a row; None for a bare null."""
+        return self._written if self.is_bare else self.write
 
-    def encode_all(self, values: list[Row | None]) -> list[bytes | None]:
-        """The bytes of each row."""
-        if self.is_bare:
-            values = [None if value is None or value[0] is None else value for value in values]
-        return Format.encode_all(self, values)
+    def _written(self, value: Row) -> bytes | None:
+        return None if value[0] is None else self._write(value[0])
 
     def read(self, data: bytes) -> Row | None:
         """The row of these bytes. Raises ValueError for bytes that are not of its schema, or do not fit the columns."""
