@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, Format
-from felice.pipelines.streams.record import Change, Headers, Record, Timestamped, change_of
+from felice.pipelines.streams.record import Change, Headers, Record, Timestamped, change_of, made
 from felice.pipelines.streams.telling import shown
 
 Row = tuple[Any, Any]
@@ -275,7 +275,7 @@ class KeyValueStore(KeyedStore):
             row = self.rows.get(self._write_key(key))
         except UNWRITABLE as error:
             raise self._key.refusal(key, error) from None
-        return Timestamped(self._unpack(row[0]), row[1]) if row is not None else None
+        return made(Timestamped, (self._unpack(row[0]), row[1])) if row is not None else None
 
     def put(self, key: Any, value: Any, timestamp: int = 0) -> None:
         """Set the value of a key; None deletes it."""

@@ -43,21 +43,19 @@ class StreamTableJoin:
     def step(self) -> Step:
         """One record with the key of the stream, or none."""
         return Step(
-            "found = {joined}(key, value, timestamp)",
+            "value, passes = {joined}(key, value, timestamp)",
             {"joined": self._joined},
             only_if="value is not None",
             drops=Dropped(NULL),
-            then="for value in found",
+            then="if passes",
         )
 
-    def _joined(self, key: Any, value: Any, timestamp: int) -> tuple[Any, ...]:
-        mapped = self.key_of(key, value)
-        row = None if mapped is None else self._row(mapped, timestamp)
+    def _joined(self, key: Any, value: Any, timestamp: int) -> tuple[Any, bool]:
+        mapped, row = self.key_of(key, value), None
+        if mapped is not None:
+            row = self.table(mapped) if self.table_at is None else self.table_at(mapped, timestamp)
         found = None if row is None else row.value
-        return () if found is None and not self.is_left else (self.joiner(value, found),)
-
-    def _row(self, key: Any, timestamp: int) -> Timestamped | None:
-        return self.table(key) if self.table_at is None else self.table_at(key, timestamp)
+        return (None, False) if found is None and not self.is_left else (self.joiner(value, found), True)
 
 
 @dataclass(frozen=True, slots=True)

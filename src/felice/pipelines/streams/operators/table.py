@@ -18,6 +18,7 @@ from felice.pipelines.streams.record import (
     Step,
     Timestamped,
     change_of,
+    made,
 )
 from felice.pipelines.streams.stores import KeyValueStore
 from felice.pipelines.streams.versioned import VersionedStore
@@ -93,18 +94,28 @@ class TableMap:
     sends_old: bool
     only_changes: bool
 
-    def process(self, record: Record) -> Iterable[Record]:
+    def step(self) -> Step:
         """The change of the computed row."""
-        key, change, timestamp, headers = record
+        if self.store is None and not self.sends_old:
+            new = "None if value[0] is None else {compute}(key, value[0])"
+            names = {"made": made, "Change": Change, "compute": self.compute}
+            return Step(f"value = {{made}}({{Change}}, ({new}, None, value[2]))", names)
+        return Step(
+            "value = {changed}(key, value, timestamp)",
+            {"changed": self._changed},
+            then="if value is not None",
+        )
+
+    def _changed(self, key: Any, change: Change, timestamp: int) -> Change | None:
+        """The change of the computed row; None for one from no row to no row that is left out."""
         new = None if change.new is None else self.compute(key, change.new)
         old = self._old(key, change) if self.sends_old else None
         if self.only_changes and self.sends_old and old is None and new is None:
-            return ()
+            return None
         if self.store is not None:
             self.store.put(key, new, timestamp)
         # In a store without history every change is the latest.
-        is_latest = change.is_latest or self.store is not None
-        return (Record(key, Change(new, old, is_latest), timestamp, headers),)
+        return Change(new, old, change.is_latest or self.store is not None)
 
     def _old(self, key: Any, change: Change) -> Any:
         if self.store is not None:
