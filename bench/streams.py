@@ -112,19 +112,18 @@ def _felice_run(
     return _process(command, directory, environment)
 
 
-_GIVEN = (
-    "CREATE STREAM given (k STRING KEY, v STRING) WITH (kafka_topic = '{0.input}', value_format = 'KAFKA');"
-)
+# ksqlDB, and so Felice, neither groups nor joins values of the format KAFKA.
+_GIVEN = "CREATE STREAM given (k STRING KEY, v STRING) WITH (kafka_topic = '{0.input}', value_format = 'DELIMITED');"
 _RESULTS = "CREATE TABLE results WITH (kafka_topic = '{0.output}', value_format = 'JSON') AS "
-# ksqlDB, and so Felice, groups no values of the format KAFKA.
-_COUNTED = _GIVEN.replace("'KAFKA'", "'DELIMITED'") + _RESULTS + "SELECT k, COUNT(*) AS n FROM given "
+_COUNTED = _GIVEN + _RESULTS + "SELECT k, COUNT(*) AS n FROM given "
 STATEMENTS = {
     COUNT: _COUNTED + "GROUP BY k;",
     "hopping": _COUNTED
     + "WINDOW HOPPING (SIZE 1 MINUTE, ADVANCE BY 20 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY k;",
     "sessions": _COUNTED + "WINDOW SESSION (5 SECONDS, GRACE PERIOD 10 SECONDS) GROUP BY k;",
     "join": _GIVEN
-    + "CREATE TABLE rows (k STRING PRIMARY KEY, r STRING) WITH (kafka_topic = '{0.table}', value_format = 'KAFKA');"
+    + "CREATE TABLE rows (k STRING PRIMARY KEY, r STRING)"
+    + " WITH (kafka_topic = '{0.table}', value_format = 'DELIMITED');"
     + "CREATE STREAM results WITH (kafka_topic = '{0.output}') AS "
     + "SELECT g.k, g.v || '|' || r.r AS both FROM given g JOIN rows r ON g.k = r.k;",
 }

@@ -35,9 +35,10 @@ class Aggregates:
         types = [type_ for one in self._calls for type_ in one.argument_types]
         return number + tuple((f"A{place}", type_) for place, type_ in enumerate(types))
 
-    def initial(self) -> tuple[Any, ...]:
-        """The state before the first row."""
-        return tuple(one.initial() for one in self._made)
+    def initial(self) -> Callable[[], tuple[Any, ...]]:
+        """The function that gives the state before the first row."""
+        makers = [one.initial for one in self._made]
+        return lambda: tuple([make() for make in makers])
 
     def adder(self) -> Callable[[Any, Any, Any], Any]:
         """The function of key, values and state that adds a row."""

@@ -8,7 +8,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.joins import ROWKEY
 from felice.pipelines.sql.analysis.plan import FOREIGN_KEY, GROUPS, Field, QueryPlan
 from felice.pipelines.sql.compile.generated import RowText
-from felice.pipelines.sql.compile.operators import Rows
+from felice.pipelines.sql.compile.operators import Rows, Shape
 from felice.pipelines.sql.expressions.code import Report
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
 from felice.pipelines.sql.rows import Columns, tuples
@@ -87,6 +87,7 @@ def rows_of(
     stream: Stream,
     text: RowText,
     kind: str,
+    shape: Shape,
     key: Format,
     value: Format,
     *,
@@ -95,7 +96,7 @@ def rows_of(
 ) -> Stream:
     """The results of a function over the records of a stream."""
     make = text.made(OF_RECORD, value_is_null=value_is_null)
-    node = stream.scope.topology.operator(kind, lambda stores: Rows(make), stream.node)
+    node = stream.scope.topology.operator(kind, lambda stores: Rows(make, shape), stream.node)
     return Stream(stream.scope, node, key, value, is_rekeyed=is_rekeyed or stream.is_rekeyed)
 
 

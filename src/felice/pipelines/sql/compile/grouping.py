@@ -14,6 +14,7 @@ from felice.pipelines.sql.compile.functions import (
     tuple_text,
 )
 from felice.pipelines.sql.compile.generated import RowText
+from felice.pipelines.sql.compile.operators import RECORD_IF
 from felice.pipelines.sql.rows import tuples
 from felice.pipelines.sql.types import BIGINT
 from felice.pipelines.streams.formats import Format
@@ -35,17 +36,17 @@ class Groups:
             found = self._of_stream(self._grouped(rows, layout), state)
         else:
             table = self._functions.filtered(rows, layout)
-            text = self._text_of_groups(layout, "return None, None")
+            text = self._text_of_groups(layout, "None, None")
             text.lines.append(f"return group, {self._write_arguments(text)}")
             grouped = table.group_by(text.made(OF_ROW)(), key=self._key, value=self._value)
             found = grouped.aggregate(
-                aggregates.initial, aggregates.adder(), aggregates.subtractor(), value=state
+                aggregates.initial(), aggregates.adder(), aggregates.subtractor(), value=state
             )
         return self._results(found)
 
     def _of_stream(self, stream: Stream, state: Format) -> Table:
         window, grouped = self._grouping.window, stream.group_by_key()
-        functions = self._aggregates.initial, self._aggregates.adder()
+        functions = self._aggregates.initial(), self._aggregates.adder()
         if window is None:
             return grouped.aggregate(*functions, value=state)
         when = "final" if self._plan.is_final else "update"
@@ -64,29 +65,29 @@ class Groups:
 
     def _grouped(self, stream: Stream, layout: Layout | None) -> Stream:
         """The arguments of aggregates, by group."""
-        text = self._text_of_groups(layout, "return ()", where=True)
-        text.lines.append(f"return ((group, {self._write_arguments(text)}, timestamp),)")
+        text = self._text_of_groups(layout, RECORD_IF.nothing, where=True)
+        text.lines.append(f"return {RECORD_IF.result('group', self._write_arguments(text))}")
         is_rekeyed = not self._plan.keeps_key
-        found = rows_of(stream, text, "group", self._key, self._value, is_rekeyed=is_rekeyed)
+        found = rows_of(stream, text, "group", RECORD_IF, self._key, self._value, is_rekeyed=is_rekeyed)
         if self._aggregates.is_ordered:
             return found.numbered(lambda key, values, number: (number, *values[1:]), value=self._value)
         return found
 
     def _text_of_groups(self, layout: Layout | None, otherwise: str, *, where: bool = False) -> RowText:
-        """A function with the lines that set `group`, or end with `otherwise` for a row without group. With `where`
-        they leave rows out for which WHERE is not true, and records without value.
+        """A function with the lines that set `group`, or return `otherwise` for a row without group. With `where`
+        they do so, too, for rows for which WHERE is not true, and for records without value.
         """
         text = self._functions.text(layout)
         if where:
-            text.skip_null_values("()")
+            text.skip_null_values(otherwise)
             if self._plan.where is not None:
-                text.require(self._plan.where, "WHERE", "()")
+                text.require(self._plan.where, "WHERE", otherwise)
         count = len(self._grouping.expressions)
         for part, expression in enumerate(self._grouping.expressions):
             text.assign(f"g{part}", text.code(expression), "GROUP BY")
         text.lines += [
             f"if {' or '.join(f'g{part} is None' for part in range(count))}:",
-            f"    {otherwise}",
+            f"    return {otherwise}",
             f"group = {tuple_text('g', count)}",
         ]
         return text

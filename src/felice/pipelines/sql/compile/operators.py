@@ -8,9 +8,38 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Headers, RecordMetadata, RunningTask, Step
 
-RowFunction = Callable[[Any, Any, int, Headers], Iterable[tuple[Any, Any, int]]]
-"""Takes a record, and returns keys, values and timestamps of its results."""
+RowFunction = Callable[[Any, Any, int, Headers], Any]
+"""Takes a record, and returns its results in a `Shape`."""
+RecordsFunction = Callable[[Any, Any, int, Headers], Iterable[tuple[Any, Any, int]]]
+"""The same in the shape `RECORDS`: keys, values and timestamps."""
 MetadataOf = Callable[[], RecordMetadata | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a generated function returns: one that says little is fast."""
+
+    targets: str
+    """The names that the results are assigned to."""
+    then: str
+    """The statement around what follows."""
+    _result: str
+    nothing: str
+    """The text of no result."""
+
+    def result(self, key: str, value: str, timestamp: str = "timestamp") -> str:
+        """The text of one result."""
+        return self._result.format(key=key, value=value, timestamp=timestamp)
+
+
+VALUE = Shape("value", "", "{value}", "")
+"""Another value for each record."""
+VALUE_IF = Shape("value, passes", "if passes", "{value}, True", "None, False")
+"""Another value, or nothing."""
+RECORD_IF = Shape("key, value, passes", "if passes", "{key}, {value}, True", "None, None, False")
+"""Another key and value, or nothing."""
+RECORDS = Shape("found", "for key, value, timestamp in found", "(({key}, {value}, {timestamp}),)", "()")
+"""Any number of records."""
 
 
 @dataclass(slots=True)
@@ -18,6 +47,7 @@ class Rows:
     """Replaces each record by the results of a function. `make` gets a function that says where the record was read."""
 
     make: Callable[[MetadataOf], RowFunction]
+    shape: Shape
     _task: RunningTask | None = None
 
     def in_task(self, task: RunningTask) -> None:
@@ -27,9 +57,9 @@ class Rows:
     def step(self) -> Step:
         """The results, in order."""
         return Step(
-            "found = {run}(key, value, timestamp, headers)",
+            f"{self.shape.targets} = {{run}}(key, value, timestamp, headers)",
             {"run": self.make(self._metadata)},
-            then="for key, value, timestamp in found",
+            then=self.shape.then,
         )
 
     def _metadata(self) -> RecordMetadata | None:

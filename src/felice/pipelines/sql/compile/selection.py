@@ -18,6 +18,7 @@ from felice.pipelines.sql.compile.functions import (
     tuple_text,
 )
 from felice.pipelines.sql.compile.generated import RowText, write_explosion
+from felice.pipelines.sql.compile.operators import RECORD_IF, RECORDS, VALUE, VALUE_IF, Shape
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.rows import tuples
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -36,35 +37,45 @@ class Selection:
     def of(self, stream: Stream, layout: Layout | None) -> Stream:
         """The results of a stream's records."""
         key = tuples(key_columns(self._plan.key_types)) if self._is_rekeyed else stream.key_format
+        shape = self._shape()
         return rows_of(
             stream,
-            self.text(layout),
+            self.text(layout, shape),
             "select",
+            shape,
             key,
             shown_format(self._plan),
             is_rekeyed=self._is_rekeyed,
             value_is_null=self._is_rekeyed,
         )
 
-    def text(self, layout: Layout | None) -> RowText:
-        """The function."""
+    def _shape(self) -> Shape:
+        if self._plan.exploded or self._event_time is not None:
+            return RECORDS
+        if self._is_rekeyed:
+            return RECORD_IF
+        return VALUE if self._plan.where is None else VALUE_IF
+
+    def text(self, layout: Layout | None, shape: Shape) -> RowText:
+        """The function, whose results have this shape; table functions and a column with the time need `RECORDS`."""
         plan = self._plan
         text = self._functions.text(layout)
         if plan.where is not None or plan.exploded:
-            text.skip_null_values("()")
+            text.skip_null_values(shape.nothing)
         elif not self._is_rekeyed:
-            text.skip_null_values("((key, None, timestamp),)")
+            text.skip_null_values(shape.result("key", "None"))
         if plan.where is not None:
-            text.require(plan.where, "WHERE", "()")
+            text.require(plan.where, "WHERE", shape.nothing)
         self._write_key(text)
         rows = write_explosion(text, plan.exploded) if plan.exploded else None
         start = len(text.lines)
         result = self._write_result(text)
-        if rows is None:
-            condition = " if at is not None else ()" if self._event_time is not None else ""
-            text.lines.append(f"return ({result},){condition}")
-        else:
-            self._write_loop(text, start, rows, result)
+        if rows is not None:
+            self._write_loop(text, start, rows, f"({', '.join(result)})")
+            return text
+        if self._event_time is not None:
+            text.lines += ["if at is None:", f"    return {shape.nothing}"]
+        text.lines.append(f"return {shape.result(*result)}")
         return text
 
     def _write_key(self, text: RowText) -> None:
@@ -91,8 +102,8 @@ class Selection:
                     sides.column(part)
         return all(field.kind == KEY for field in sides.used)
 
-    def _write_result(self, text: RowText) -> str:
-        """Lines that compute columns and time. Returns the text of the result."""
+    def _write_result(self, text: RowText) -> tuple[str, str, str]:
+        """Lines that compute columns and time. Returns the texts of key, value and time."""
         plan = self._plan
         values = self._functions.write_outputs(text)
         key = "new_key" if self._is_rekeyed else "key"
@@ -100,7 +111,7 @@ class Selection:
             write_time(self._functions, text, self._event_time, key, "o{}")
         # A record without value keeps none in PARTITION BY, which needs its key only.
         row = f"(None if value is None else {values})" if self._is_rekeyed and plan.where is None else values
-        return f"({key}, {row}, {'timestamp' if self._event_time is None else 'at'})"
+        return key, row, "timestamp" if self._event_time is None else "at"
 
     def _write_loop(self, text: RowText, start: int, rows: str, result: str) -> None:
         """Put the lines from a number on into a loop over the rows of table functions."""
@@ -121,8 +132,10 @@ def with_time(functions: PlanFunctions, stream: Stream, event_time: EventTime) -
     """The changes of a table, with the time that a column of their rows has."""
     text = functions.text(())
     write_time(functions, text, event_time, "key", "value[{}]", only_if="value is not None")
-    text.lines.append("return ((key, value, at),) if at is not None else ()")
-    return rows_of(stream, text, "timestamp", stream.key_format, stream.value_format)
+    text.lines.append(
+        f"return {RECORDS.result('key', 'value', 'at')} if at is not None else {RECORDS.nothing}"
+    )
+    return rows_of(stream, text, "timestamp", RECORDS, stream.key_format, stream.value_format)
 
 
 def write_time(

@@ -37,7 +37,7 @@ from felice.pipelines.sql.compile.joining import (
     stream_with_format,
     table_with_format,
 )
-from felice.pipelines.sql.compile.operators import MetadataOf, RowFunction
+from felice.pipelines.sql.compile.operators import RECORD_IF, RECORDS, VALUE, MetadataOf, RecordsFunction
 from felice.pipelines.sql.compile.selection import Selection, with_time
 from felice.pipelines.sql.expressions.code import Report, no_report
 from felice.pipelines.sql.functions.table import Settings
@@ -120,11 +120,12 @@ class Compilation:
         self._result(None).to(topic, key=shown_key_format(self._plan), value=shown_format(self._plan))
         return self.app
 
-    def row_function(self, read_at: MetadataOf = lambda: None) -> RowFunction:
+    def row_function(self, read_at: MetadataOf = lambda: None) -> RecordsFunction:
         """The function from a record of the only source to the rows to show, for plans without join and GROUP BY.
         `read_at` says where the record was read.
         """
-        made: RowFunction = Selection(self._functions, None).text(None).made(OF_RECORD)(read_at)
+        selection = Selection(self._functions, None)
+        made: RecordsFunction = selection.text(None, RECORDS).made(OF_RECORD)(read_at)
         return made
 
     def _result(self, event_time: EventTime | None) -> Stream:
@@ -176,10 +177,10 @@ class Compilation:
     def _laid_out(self, stream: Stream, number: int, layout: Sequence[Field]) -> Stream:
         """Records with the columns of a layout as value."""
         text = self._functions.text_of_side(number)
-        text.skip_null_values("((key, None, timestamp),)")
+        text.skip_null_values("None")
         columns = "".join(f"{text.code(Column(field.name)).text}, " for field in layout)
-        text.lines.append(f"return ((key, ({columns}), timestamp),)")
-        return rows_of(stream, text, "columns", stream.key_format, format_of(layout))
+        text.lines.append(f"return {VALUE.result('key', f'({columns})')}")
+        return rows_of(stream, text, "columns", VALUE, stream.key_format, format_of(layout))
 
     # Joins
 
@@ -232,9 +233,9 @@ class Compilation:
 
     def _keyed(self, stream: Stream, expression: Any, layout: Layout, key: Format) -> Stream:
         text = self._text_of_key(expression, layout)
-        text.skip_null_values("()")
-        text.lines.append("return ((part, value, timestamp),)")
-        return rows_of(stream, text, "join-key", key, stream.value_format, is_rekeyed=True)
+        text.skip_null_values(RECORD_IF.nothing)
+        text.lines.append(f"return {RECORD_IF.result('part', 'value')}")
+        return rows_of(stream, text, "join-key", RECORD_IF, key, stream.value_format, is_rekeyed=True)
 
     def _key_function(self, expression: Any, layout: Layout) -> Callable[[Any, Any], Any]:
         text = self._text_of_key(expression, layout)

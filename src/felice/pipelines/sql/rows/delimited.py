@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import decimal
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ from felice.pipelines.sql.types import (
     Decimal,
     SqlType,
 )
+from felice.pipelines.streams.formats import Format
 
 DEFAULT_DELIMITER = ","
 _NAMED_DELIMITERS = {"SPACE": " ", "TAB": "\t"}
@@ -68,10 +69,6 @@ class DelimitedFormat(RowFormat):
         return False
 
     @cached_property
-    def _texts(self) -> list[Callable[[Any], str]]:
-        return [_plain if isinstance(type_, Decimal) else _TEXTS.get(type_, str) for _, type_ in self.columns]
-
-    @cached_property
     def _parsers(self) -> list[Parse]:
         return [_parser(type_) for _, type_ in self.columns]
 
@@ -82,30 +79,44 @@ class DelimitedFormat(RowFormat):
             rf'(?:"((?:[^"]|"")*)"[^\S{end}\r\n]*|([^"{end}\r\n][^{end}\r\n]*)?)({end}|[\r\n]|\Z)'
         )
 
-    def write(self, value: Row) -> bytes:
-        """The line, without an end of line."""
-        fields = zip(self._texts, value, strict=True)
-        texts = [
-            "" if one is None else self._quoted(text(one), place == 0)
-            for place, (text, one) in enumerate(fields)
+    @cached_property
+    def write(self) -> Callable[[Row], bytes]:
+        """Writes a row as a line, without an end of line."""
+        texts = [_text(type_, self.delimiter, place == 0) for place, (_, type_) in enumerate(self.columns)]
+        if len(texts) == 1:
+            (only,) = texts
+            return lambda value: only(value[0]).encode()
+        return lambda value: self.delimiter.join(
+            [text(one) for text, one in zip(texts, value, strict=True)]
+        ).encode()
+
+    def decode_all(self, data: list[bytes | None]) -> list[Any]:
+        """The row of each. Plain lines are read together: as one text, which is divided into lines and columns."""
+        plain = self._plain(data)
+        if plain is None:
+            return Format.decode_all(self, data)
+        columns = [
+            [one or None for one in column]
+            if parse is str
+            else [parse(one) if one else None for one in column]
+            for parse, column in zip(self._parsers, plain, strict=True)
         ]
-        return self.delimiter.join(texts).encode()
+        return list(zip(*columns, strict=True))
 
-    def _quoted(self, text: str, is_first: bool) -> str:
-        if text.isalnum() and text.isascii() and self.delimiter not in text:
-            return text
-        return f'"{text.replace(chr(34), chr(34) * 2)}"' if self._needs_quotes(text, is_first) else text
-
-    def _needs_quotes(self, text: str, is_first: bool) -> bool:
-        if not text:
-            return is_first
-        return (
-            text[0] <= "#"
-            or text[-1] <= " "
-            or (is_first and text[0] > "~")
-            or self.delimiter in text
-            or any(one in text for one in _SPECIAL)
-        )
+    def _plain(self, data: list[bytes | None]) -> Sequence[Sequence[str]] | None:
+        """The fields of each column; None if a value is null, or is not a line without quotation with all columns."""
+        if None in data:
+            return None
+        text, width = b"\n".join(data).decode(), len(self.columns)  # type: ignore[arg-type]
+        if '"' in text or "\r" in text:
+            return None
+        lines = text.split("\n")
+        if len(lines) != len(data) or "" in lines:
+            return None
+        if width == 1:
+            return None if self.delimiter in text else [lines]
+        rows = [line.split(self.delimiter) for line in lines]
+        return list(zip(*rows, strict=True)) if set(map(len, rows)) == {width} else None
 
     def read(self, data: bytes) -> Row:
         """The row of the first line that is not empty."""
@@ -135,6 +146,30 @@ class DelimitedFormat(RowFormat):
             if end != self.delimiter:
                 return fields
             place = found.end()
+
+
+def _text(type_: SqlType, delimiter: str, is_first: bool) -> Callable[[Any], str]:
+    """The function that makes a field of a column's value."""
+    make = _plain if isinstance(type_, Decimal) else _TEXTS.get(type_, str)
+
+    def text(value: Any) -> str:
+        if value is None:
+            return ""
+        made = value if make is None else make(value)
+        if not made:
+            return '""' if is_first else ""
+        needs_quotes = (
+            made[0] <= "#"
+            or made[-1] <= " "
+            or (is_first and made[0] > "~")
+            or delimiter in made
+            or '"' in made
+            or "\n" in made
+            or "\r" in made
+        )
+        return f'"{made.replace(chr(34), chr(34) * 2)}"' if needs_quotes else made
+
+    return text
 
 
 def _plain(value: decimal.Decimal) -> str:
@@ -173,7 +208,8 @@ _PARSERS: dict[SqlType, Parse] = {
 }
 TYPES = tuple(_PARSERS)
 """The types that the format has, beside DECIMAL."""
-_TEXTS: dict[SqlType, Callable[[Any], str]] = {
+_TEXTS: dict[SqlType, Callable[[Any], str] | None] = {
+    STRING: None,
     BOOLEAN: lambda value: "true" if value else "false",
     DOUBLE: double_text,
     BYTES: lambda value: base64.b64encode(value).decode(),

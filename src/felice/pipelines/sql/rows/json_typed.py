@@ -169,10 +169,12 @@ def _named(value: float) -> float | str:
 
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
     """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
-    make = _object([(name, None if one == DOUBLE else shaped(one)) for name, one in fields])
+    shapes = [(name, None if one == DOUBLE else shaped(one)) for name, one in fields]
+    make, kind = _object(shapes), _class_of([name for name, _ in fields])
     doubles = [place for place, (_, one) in enumerate(fields) if one == DOUBLE]
     if not doubles:
-        return lambda row: encode(make(row))
+        is_plain = not any(shape for _, shape in shapes)
+        return (lambda row: encode(kind(*row))) if is_plain else (lambda row: encode(make(row)))
     careful = _object([(name, shaped(one)) for name, one in fields])
 
     def write(row: tuple[Any, ...]) -> bytes:
@@ -188,11 +190,15 @@ def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[An
 
 def _object(fields: Sequence[tuple[str, Convert | None]]) -> Convert:
     """What makes of a tuple what is written as an object: msgspec writes its classes faster than dicts."""
-    names = {f"f{number}": name for number, (name, _) in enumerate(fields)}
-    kind = msgspec.defstruct("Fields", [(slot, Any) for slot in names], rename=names, gc=False)
+    kind = _class_of([name for name, _ in fields])
     shapes = [(place, _or_null(shape)) for place, (_, shape) in enumerate(fields)]
     places = [(place, shape) for place, shape in shapes if shape is not None]
     return (lambda row: kind(*_at(row, places))) if places else (lambda row: kind(*row))
+
+
+def _class_of(names: Sequence[str]) -> type[msgspec.Struct]:
+    slots = {f"f{number}": name for number, name in enumerate(names)}
+    return msgspec.defstruct("Fields", [(slot, Any) for slot in slots], rename=slots, gc=False)
 
 
 def _at(row: tuple[Any, ...], places: list[tuple[int, Convert]]) -> list[Any]:

@@ -30,6 +30,7 @@ from felice.pipelines.sql.types import (
     SqlType,
     Struct,
 )
+from felice.pipelines.streams.formats import UNWRITABLE
 
 
 def tuples(columns: Columns) -> PackedFormat:
@@ -73,12 +74,31 @@ class PackedFormat(RowFormat):
 
         return UnicodeDecodeError, msgspec.DecodeError
 
-    def write(self, value: Row) -> bytes:
-        """The bytes of a row."""
-        try:
-            return self._typed[0](value)
-        except UnicodeEncodeError:
-            return message_pack.packed(value)
+    @cached_property
+    def write(self) -> Callable[[Row], bytes]:
+        """Writes a row."""
+        encode = self._typed[0]
+
+        def write(value: Row) -> bytes:
+            try:
+                return encode(value)
+            except UnicodeEncodeError:
+                return message_pack.packed(value)
+
+        return write
+
+    @cached_property
+    def key_bytes(self) -> Callable[[Row], bytes]:
+        """Writes a key. Raises a `FormatError` that names one without bytes."""
+        encode = self._typed[0]
+
+        def write(key: Row) -> bytes:
+            try:
+                return encode(key)
+            except UNWRITABLE:
+                return RowFormat.key_bytes(self, key)
+
+        return write
 
     def read(self, data: bytes) -> Any:
         """The row of these bytes."""
@@ -87,13 +107,17 @@ class PackedFormat(RowFormat):
         except self._refusals:
             return self._restore(message_pack.unpacked(data))
 
-    def pack(self, value: Row) -> Any:
-        """The row itself if no value in it can change, else its bytes."""
-        return value if self._is_plain and type(value) is tuple else self.write(value)
+    @cached_property
+    def pack(self) -> Callable[[Row], Any]:
+        """Makes the packed form: the row itself if no value in it can change, else its bytes."""
+        write = self.write
+        return (lambda value: value if type(value) is tuple else write(value)) if self._is_plain else write
 
-    def unpack(self, packed: Any) -> Any:
-        """The row of a packed form."""
-        return self.read(packed) if type(packed) is bytes else packed
+    @cached_property
+    def unpack(self) -> Callable[[Any], Any]:
+        """Makes the row of a packed form."""
+        read = self.read
+        return lambda packed: packed if type(packed) is tuple else read(packed)
 
     def encode_all(self, values: list[Row | None]) -> list[bytes | None]:
         """The bytes of each row."""

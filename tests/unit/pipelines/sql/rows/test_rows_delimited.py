@@ -63,6 +63,48 @@ def test_other_lines_are_refused(line: str, reason: str) -> None:
         DelimitedFormat(COLUMNS, ",").read(line.encode())
 
 
+LINES = [
+    "a,1",
+    ",",
+    "b,",
+    "a,+2",
+    '"a",3',
+    "a,4\r",
+    "\n\na,5",
+    "ä,6",
+    "a,x",
+    "a",
+    "a,1,2",
+    "",
+    "a,99999999999",
+]
+
+
+@pytest.mark.parametrize("lines", [LINES[:4], [LINES[0], LINES[7]], *([LINES[0], one] for one in LINES)])
+def test_a_group_of_lines_is_read_as_each_of_them(lines: list[str]) -> None:
+    format_, data = DelimitedFormat((("A", STRING), ("B", INTEGER)), ","), [one.encode() for one in lines]
+    try:
+        one_by_one: Any = [format_.read(one) for one in data]
+    except FormatError:
+        with pytest.raises(ValueError):
+            format_.decode_all([*data])
+        return
+    assert format_.decode_all([*data]) == one_by_one
+    assert format_.decode_all([*data, None]) == [*one_by_one, None]
+
+
+def test_a_group_of_lines_of_one_column_is_read_as_each_of_them() -> None:
+    format_ = DelimitedFormat((("A", STRING),), ",")
+    for lines in (["a", "b c"], ["a", '"b,c"'], ["a", "b\nc"]):
+        data: list[bytes | None] = [one.encode() for one in lines]
+        assert format_.decode_all(data) == [format_.read(one.encode()) for one in lines]
+    for wrong in ("", "a,b"):
+        with pytest.raises(FormatError, match="expected 1 fields"):
+            format_.decode_all([b"a", wrong.encode()])
+    with pytest.raises(UnicodeDecodeError):
+        format_.decode_all([b"a\xc3", b"\xa4"])
+
+
 @pytest.mark.parametrize(
     ("type_", "value", "text"),
     [
