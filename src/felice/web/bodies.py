@@ -4,18 +4,41 @@ Keeps true: a body that is too large is refused when its handler asks for it, be
             A body that does not end within its time is refused, no matter how its bytes come.
             When the bodies of all requests together are too large, the unfinished one that began first is refused.
             A handler that does not want the body never waits for it.
+            A handler that reads a body for as long as it comes, and keeps no part of it (`use_long`), gets one without
+            limits of size and time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import Final
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from felice.web.errors import Errors, HttpError
 from felice.web.limits import Limits
+
+USE_LONG: Final = "felice.use_long"
+"""In the scope of a request of HTTP/2: a function that tells its connection of `use_long`. A request that is not
+complete gives way to others; one whose body is read for as long as it comes does not.
+"""
+_BODY: Final = "felice.body"
+
+
+def use_long(request: Request) -> bool:
+    """States that the handler reads the rest of the body for as long as it comes, and keeps no part of it.
+
+    Call it when the request is known to be good: no limit of size or time ends it. Returns False, and changes nothing,
+    in HTTP/1.1: most clients read nothing there before they have sent everything.
+    """
+    if (tell := request.scope.get(USE_LONG)) is None:
+        return False
+    request.scope[_BODY].let_go()
+    tell()
+    return True
 
 
 class BodyLimits:
@@ -34,6 +57,7 @@ class BodyLimits:
             return
         body = _Body(self, Headers(scope=scope), receive)
         self._open[body] = None
+        scope[_BODY] = body
         try:
             await self._app(scope, body.receive, send)
         finally:
@@ -118,6 +142,10 @@ class _Body:
         self._gives_way, self.is_open, self.size = True, False, 0
         if self._wait is not None:
             self._wait.reschedule(0)
+
+    def let_go(self) -> None:
+        """The rest has no limits."""
+        self.is_open, self.size = False, 0
 
 
 def _declared_bytes(headers: Headers) -> int:

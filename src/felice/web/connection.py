@@ -15,27 +15,21 @@ How:        it extends uvicorn's protocol, and uses these parts of it: `conn` (h
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import sys
-import termios
-from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
-from felice.dataclass import dataclass
-from felice.web.crowd import Crowd, Waits
-from felice.web.errors import Errors, HttpError
-from felice.web.limits import Limits
+from felice.web.crowd import Waits
+from felice.web.errors import HttpError
+from felice.web.http2 import switching
+from felice.web.shared import Shared, has_unread
 
 _log = logging.getLogger("felice.web")
 # What uvicorn tells about single connections is for its developers; what operators need, this module and `application`
@@ -49,23 +43,12 @@ _PIECE_BYTES = 64 * 1024
 _AGAIN_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all connections of one server have in common."""
-
-    crowd: Crowd
-    limits: Limits
-    errors: Errors
-    config: Config
-    state: ServerState
-    app_state: dict[str, Any]
-
-
 class Connection(H11Protocol):
     """A connection. asyncio calls its methods, and `crowd` calls `give_way`."""
 
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(shared.config, shared.state, shared.app_state, loop)
+        self._shared = shared
         self._crowd, self._limits, self._errors = shared.crowd, shared.limits, shared.errors
         self._application: ASGIApp = shared.config.loaded_app
         self.app = self._answer
@@ -74,6 +57,7 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._has_bytes = False
         self._is_refused = False
+        self._first: bytes | None = b""  # what may be the preface of HTTP/2; None when it is not
 
     # Called by asyncio.
 
@@ -98,6 +82,14 @@ class Connection(H11Protocol):
             self._has_bytes = True
             self._crowd.move(self, Waits.REQUEST)
             self._end_after(self._limits.head_s, self._on_late_head)
+        if self._first is not None:
+            data = self._first + data
+            if switching.PREFACE.startswith(data[: len(switching.PREFACE)]):
+                self._first = data
+                if len(data) >= len(switching.PREFACE):
+                    self._switch(data)
+                return
+            self._first = None
         super().data_received(data)
         self._follow()
 
@@ -129,7 +121,7 @@ class Connection(H11Protocol):
         reason = str(cause).partition(": bytearray")[0]
         error = self._errors.of_status(status, f"the request is not valid HTTP/1.1: {reason}")
         if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            error = self._head_too_large()
+            error = self._shared.head_too_large()
         self._abandon_answer()  # of a request whose body is malformed, if its handler still waits for it
         self._refuse(error)
 
@@ -150,12 +142,7 @@ class Connection(H11Protocol):
 
     def has_bytes(self) -> bool:
         """Whether bytes wait in the socket that were not read yet."""
-        size = array("i", [0])
-        try:
-            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
-        except (OSError, ValueError):  # closed already
-            return False
-        return size[0] > 0
+        return has_unread(self.transport)
 
     def shutdown(self) -> None:
         """Ends the connection, if a request is being answered after its answer."""
@@ -199,21 +186,11 @@ class Connection(H11Protocol):
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         """The error for a request that the application must not see."""
-        # h11 limits a head only while it is not complete.
-        if _head_bytes(scope) > self._limits.head_bytes:
-            return self._head_too_large()
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             # A proxy before this server may see another end of the body (RFC 9112, 6.1): nothing after it is read.
             text = "a request has Content-Length or Transfer-Encoding, not both"
             return self._errors.of_status(HTTPStatus.BAD_REQUEST, text, headers={"Connection": "close"})
-        if self._crowd.is_busy:
-            text = f"{self._limits.connections} requests are being answered; try again"
-            return self._errors.of_status(HTTPStatus.SERVICE_UNAVAILABLE, text, headers={"Retry-After": "1"})
-        return None
-
-    def _head_too_large(self) -> HttpError:
-        text = f"the head of a request may have {self._limits.head_bytes:,} bytes"
-        return self._errors.of_status(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+        return self._shared.refusal(scope)  # h11 limits a head only while it is not complete
 
     async def _drop_body(self, receive: Receive) -> None:
         with suppress(TimeoutError):
@@ -239,13 +216,50 @@ class Connection(H11Protocol):
         except h11.LocalProtocolError:  # an answer has begun already
             self.transport.abort()
             return
+        self._refuse_with(b"".join(part or b"" for part in sent))
+
+    def _refuse_with(self, answer: bytes) -> None:
         self._is_refused = True
         self._crowd.move(self, Waits.REQUEST)
-        for part in sent:
-            self.transport.write(part or b"")
+        self.transport.write(answer)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._end_after(self._limits.linger_s, self.transport.abort)
+
+    # HTTP/2
+
+    def _switch(self, data: bytes) -> None:
+        """Gives the connection to HTTP/2."""
+        if not switching.has_http2():
+            _log.info(switching.MISSING, extra={"client": "" if self.client is None else self.client[0]})
+            self._refuse_with(switching.only_http1())
+            return
+        from felice.web.http2.connection import begin
+
+        self._leave()
+        begin(self._shared, self.transport).data_received(data)
+
+    def _should_upgrade(self) -> bool:
+        return self.scheme == "http" and switching.upgrade_settings(self.headers) is not None
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Upgrades a request to HTTP/2. uvicorn calls this for every upgrade that `_should_upgrade` accepts."""
+        from felice.web.http2.connection import begin_upgraded
+
+        settings = switching.upgrade_settings(self.headers)
+        assert settings is not None
+        self._leave()
+        rest = self.conn.trailing_data[0]
+        made = begin_upgraded(self._shared, self.transport, settings, dict(self.scope))
+        if rest:
+            made.data_received(rest)
+
+    def _leave(self) -> None:
+        self._crowd.leave(self)
+        self._cancel_deadline()
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        self._is_refused = True
 
     # Waits
 
@@ -288,11 +302,6 @@ class Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def _head_bytes(scope: Scope) -> int:
-    headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-    return len(scope["raw_path"]) + len(scope["query_string"]) + headers
 
 
 def connections_of(shared: Shared) -> Callable[[], Connection]:

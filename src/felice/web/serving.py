@@ -25,10 +25,11 @@ from felice.env.descriptors import raise_limit
 from felice.env.listening import ListeningServer, ServerTls, bound_sockets
 from felice.env.network import why_not_listening
 from felice.env.service_manager import ServiceManager
-from felice.web.connection import Connection, Shared, connections_of
+from felice.web.connection import Connection, connections_of
 from felice.web.crowd import BURST, Crowd
 from felice.web.hosts import is_loopback, known_hosts
 from felice.web.limits import Limits
+from felice.web.shared import Shared
 
 _log = logging.getLogger("felice.web")
 

@@ -18,6 +18,7 @@ from felice.env.key_stores import TlsError
 from felice.env.listening import ServerTls
 from felice.env.tls import client_context
 from felice.security.listener_keys import read_keys
+from felice.web.http2.switching import alpn_protocols
 
 _log = logging.getLogger("felice.web")
 
@@ -73,7 +74,7 @@ class _Context:
     def __init__(self, security: ListenerSecurity) -> None:
         self._security = security
         self._seen = self._versions()
-        self._context = read_keys(security).server_context()
+        self._context = _context(security)
 
     def current(self) -> ssl.SSLContext:
         """The context for a new connection."""
@@ -81,7 +82,7 @@ class _Context:
         if versions != self._seen:
             self._seen = versions
             try:
-                self._context = read_keys(self._security).server_context()
+                self._context = _context(self._security)
                 _log.info("keys and certificates were read again")
             except TlsError as error:
                 _log.error("renewed keys cannot be used", extra={"reason": str(error)})
@@ -91,6 +92,12 @@ class _Context:
         options = self._security.options
         locations = (options.ssl_keystore_location, options.ssl_truststore_location)
         return [_version(self._security.working_directory / path) for path in locations if path is not None]
+
+
+def _context(security: ListenerSecurity) -> ssl.SSLContext:
+    context = read_keys(security).server_context()
+    context.set_alpn_protocols(alpn_protocols())
+    return context
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import strangers
@@ -91,6 +92,24 @@ def test_requests_arrive_over_tls(directory: Path, options: Mapping[str, str]) -
             ):
                 status, body, _ = await ask(server, client_context(directory), request)
                 assert (status, body) == (200, expected)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("speaks_http2", "version"), [(True, "HTTP/2"), (False, "HTTP/1.1")])
+def test_http2_is_chosen_over_tls_by_alpn(directory: Path, speaks_http2: bool, version: str) -> None:
+    async def scenario() -> None:
+        async with (
+            secured(directory, PEM) as server,
+            httpx2.AsyncClient(
+                http2=speaks_http2, verify=client_context(directory), trust_env=False
+            ) as client,
+        ):
+            for path, expected in (("/hello", b"hello\n"), ("/large", b"x" * 5_000_000)):
+                answer = await client.get(server.url + path)
+                assert (answer.http_version, answer.status_code, answer.content) == (version, 200, expected)
+            counted = await client.post(server.url + "/count", content=b"x" * 2_000_000)
+            assert counted.json() == {"bytes": 2_000_000}
 
     asyncio.run(scenario())
 

@@ -1,6 +1,6 @@
 """The routes of the REST API, with ksqlDB's paths, bodies and answers.
 
-Source: ksqlDB's documented API. HTTP/1.1 only.
+Source: ksqlDB's documented API.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from felice.client.error import KafkaException
 from felice.dataclass import dataclass
@@ -35,6 +37,7 @@ from felice.pipelines.sql.settings import is_known
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import PrintTopic
 from felice.pipelines.sql.syntax.writer import quoted
+from felice.web.bodies import use_long
 from felice.web.errors import HttpError
 from felice.web.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, passed_on
 from felice.web.media import accepted, check_content_type, json_body, parse_json
@@ -49,6 +52,10 @@ VERSION = "7.9.0"
 _BEAT = 5
 """So many looks at the topic without a record, a second, and /query sends an empty line: clients count them."""
 PIECE = 1 << 16
+LONGEST_LINE = 2 << 20
+"""Bytes of a row that is inserted."""
+MOST_INSERTING = 50
+"""Requests of /inserts-stream at a time: in HTTP/2 they may last."""
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -67,6 +74,7 @@ class Server:
     service: SqlService
     selects: Selects
     at_leader: AtLeader
+    inserting: asyncio.Semaphore
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class Asked:
 
 def routes(service: SqlService, at_leader: AtLeader) -> list[Route]:
     """The routes for an application of `felice.web`."""
-    server = Server(service, Selects(service), at_leader)
+    server = Server(service, Selects(service), at_leader, asyncio.Semaphore(MOST_INSERTING))
     return [Route(path, _endpoint(server, one), methods=[method]) for method, path, one in _ROUTES]
 
 
@@ -339,35 +347,98 @@ def _values(select: Select, row: Row) -> list[Any]:
 # Inserts
 
 
+class _Lines:
+    """The lines of a request as they come. A line has at most `LONGEST_LINE` bytes."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._parts = request.stream()
+        self._bytes, self._searched = bytearray(), 0
+        self._is_whole = False
+
+    async def read_all(self) -> None:
+        """Waits for the end of the request."""
+        async for part in self._parts:
+            self._bytes += part
+        self._is_whole = True
+
+    async def next(self) -> bytes | None:
+        """The next line; None at the end, and when the client has gone. Raises `HttpError` for one that is too long."""
+        while (end := self._bytes.find(b"\n", self._searched)) < 0 and not self._is_whole:
+            self._searched = len(self._bytes)
+            if self._searched > LONGEST_LINE:
+                raise _bad(f"a line may have {LONGEST_LINE:,} bytes")
+            part = await anext(self._parts, None)
+            self._is_whole = part is None
+            self._bytes += part or b""
+        if self._is_whole and (not self._bytes or await self._request.is_disconnected()):
+            return None
+        line = bytes(self._bytes if end < 0 else self._bytes[:end]).removesuffix(b"\r")
+        del self._bytes[: len(self._bytes) if end < 0 else end + 1]
+        self._searched = 0
+        return line
+
+
+class _Exchange(StreamingResponse):
+    """An answer that is made while its request still comes. What ends the request, its content sees itself."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self.body_iterator):  # type: ignore[type-var]
+            await self.stream_response(send)
+
+
 async def _inserts(server: Server, request: Request) -> Response:
-    """POST /inserts-stream: a line with the target, and a line for each row; a line of status for each."""
+    """POST /inserts-stream: a line with the target, and a line for each row; a line of status for each.
+
+    In HTTP/2 a row is written when its line has come, and the request may go on for as long as its client likes.
+    """
     _check_page(request)
-    lines = (await request.body()).splitlines()
-    about = parse_json(lines[0]) if lines else None
+    lines = _Lines(request)
+    first = await lines.next()
+    about = None if first is None else parse_json(first)
     if not isinstance(about, dict) or not isinstance(about.get("target"), str):
         raise _bad("the first line must be a JSON object with the member 'target', the name of a stream")
-    service = server.service
-    sources = service.engine.catalogue.sources
+    sources = server.service.engine.catalogue.sources
     named = about["target"]
     name = named[1:-1] if named[:1] == "`" else named.upper()
     source = sources.get(name)
     if source is None or source.is_table:
         hint = near(name, sources)
         raise _bad(f"Cannot insert values into an unknown stream: {named}{hint}")
-    acks = bytearray()
-    for number, line in enumerate(lines[1:]):
-        if await request.is_disconnected():
-            break
-        ack: Entity = {"status": "ok", "seq": number}
-        try:
-            await service.insert(source, partial(_row_of, source, line))
-        except (ValueError, SqlError, HTTPException, KafkaException, OutsideError, OSError) as error:
-            reason = error.detail if isinstance(error, HTTPException) else str(error)
-            ack = {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": reason}
-        acks += f"{json_text(ack)}\n".encode("utf-8", "replace")
-        if ack["status"] != "ok":
-            break
-    return Response(bytes(acks), media_type=DELIMITED)
+    if server.inserting.locked():
+        raise HttpError(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            NOT_READY,
+            f"{MOST_INSERTING} requests insert rows already; try again",
+            headers={"Retry-After": "1"},
+        )
+    if not use_long(request):
+        await lines.read_all()
+    return _Exchange(_acks(server, source, lines), media_type=DELIMITED)
+
+
+async def _acks(server: Server, source: SourceInfo, lines: _Lines) -> AsyncIterator[bytes]:
+    async with server.inserting:
+        for number in count():
+            ack: Entity = {"status": "ok", "seq": number}
+            try:
+                if (line := await lines.next()) is None:
+                    return
+                await server.service.insert(source, partial(_row_of, source, line))
+            except (
+                ValueError,
+                SqlError,
+                HTTPException,
+                HttpError,
+                KafkaException,
+                OutsideError,
+                OSError,
+            ) as error:
+                reason = error.detail if isinstance(error, HTTPException) else str(error)
+                ack = {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": reason}
+            yield f"{json_text(ack)}\n".encode("utf-8", "replace")
+            if ack["status"] != "ok":
+                return
 
 
 def _row_of(source: SourceInfo, line: bytes) -> Inserted:
