@@ -5,6 +5,7 @@ No persistent query runs here; those are in `test_sql_server_on_spark`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -26,6 +27,12 @@ from conformance.targets import Target
 from conformance.web_process import FELICE, LIMIT_S
 from conformance.wire import unique_name
 from felice.client import AdminClient, NewTopic, Producer
+from felice.web.application import application
+from felice.web.serving import WebServer
+from felice.web.tls import server_tls
+from peers.authority import Authority
+from peers.ksqldb_java import run_ksql_client
+from unit.web.serving_app import ROUTES
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -465,3 +472,61 @@ def test_a_registry_that_does_not_answer_holds_no_other_statement(broker: Target
             server.kill()
             for one in waiting:
                 assert one.exception(60) is not None
+
+
+def test_calls_of_ksqldbs_java_client(server: SqlProcess) -> None:
+    """Over HTTP/2, with the HTTP client that it uses."""
+    name = unique_name("s").replace("-", "_").upper()
+    got = run_ksql_client(server.url, name)
+    info = got["serverInfo"]
+    assert (info["status"], info["version"]) == (200, "HTTP_2")
+    assert json.loads(info["body"])["KsqlServerInfo"]["serverStatus"] == "RUNNING"
+    assert json.loads(got["executeStatement"]["body"])[0]["commandId"] == f"stream/`{name}`/create"
+    failed = got["a statement that fails"]
+    assert (failed["status"], json.loads(failed["body"])["error_code"]) == (400, 40001)
+    acks = [{"status": "ok", "seq": row} for row in range(3)]
+    assert got["streamInserts"] == {"acks": acks, "ends": True}
+    assert got["insertInto"] == {"ack": {"status": "ok", "seq": 0}, "ends": True}
+    rows = [["a", 0], ["a", 1], ["a", 2], ["b", 9]]
+    assert got["executeQuery"]["rows"] == rows
+    pushed = got["streamQuery"]
+    assert (pushed["columnNames"], pushed["columnTypes"]) == (["K", "V"], ["STRING", "INTEGER"])
+    assert pushed["rows"] == rows
+    assert (got["terminatePushQuery"]["status"], got["terminatePushQuery"]["ends"]) == (200, True)
+    assert got["a query that was reset"]["ends"] is True
+
+
+def test_vertx_chooses_http2_over_tls(tmp_path: Path) -> None:
+    authority = Authority()
+    authority.issue().write_pem(tmp_path / "server.pem")
+    authority.write_trust(tmp_path / "ca.pem")
+    tls = server_tls({"ssl.keystore.type": "PEM", "ssl.keystore.location": "server.pem"}, tmp_path)
+
+    async def scenario() -> None:
+        async with WebServer(application(ROUTES), "127.0.0.1", 0, tls=tls) as serving:
+            arguments = (serving.url, str(tmp_path / "ca.pem"), "/large")
+            (got,) = (await asyncio.to_thread(run_ksql_client, *arguments)).values()
+        assert (got["status"], got["version"], len(got["body"])) == (200, "HTTP_2", 5_000_000)
+
+    asyncio.run(scenario())
+
+
+def test_inserts_over_http2_are_acknowledged_while_the_request_goes_on(server: SqlProcess) -> None:
+    """Also if it has more lines than fit into a window; and a line that fails ends it."""
+    name = stream(server)
+    url = server.url + "/inserts-stream"
+    first = json.dumps({"target": name})
+    with httpx2.Client(http1=False, http2=True, trust_env=False, timeout=LIMIT_S) as client:
+        lines = [first, *(json.dumps({"k": "c" * 200, "v": row}) for row in range(500))]
+        answer = client.post(url, content="\n".join(lines))
+        assert answer.http_version == "HTTP/2"
+        acks = [json.loads(line) for line in answer.text.splitlines()]
+        assert acks == [{"status": "ok", "seq": row} for row in range(500)]
+        answer = client.post(url, content=f'{first}\r\n{{"k": "a"}}\r\n{{"k": "{"a" * 3_000_000}"}}\n')
+        first_ack, second = map(json.loads, answer.text.splitlines())
+        assert (first_ack, second["message"]) == (
+            {"status": "ok", "seq": 0},
+            "a line may have 2,097,152 bytes",
+        )
+        for body in ("", "\n", first.replace(name, "nothing")):
+            assert client.post(url, content=body).status_code == 400, body

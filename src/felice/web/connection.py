@@ -240,7 +240,11 @@ class Connection(H11Protocol):
         begin(self._shared, self.transport).data_received(data)
 
     def _should_upgrade(self) -> bool:
-        return self.scheme == "http" and switching.upgrade_settings(self.headers) is not None
+        return (
+            any(name == b"upgrade" for name, _ in self.headers)
+            and self.scheme == "http"
+            and switching.upgrade_settings(self.headers) is not None
+        )
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Upgrades a request to HTTP/2. uvicorn calls this for every upgrade that `_should_upgrade` accepts."""

@@ -223,7 +223,20 @@ def test_the_limits_of_bodies_are_those_of_http1() -> None:
         # What the client still wanted to send is not needed.
         assert [await client.reset(id) for id in (declared, undeclared, late)] == [NO_ERROR] * 3
 
-    beside(scenario, limits=replace(PATIENT, body_bytes=10_000, body_s=0.3))
+    beside(scenario, limits=replace(PATIENT, body_bytes=10_000, body_s=0.3, linger_s=0.2))
+
+
+def test_a_client_that_sends_all_before_it_reads_gets_the_refusal_of_its_body() -> None:
+    async def scenario(serving: Serving, client: Client) -> None:
+        id = client.ask("/count", first=POST, ends=False)
+        await client.send_all(id, b"x" * 1_000_000)
+        assert (await client.answer(id))[0] == 413
+        assert not client.of(StreamReset, id)
+        (connection,) = serving.connections
+        await until(lambda: not connection._lingering)
+        assert json.loads((await client.got("/names/next"))[2]) == {"name": "next"}
+
+    beside(scenario, limits=replace(PATIENT, body_bytes=10_000))
 
 
 @pytest.mark.parametrize("path", ["/large", "/hello", "/names/x"])

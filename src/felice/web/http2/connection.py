@@ -9,6 +9,7 @@ Keeps true: every wait for the client ends. The preface and the head of a reques
             Work without use is limited (`calm`), a header block has `HEADS` times `head_bytes`, and what waits to be
             sent is bounded: above `_MOST_UNSENT` nothing of this client is read.
             No bytes of a client hold the event loop longer than `_TURN_S` and one frame.
+            A client that is still sending when its answer is complete may send on for `linger_s`, as in HTTP/1.1.
             A connection that ends says so (GOAWAY), and which streams it has not begun.
 How:        frames are given to `h2` one by one, GOAWAY excepted: after one, sent or received, `h2` ends all streams,
             but a graceful end lets them finish.
@@ -21,6 +22,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
@@ -106,6 +108,8 @@ class Http2Connection(asyncio.Protocol):
         self._calm = Calm(loop.time)
         self._streams: dict[int, Stream] = {}
         """Those whose application runs."""
+        self._lingering: dict[int, asyncio.TimerHandle] = {}
+        """Streams that are answered and whose request still comes: it is dropped."""
         self._blocked: dict[Stream, None] = {}
         self._has_room = False
         self._awaited: tuple[str, int] | None = None
@@ -148,7 +152,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends all waits, and tells the applications."""
         self._is_ended = True
-        for timer in (self._deadline, self._unread, self._turn, self._flushing):
+        for timer in (self._deadline, self._unread, self._turn, self._flushing, *self._lingering.values()):
             if timer is not None:
                 timer.cancel()
         self._crowd.leave(self)
@@ -241,7 +245,8 @@ class Http2Connection(asyncio.Protocol):
         if frame.kind in (-1, HEADERS, GOAWAY):
             return 0
         if frame.kind == DATA:
-            is_of_use = frame.stream in self._streams and (frame.size > 0 or frame.ends_stream)
+            is_open = frame.stream in self._streams or frame.stream in self._lingering
+            is_of_use = is_open and (frame.size > 0 or frame.ends_stream)
             return 0 if is_of_use else 1
         return {RST_STREAM: calm.RESET, SETTINGS: calm.SETTING, CONTINUATION: 1}.get(frame.kind, 1)
 
@@ -251,6 +256,8 @@ class Http2Connection(asyncio.Protocol):
                 self._on_request(event)
             case DataReceived():
                 self._on_data(event)
+            case StreamEnded() | StreamReset() if event.stream_id in self._lingering:
+                self._lingering.pop(event.stream_id).cancel()
             case StreamEnded() if (stream := self._streams.get(event.stream_id)) is not None:
                 stream.end()
                 self.wait(stream, Waits.READING if stream.is_blocked else stream.waits)
@@ -272,15 +279,17 @@ class Http2Connection(asyncio.Protocol):
         if self._unacknowledged >= _WINDOW_BYTES // 2:
             self._h2.increment_flow_control_window(self._unacknowledged)
             self._unacknowledged = 0
+        if event.stream_id in self._lingering:
+            if event.stream_ended is None and event.flow_controlled_length:
+                self._h2.increment_flow_control_window(event.flow_controlled_length, event.stream_id)
+            return
         stream = self._streams.get(event.stream_id)
         if stream is None:
             return
         padding = event.flow_controlled_length - len(event.data)
-        if stream.is_answered or stream.is_gone:
-            padding = event.flow_controlled_length
-        elif event.data:
+        if event.data and not stream.is_gone:
             stream.add(event.data)
-        elif event.stream_ended is None and not self._calm.spend(1):
+        elif not event.data and event.stream_ended is None and not self._calm.spend(1):
             self._fail(ErrorCodes.ENHANCE_YOUR_CALM, "too many frames with padding only")
             return
         if padding:
@@ -290,7 +299,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_request(self, event: RequestReceived) -> None:
         id = event.stream_id
-        if self._is_ending or len(self._streams) >= self._limits.connections:
+        if self._is_ending or len(self._streams) + len(self._lingering) >= self._limits.connections:
             self._reset(id, ErrorCodes.REFUSED_STREAM)
             return
         scope, error = self._scope(event.headers or [])
@@ -410,10 +419,16 @@ class Http2Connection(asyncio.Protocol):
         """Sends bytes for which there is room."""
         self._calm.earn(calm.ANSWERED)
         self._send(stream, lambda: self._h2.send_data(stream.id, data, end_stream=is_last))
-        if is_last and not stream.is_whole:
-            # The rest of the request is not needed; what comes of it is dropped (RFC 9113, 8.1).
-            self._reset(stream.id, ErrorCodes.NO_ERROR)
+        if is_last and not stream.is_whole and not stream.is_gone:
+            # Some clients read nothing before they have sent everything.
+            end = partial(self._end_linger, stream.id)
+            self._lingering[stream.id] = self._loop.call_later(self._limits.linger_s, end)
+            stream.is_whole = True
         self._flush()
+
+    def _end_linger(self, id: int) -> None:
+        del self._lingering[id]
+        self._reset(id, ErrorCodes.NO_ERROR)  # the answer is complete (RFC 9113, 8.1)
 
     def _send(self, stream: Stream, send: Callable[[], None]) -> None:
         if stream.is_gone:
