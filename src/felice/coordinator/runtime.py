@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from felice.coordinator.hosted_shard import HostedShard
@@ -37,7 +37,7 @@ class PartitionSource(Protocol):
 
 
 class PendingAnswer(Generic[A]):
-    """The answer to a call: available at once, or a future if a caller waits for it."""
+    """The answer to a call, which often comes before the caller waits for it."""
 
     __slots__ = ("_future", "_is_given", "_response")
 
@@ -52,12 +52,12 @@ class PendingAnswer(Generic[A]):
         if self._future is not None and not self._future.done():
             self._future.set_result(response)
 
-    def take(self) -> A | Awaitable[A]:
-        """The response, or an awaitable of it."""
+    async def given(self) -> A:
+        """The response, when it has come."""
         if self._is_given:
             return cast("A", self._response)
         self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        return await self._future
 
 
 class CoordinatorRuntime(Generic[S, R]):
@@ -121,12 +121,12 @@ class CoordinatorRuntime(Generic[S, R]):
         """The loaded shard of a partition, as `hosted`."""
         return self._host(partition)
 
-    def call(self, key: str, event: Callable[[S, Waiter[A], Instant], Outcome[R]]) -> A | Awaitable[A]:
-        """Lets the key's shard handle an event that answers its waiter; returns the answer, or an awaitable of it."""
+    async def call(self, key: str, event: Callable[[S, Waiter[A], Instant], Outcome[R]]) -> A:
+        """Lets the key's shard handle an event that answers its waiter; returns the answer."""
         hosted = self.hosted(key)
         answer: PendingAnswer[A] = PendingAnswer()
         hosted.run(lambda now: event(hosted.shard, answer, now))
-        return answer.take()
+        return await answer.given()
 
     def loaded(self) -> list[HostedShard[S, R]]:
         """The shards here that are loaded."""

@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from felice.env.begun import time_limit
+
 
 class Clock(Protocol):
     """Wall time and monotonic time. A simulation has virtual ones."""
@@ -68,7 +70,7 @@ class RateLimit:
 async def set_within(event: asyncio.Event, seconds: float) -> bool:
     """Waits for the event; returns whether it was set within `seconds`."""
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             return await event.wait()
     except TimeoutError:
         return False

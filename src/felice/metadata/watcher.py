@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+from felice.env.begun import time_limit
 from felice.metadata import image_paths, layout
 from felice.metadata.image import ClusterImage, ImageBuilder
 from felice.metadata.store import (
@@ -98,7 +99,7 @@ class Watcher:
         entry = (condition, future)
         self._waiting.append(entry)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await future
         except TimeoutError:
             return False

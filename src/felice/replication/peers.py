@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar, cast
 
 from felice.dataclass import dataclass
 from felice.env import Clock, Network
+from felice.env.begun import time_limit
 from felice.env.network import set_no_delay
 from felice.protocol.api import API, TypedApi
 from felice.protocol.codec import join_parts
@@ -139,7 +140,7 @@ class Link(asyncio.BufferedProtocol):
         self._waiting[number] = future
         self._transport.write(join_parts(parts))
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 response = await future
         except TimeoutError:
             reason = f"{self._address}: no answer to {api.name} in {timeout_s:.3g} s"
@@ -285,7 +286,7 @@ class Peers:
         address = f"{destination.host}:{destination.port}"
         link = Link(destination, self._client_id, self._security)
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            async with time_limit(_CONNECT_TIMEOUT_S):
                 await self._network.connect(
                     lambda: link, destination.host, destination.port, ssl_context=self._security.tls()
                 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from felice.env.begun import time_limit
 from felice.protocol.errors import ApiError, ErrorCode
 
 
@@ -29,7 +30,7 @@ class Waiters:
         entry = (offset, future)
         self.entries.append(entry)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await future
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT) from None

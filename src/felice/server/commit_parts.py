@@ -7,13 +7,13 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from felice.coordinator.group.coordinator import gather
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced
+from felice.env.begun import Rest, begin
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -32,39 +32,23 @@ RequestT = TypeVar("RequestT", bound=OfTopics)
 ResponseT = TypeVar("ResponseT", bound=OfTopics)
 
 
-def commit_in_parts(
+async def commit_in_parts(
     request: RequestT,
-    commit: Callable[[RequestT], ResponseT | Awaitable[ResponseT]],
+    commit: Callable[[RequestT], Coroutine[Any, Any, ResponseT]],
     join: Callable[[list[tuple[Any, list[Any]]]], ResponseT],
     context: RequestContext,
-) -> ResponseT | Awaitable[ResponseT]:
+) -> ResponseT:
     """Calls `commit` once, or for each part of a large request.
 
     `join` builds the whole response from the request's topics, each with the rows of its partitions.
     """
     if sum(len(topic.partitions) for topic in request.topics) <= MAX_ITEMS_WITHOUT_PAUSE:
-        return commit(request)
-    context.session.hold()
-    return _commit_in_parts(request, commit, join, context)
-
-
-async def _commit_in_parts(
-    request: RequestT,
-    commit: Callable[[RequestT], ResponseT | Awaitable[ResponseT]],
-    join: Callable[[list[tuple[Any, list[Any]]]], ResponseT],
-    context: RequestContext,
-) -> ResponseT:
-    try:
-        answers = [commit(part) async for part in paced(parts_of(request), context.services.env.clock)]
-    finally:
-        context.session.release()
-
-    def joined(responses: list[ResponseT]) -> ResponseT:
-        rows = (row for response in responses for topic in response.topics for row in topic.partitions)
-        return join([(topic, list(islice(rows, len(topic.partitions)))) for topic in request.topics])
-
-    whole = gather(answers, joined)
-    return await whole if isinstance(whole, Awaitable) else whole
+        return await commit(request)
+    with held(context.session):
+        begun = [begin(commit(part)) async for part in paced(parts_of(request), context.services.env.clock)]
+    responses = [await one if isinstance(one, Rest) else one for one in begun]
+    rows = (row for response in responses for topic in response.topics for row in topic.partitions)
+    return join([(topic, list(islice(rows, len(topic.partitions)))) for topic in request.topics])
 
 
 def parts_of(request: RequestT) -> Iterator[RequestT]:

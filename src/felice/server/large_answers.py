@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
-from felice.server.pace import each
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, each, held
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 T = TypeVar("T")
 Row = TypeVar("Row")
-Answer = TypeVar("Answer")
 
 
-def each_alone(
-    items: Collection[T],
-    row: Callable[[T], Row],
-    answer: Callable[[list[Row]], Answer],
-    context: RequestContext,
-) -> Answer | Awaitable[Answer]:
+async def each_alone(items: Collection[T], row: Callable[[T], Row], context: RequestContext) -> list[Row]:
     """As `each`, for small requests with large answers: during the pauses the connection's later requests wait.
 
     Otherwise a client that sends hundreds of them and reads nothing would have all answers built at the same time.
     """
-    found = each(items, row, answer, context.services.env.clock)
-    if not isinstance(found, Awaitable):
-        return found
-    context.session.hold()
-    return _while_held(found, context)
-
-
-async def _while_held(answer: Awaitable[Answer], context: RequestContext) -> Answer:
-    try:
-        return await answer
-    finally:
-        context.session.release()
+    if len(items) <= MAX_ITEMS_WITHOUT_PAUSE:
+        return [row(item) for item in items]
+    with held(context.session):
+        return await each(items, row, context.services.env.clock)

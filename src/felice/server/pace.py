@@ -8,31 +8,41 @@ Keeps true:  a request with thousands of elements, or hundreds of requests that 
 How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
              and refuses one of more than `felice.request.max.elements`. The session takes a turn of `LargeRequests`,
              decodes the request and calls its handler. The time that the handler awaits is not part of the turn.
-             A handler goes through its items with `paced`, `for_each`, `each` or `each_partition`; if the request is
-             small and its answer is large, with `large_answers.each_alone`. A coroutine that waited for an event which
-             wakes many takes a turn of `Wakeups`.
+             A handler goes through its items with `paced`, `for_each`, `each`, `each_partition` or `each_answer`; if
+             the request is small and its answer is large, with `large_answers.each_alone`. A coroutine that waited for
+             an event which wakes many takes a turn of `Wakeups`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from felice.env import Clock
+from felice.env.begun import Rest, begin
 
 T = TypeVar("T")
 Row = TypeVar("Row")
-Answer = TypeVar("Answer")
 
 
 class HasPartitions(Protocol):
     """A topic in a request."""
 
     partitions: list[Any]
+
+
+class Holdable(Protocol):
+    """A connection whose further requests can be delayed."""
+
+    def hold(self) -> None:
+        """Delays further requests of this connection until `release`."""
+
+    def release(self) -> None:
+        """Ends one `hold`."""
 
 
 TopicT = TypeVar("TopicT", bound=HasPartitions)
@@ -75,6 +85,16 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
         under_way.count -= 1
 
 
+@contextmanager
+def held(connection: Holdable) -> Iterator[None]:
+    """Delays further requests of the connection while the block runs."""
+    connection.hold()
+    try:
+        yield
+    finally:
+        connection.release()
+
+
 async def for_each(items: Collection[T], step: Callable[[T], None], clock: Clock) -> None:
     """Calls `step` with each item: at once for few items, with pauses for thousands."""
     if len(items) <= MAX_ITEMS_WITHOUT_PAUSE:
@@ -85,47 +105,28 @@ async def for_each(items: Collection[T], step: Callable[[T], None], clock: Clock
             step(item)
 
 
-def each(
-    items: Collection[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
-) -> Answer | Awaitable[Answer]:
-    """Builds a response with one row per item: at once for few items, with pauses for thousands."""
+async def each(items: Collection[T], row: Callable[[T], Row], clock: Clock) -> list[Row]:
+    """One row for each item: at once for few items, with pauses for thousands."""
     if len(items) <= MAX_ITEMS_WITHOUT_PAUSE:
-        return answer([row(item) for item in items])
-    return _each_paced(items, row, answer, clock)
+        return [row(item) for item in items]
+    return [row(item) async for item in paced(items, clock)]
 
 
-def each_partition(
-    topics: Sequence[TopicT],
-    row: Callable[[TopicT, Any], Row],
-    answer: Callable[[list[tuple[TopicT, list[Row]]]], Answer],
-    clock: Clock,
-) -> Answer | Awaitable[Answer]:
-    """As `each`, with one row per partition: `answer` gets every topic with the rows of its `partitions`."""
-
-    def regrouped(rows: list[Row]) -> Answer:
-        left = iter(rows)
-        return answer([(topic, list(islice(left, len(topic.partitions)))) for topic in topics])
-
+async def each_partition(
+    topics: Sequence[TopicT], row: Callable[[TopicT, Any], Row], clock: Clock
+) -> list[tuple[TopicT, list[Row]]]:
+    """As `each`, with one row for each partition: every topic with the rows of its `partitions`."""
     pairs = [(topic, partition) for topic in topics for partition in topic.partitions]
-    return each(pairs, lambda pair: row(*pair), regrouped, clock)
+    rows = iter(await each(pairs, lambda pair: row(*pair), clock))
+    return [(topic, list(islice(rows, len(topic.partitions)))) for topic in topics]
 
 
-async def _each_paced(
-    items: Iterable[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
-) -> Answer:
-    return answer([row(item) async for item in paced(items, clock)])
-
-
-def then(answer: Any, change: Callable[[Any], Any]) -> Any:
-    """Changes a response, or the response to come. `change` returns the new response, or an awaitable of it."""
-    if isinstance(answer, Awaitable):
-        return _then_later(answer, change)
-    return change(answer)
-
-
-async def _then_later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    changed = change(await answer)
-    return await changed if isinstance(changed, Awaitable) else changed
+async def each_answer(
+    items: Collection[T], call: Callable[[T], Coroutine[Any, Any, Row]], clock: Clock
+) -> list[Row]:
+    """The answer of a call for each item. All calls begin, as in `each`, before the first answer is awaited."""
+    begun = await each(items, lambda item: begin(call(item)), clock)
+    return [await one if isinstance(one, Rest) else one for one in begun]
 
 
 class Wakeups:

@@ -26,7 +26,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
 )
 from felice.protocol.topic_partition import TopicPartition
 from felice.server.pace import paced
-from felice.server.transactions import as_client_error, resolved
+from felice.server.transactions import as_client_error
 
 _SEVERAL_SINCE = 4
 _FENCED_SINCE = 2
@@ -96,8 +96,7 @@ async def _one(
     client_version = V2 if version >= _SEVERAL_SINCE else V1
     # The process may have been suspended during a pause, and another broker may be the coordinator now.
     check_session()
-    adding = transactions.add_partitions(who, partitions, client_version)
-    error = await resolved(adding)
+    error = await transactions.add_partitions(who, partitions, client_version)
     return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
 
 

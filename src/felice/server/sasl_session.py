@@ -9,9 +9,9 @@ How:        `security.sasl.exchange` decides; this module translates requests an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
+from felice.env.begun import Rest, Waiting, begin
 from felice.protocol.api import API
 from felice.protocol.connection import ProtocolViolation, Request, ServerConnection
 from felice.protocol.errors import ErrorCode
@@ -52,18 +52,18 @@ class SaslSession(Session):
         self._exchange = Exchange(lambda: logins.offered(listener.name))
         self._sasl.limit_frames(logins.max_receive_bytes(listener.name))
 
-    def _call(self, request: Request) -> Any:
+    def _call(self, request: Request) -> object:
         now_ms = self._clock.now_ms()
         if self._exchange.is_open(now_ms) and request.api is not API.SASL_HANDSHAKE:
             return (
                 self._unexpected_token() if request.api is API.SASL_AUTHENTICATE else super()._call(request)
             )
-        return self._authenticate(request, now_ms)
+        return begin(self._authenticate(request, now_ms))
 
     def _unexpected_token(self) -> SaslAuthenticateResponse:
         return _token_response(self._exchange.on_token(b"", self._clock.now_ms()))
 
-    def _authenticate(self, request: Request, now_ms: int) -> Any:
+    async def _authenticate(self, request: Request, now_ms: int) -> Any:
         if isinstance(request.message, SaslHandshakeRequest):
             answer = self._exchange.on_handshake(request.message.mechanism, request.version, now_ms)
             self._sasl.takes_raw_frames = self._exchange.phase is Phase.RAW_TOKENS
@@ -71,20 +71,22 @@ class SaslSession(Session):
             is_due = answer.error != ErrorCode.ILLEGAL_SASL_STATE
             mechanisms = self._exchange.mechanisms if is_due else []
             response = SaslHandshakeResponse(error_code=answer.error, mechanisms=mechanisms)
-            return self._ended(response, answer)
+            return await self._ended(response, answer)
         if request.api is API.SASL_AUTHENTICATE:
-            return self._on_token(request, now_ms)
+            return await self._on_token(request, now_ms)
         if request.api is API.API_VERSIONS and self._exchange.may_ask_versions():
-            response = super()._call(request)
-            if response.error_code == ErrorCode.NONE:
+            versions: Any = super()._call(request)
+            if isinstance(versions, Rest):
+                versions = await versions
+            if versions.error_code == ErrorCode.NONE:
                 self._exchange.on_versions_answered()
-            return response
-        return self._refuse_other(request)
+            return versions
+        return await self._refuse_other(request)
 
-    def _on_token(self, request: Request, now_ms: int) -> Any:
+    async def _on_token(self, request: Request, now_ms: int) -> Any:
         is_raw = request.version == _RAW_VERSION
         if not is_raw and self._exchange.phase is not Phase.TOKENS:
-            return self._refuse_other(request)
+            return await self._refuse_other(request)
         message = request.message
         token = bytes(message.auth_bytes) if isinstance(message, SaslAuthenticateRequest) else message
         assert isinstance(token, bytes)
@@ -92,8 +94,8 @@ class SaslSession(Session):
         if self._exchange.phase is Phase.OPEN:
             self._open()
         if is_raw and self._exchange.phase is Phase.FAILED:
-            return self._close_later(answer.message or "the login failed")
-        return self._ended(_token_response(answer), answer)
+            return await self._close_later(answer.message or "the login failed")
+        return await self._ended(_token_response(answer), answer)
 
     def _open(self) -> None:
         """The login has succeeded."""
@@ -102,7 +104,7 @@ class SaslSession(Session):
         self._sasl.takes_raw_frames = False
         self._sasl.limit_frames(self._services.config.socket_request_max_bytes)
 
-    def _refuse_other(self, request: Request) -> Any:
+    async def _refuse_other(self, request: Request) -> Any:
         """Ends the login because of a request that is not due now.
 
         After a handshake the response is ILLEGAL_SASL_STATE. Before it, and if the response has no place for an error,
@@ -113,32 +115,24 @@ class SaslSession(Session):
         reason = f"{request.api.name} came before the login had succeeded"
         if was_waiting_for_token and request.api.has_error(request.version):
             response = request.api.refusal(ErrorCode.ILLEGAL_SASL_STATE)
-            return self._answer_later(response, reason)
-        return self._close_later(reason)
+            return await self._answer_later(response, reason)
+        return await self._close_later(reason)
 
-    def _ended(self, response: Any, answer: Answer) -> Any:
+    async def _ended(self, response: Any, answer: Answer) -> Any:
         """The response; delayed, and followed by the end of the connection, if the login has failed."""
         if self._exchange.phase is not Phase.FAILED:
             return response
-        return self._answer_later(response, answer.message or ErrorCode(answer.error).name)
+        return await self._answer_later(response, answer.message or ErrorCode(answer.error).name)
 
-    def _answer_later(self, response: Any, reason: str) -> Coroutine[Any, Any, Any]:
+    async def _answer_later(self, response: Any, reason: str) -> Any:
         self.hold()  # for ever: nothing more is read
+        await self._delay(reason)
+        return response
 
-        async def answer() -> Any:
-            await self._delay(reason)
-            return response
-
-        return answer()
-
-    def _close_later(self, reason: str) -> Coroutine[Any, Any, Any]:
+    async def _close_later(self, reason: str) -> NoReturn:
         self.hold()
-
-        async def close() -> None:
-            await self._delay(reason)
-            raise CloseConnection(reason)
-
-        return close()
+        await self._delay(reason)
+        raise CloseConnection(reason)
 
     async def _delay(self, reason: str) -> None:
         self._services.logins.on_failure()
@@ -154,8 +148,8 @@ class SaslSession(Session):
         request.reply = [len(token).to_bytes(_SIZE_BYTES, "big") + token]
         return self._outbox.count(request.reply)
 
-    def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
-        super()._on_answered(request, future)
+    def _on_answered(self, request: Request, waiting: Waiting[object]) -> None:
+        super()._on_answered(request, waiting)
         self._close_if_failed()
 
     def _on_large_taken(self, task: asyncio.Task[None]) -> None:

@@ -6,15 +6,16 @@ Keeps true: the session stops reading its socket while too many requests are una
             When a connection is lost, its waiting handlers are cancelled and its requests are dropped.
 How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` decides when, and for
             how long, requests are handled, and calls the steps of a turn: read a request, handle it, send the reply.
-            A handler that answers at once needs no task. `outbox` sends the replies of one turn together.
+            A handler that does not wait needs no task. `outbox` sends the replies of one turn together.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, cast
+from typing import ClassVar, Protocol, cast
 
+from felice.env.begun import Rest, Waiting, begin
 from felice.env.network import set_no_delay, set_send_buffer
 from felice.protocol.codec import Part
 from felice.protocol.connection import Request, ServerConnection, encode_reply
@@ -27,7 +28,7 @@ from felice.server.metrics.request_times import ReplyTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.quotas.throttling import Silence, throttled
 from felice.server.services import Services
-from felice.server.timed_handler import timed
+from felice.server.timed_handler import TimedHandler
 
 
 class Acceptor(Protocol):
@@ -81,8 +82,8 @@ class Session(asyncio.BufferedProtocol):
         self.get_buffer = self._connection.get_buffer  # type: ignore[method-assign]
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
-        # The futures of handlers that have not answered.
-        self._answers: dict[asyncio.Future[object] | asyncio.Task[None], None] = {}
+        # The handlers that have not answered.
+        self._answers: dict[Waiting[object] | asyncio.Task[None], None] = {}
         # Between the steps of a turn: the request that was decoded, and the one that was answered at once.
         self._next: Request | None = None
         self._answered: tuple[Request, object] | None = None
@@ -255,10 +256,12 @@ class Session(asyncio.BufferedProtocol):
         now_s = self._clock.monotonic()
         self._spent = request.size_bytes, now_s - begun_s
         request.timing = begun_s - self._arrived_s, now_s - begun_s, now_s
-        if type(answer) is request.api.response:
-            self._answered = request, answer
-        else:
+        if type(answer) is Rest:
             self._await_answer(request, answer)
+        elif answer is NO_REPLY:
+            self._leave_unanswered(request)
+        else:
+            self._answered = request, answer
         return now_s
 
     def end_turn(self, now_s: float, end_s: float) -> float:
@@ -361,19 +364,19 @@ class Session(asyncio.BufferedProtocol):
 
     # Requests
 
-    def _await_answer(self, request: Request, answer: Any) -> None:
-        if answer is NO_REPLY:
-            if self._quotas.are_set:
-                self._charge(request, answer)
-            request.reply = []
-            return
+    def _leave_unanswered(self, request: Request) -> None:
         if self._quotas.are_set:
-            answer = timed(answer, request, self._clock.monotonic)
-        future = asyncio.ensure_future(answer)
-        self._answers[future] = None
-        future.add_done_callback(lambda _: self._on_answered(request, future))
+            self._charge(request, NO_REPLY)
+        request.reply = []
 
-    def _call(self, request: Request) -> Any:
+    def _await_answer(self, request: Request, handler: Rest[object]) -> None:
+        if self._quotas.are_set:
+            handler = TimedHandler(handler, request, self._clock.monotonic)
+        waiting = Waiting(handler, self.listener.loop, lambda waiting: self._on_answered(request, waiting))
+        self._answers[waiting] = None
+
+    def _call(self, request: Request) -> object:
+        """The handler's answer, or what is left of the handler if it waits."""
         api_key, version = request.api.key, request.version
         counts = self._requests.counts[api_key]
         if request.message is None:
@@ -381,7 +384,7 @@ class Session(asyncio.BufferedProtocol):
             return api_versions.unsupported_version(self._services.apis)
         counts[version] = counts.get(version, 0) + 1
         context = RequestContext(self._services, api_key, version, request.client_id, self)
-        return self.listener.handlers[api_key](request.message, context)
+        return begin(self.listener.handlers[api_key](request.message, context))
 
     def _answer(self, request: Request, answer: object) -> int:
         assert self._outbox is not None
@@ -406,8 +409,8 @@ class Session(asyncio.BufferedProtocol):
         """
         try:
             answer = await self._call_in_turn(request)
-            if not (type(answer) is request.api.response or answer is NO_REPLY):
-                answer = await timed(answer, request, self._clock.monotonic)
+            if type(answer) is Rest:
+                answer = await TimedHandler(answer, request, self._clock.monotonic)
             if self._quotas.are_set:
                 answer = self._charge(request, answer)
             if answer is NO_REPLY:
@@ -428,7 +431,7 @@ class Session(asyncio.BufferedProtocol):
     def _encode_large(self, request: Request, answer: object) -> tuple[list[Part], Mapping[int, int]]:
         return encode_reply(request, answer), self._requests.errors_of(request.api.key, answer)
 
-    async def _call_in_turn(self, request: Request) -> Any:
+    async def _call_in_turn(self, request: Request) -> object:
         async with self._services.large_requests.turn(lambda: self._turns.is_full):
             await self.listener.loop.run_in_executor(None, self._connection.read_large, request)
             if self._connection.failure is not None:
@@ -440,13 +443,13 @@ class Session(asyncio.BufferedProtocol):
             request.timing = begun_s - self._arrived_s, handled_s - begun_s, handled_s
             return answer
 
-    def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
-        self._answers.pop(future, None)
-        if self._closing or future.cancelled():
+    def _on_answered(self, request: Request, waiting: Waiting[object]) -> None:
+        self._answers.pop(waiting, None)
+        if self._closing or waiting.is_cancelled:
             return
         self.last_active = self._clock.monotonic()
         try:
-            answer = future.result()
+            answer = waiting.result()
             if self._quotas.are_set:
                 answer = self._charge(request, answer)
             if answer is NO_REPLY:

@@ -6,7 +6,7 @@ How:         `PartitionLeaders` sends markers from the transaction coordinator t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 from felice.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from felice.coordinator.shard import TransactionalProducer
@@ -128,8 +128,3 @@ def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
     if error == ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
-
-
-async def resolved(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
-    """Returns the error code, and waits for it if necessary."""
-    return answer if isinstance(answer, ErrorCode) else await answer

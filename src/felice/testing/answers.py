@@ -9,9 +9,8 @@ How:        where requests go to partitions, the handler itself builds the respo
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 from uuid import UUID
 
@@ -185,27 +184,18 @@ def _name_of(row: object, services: Services) -> str:
     return getattr(row, "name", None) or getattr(row, "topic", None) or ""
 
 
-def refused(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
+async def refused(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
     """The error response to a request that is not executed."""
     assert fault.error is not None
     api = _api_of(request)
     if api is API.FETCH and fault.error in _OF_FETCH_SESSIONS:
         return FetchResponse(error_code=fault.error)
     if api.key in BY_PARTITION:
-        return handle(request, _refusing(context, fault.topic, fault.error))
+        return await handle(request, _refusing(context, fault.topic, fault.error))
     if api.key in _READS:
-        return _read_then_overwrite(fault, handle(request, context), context)
+        return overwritten(fault, await handle(request, context), context)
     build = _FROM_REQUEST.get(api.key)
     return build(request, fault.error) if build else api.refusal(fault.error)
-
-
-def _read_then_overwrite(fault: Fault, answer: object, context: RequestContext) -> object:
-    async def later(answer: Awaitable[object]) -> object:
-        return overwritten(fault, await answer, context)
-
-    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
-        return later(answer)
-    return overwritten(fault, answer, context)
 
 
 def overwritten(fault: Fault, response: object, context: RequestContext) -> object:

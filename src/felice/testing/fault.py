@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from felice.dataclass import dataclass
+from felice.env.begun import time_limit
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 
@@ -119,7 +120,7 @@ class Fault:
         self._held.add(future)
         try:
             if not self.is_removed and not self._script.lets_go:
-                async with asyncio.timeout(seconds):
+                async with time_limit(seconds):
                     await future
         finally:
             self._held.discard(future)

@@ -12,14 +12,14 @@ Does not:   affect earlier requests: a fetch that already waits for data is answ
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
+from felice.env.begun import Rest, begin
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.server.context import NO_REPLY, CloseConnection, Connection, RequestContext
@@ -36,7 +36,9 @@ _REASON = "injected by felice.testing"
 class _Intercepted(Handlers):
     """The broker's handlers; each is wrapped at its first call."""
 
-    def __init__(self, intercept: Callable[[Api, Handle, object, RequestContext], object]) -> None:
+    def __init__(
+        self, intercept: Callable[[Api, Handle, object, RequestContext], Coroutine[Any, Any, object]]
+    ) -> None:
         super().__init__()
         self._intercept = intercept
 
@@ -165,20 +167,25 @@ class Faults:
 
     # On the broker's loop
 
-    def _intercept(self, api: Api, handle: Handle, request: object, context: RequestContext) -> object:
+    async def _intercept(self, api: Api, handle: Handle, request: object, context: RequestContext) -> object:
         self._client_ids[context.session] = context.client_id
         if not self._script.active:
-            return handle(request, context)
+            return await handle(request, context)
         topics = answers.topics_of(api, request, context.services)
         asked = (api, context.version, context.client_id, topics)
         changing = self._script.fire(asked, is_delay=False)
-        answer = (
+        # What the broker does with the request, it does at once; only the answer is late.
+        answering = begin(
             handle(request, context) if changing is None else _changed(changing, handle, request, context)
         )
-        if answer is NO_REPLY:
-            return answer
+        if answering is NO_REPLY:
+            return answering
         delaying = self._script.fire(asked, is_delay=True)
-        return answer if delaying is None else _late(delaying, answer)
+        answer = await answering if isinstance(answering, Rest) else answering
+        if delaying is not None:
+            with contextlib.suppress(TimeoutError):
+                await delaying.hold(delaying.delay_ms / 1000)
+        return answer
 
     async def _cut(self, running: EmbeddedBroker, client_id: str | None) -> int:
         found = [
@@ -193,47 +200,27 @@ class Faults:
         return len(found)
 
 
-def _changed(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
+async def _changed(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
     context = answers.with_own_rows(context)
     if fault.kind is FaultKind.FAIL and not fault.applied:
-        return answers.refused(fault, handle, request, context)
+        return await answers.refused(fault, handle, request, context)
     if not fault.applied:
         if fault.kind is FaultKind.DROP:
             raise CloseConnection(_REASON)
-        return _swallowed(fault)
-    answer = handle(request, context)
+        await _swallow(fault)
+    answer = await handle(request, context)
     if answer is NO_REPLY and fault.kind is FaultKind.BLACK_HOLE:
         return NO_REPLY
-    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
-        return _then(fault, answer, context)
-    return _outcome(fault, answer, context)
-
-
-async def _then(fault: Fault, answer: Awaitable[object], context: RequestContext) -> object:
-    outcome = _outcome(fault, await answer, context)
-    return await outcome if asyncio.iscoroutine(outcome) else outcome
-
-
-def _outcome(fault: Fault, answer: object, context: RequestContext) -> object:
-    """The response to a request that was executed, changed by the fault."""
     if fault.kind is FaultKind.BLACK_HOLE:
-        return _swallowed(fault)
+        await _swallow(fault)
     if fault.kind is FaultKind.DROP or answer is NO_REPLY:
         raise CloseConnection(_REASON)
     return answers.overwritten(fault, answer, context)
 
 
-async def _swallowed(fault: Fault) -> NoReturn:
+async def _swallow(fault: Fault) -> NoReturn:
     await fault.hold(None)
     raise CloseConnection(_REASON)
-
-
-async def _late(fault: Fault, answer: object) -> object:
-    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
-        answer = await answer
-    with contextlib.suppress(TimeoutError):
-        await fault.hold(fault.delay_ms / 1000)
-    return answer
 
 
 def _any_api(api: str | Api | None) -> Api | None:

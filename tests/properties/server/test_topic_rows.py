@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from begun_calls import at_once
 from felice.env.clock import SystemClock
 from felice.metadata import ClusterImage, Node, layout
 from felice.metadata.image import ImageBuilder
@@ -98,7 +99,7 @@ def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, liste
         services=services, version=version, listener_name=listener, access=EVERYTHING
     )
     handler: Any = metadata if isinstance(asked, MetadataRequest) else describe_topic_partitions
-    return encode(handler.handle(asked, context), version)
+    return encode(at_once(handler.handle(asked, context)), version)
 
 
 def requests(source: random.Random, image: ClusterImage) -> list[tuple[Any, int]]:

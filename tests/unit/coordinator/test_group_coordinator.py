@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import Any, cast
 from uuid import UUID
 
+from begun_calls import at_once, under_way
 from felice.config import BrokerConfig
-from felice.coordinator.group.coordinator import GROUP_TOPIC, NO_NODE, Client, GroupCoordinator, gather
+from felice.coordinator.group.coordinator import GROUP_TOPIC, NO_NODE, Client, GroupCoordinator
 from felice.coordinator.group.records import CommittedOffset, GroupRecordCodec, OffsetRecord
 from felice.env import Environment
 from felice.log.answers import AppendOrigin
@@ -88,7 +88,7 @@ async def test_offsets_of_a_deleted_topic_do_not_count_for_a_new_one_of_its_name
     def fetched(version: int, **asked: Any) -> dict[str, int]:
         topics = None if asked == {} else [OffsetFetchRequestTopics(partition_indexes=[0], **asked)]
         request = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        group = cast("Any", world.coordinator.fetch(request, False, Client(version)))
+        group = at_once(world.coordinator.fetch(request, False, Client(version)))
         return {topic.name: topic.partitions[0].committed_offset for topic in group.topics}
 
     assert fetched(8, name="t") == {"t": -1}
@@ -106,15 +106,8 @@ async def test_the_stop_answers_parked_requests() -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    parked = cast("Any", world.coordinator.join(request, CLIENT))
+    parked = under_way(world.coordinator.join(request, CLIENT))
     await let_run()
     assert not parked.done()
     world.coordinator.stop()
     assert (await parked).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-async def test_answers_are_gathered_in_the_order_of_the_requests() -> None:
-    later: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(later.set_result, 2)
-    assert gather([1, 3], sum) == 4
-    assert await cast("Any", gather([1, later, 3], list)) == [1, 2, 3]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from begun_calls import at_once
 from felice.env import SystemClock
 from felice.metadata.image import BrokerImage, ClusterImage
 from felice.metadata.layout import Endpoint
@@ -31,9 +31,14 @@ from felice.server.handlers import find_coordinator, join_group, leave_group, of
 
 def context(version: int, **answers: Any) -> Any:
     """A coordinator that gives each call the answer set for it."""
-    coordinator = SimpleNamespace(
-        **{name: lambda *_, answer=answer: answer for name, answer in answers.items()}
-    )
+
+    def call(name: str, answer: Any) -> Any:
+        async def later(*_: object) -> Any:
+            return answer
+
+        return (lambda *_: answer) if name == "leader_of" else later
+
+    coordinator = SimpleNamespace(**{name: call(name, answer) for name, answer in answers.items()})
     endpoint = Endpoint("PLAINTEXT", "h", 9092)
     image = ClusterImage(brokers={1: BrokerImage(1, {"PLAINTEXT": endpoint}, None, 0)})
     return SimpleNamespace(
@@ -73,7 +78,7 @@ def test_offset_fetch_of_one_group_has_its_offsets(version: int, asks_for_all: b
         ],
     )
 
-    def fetch(group: OffsetFetchRequestGroup, require_stable: bool, client: object) -> Any:
+    async def fetch(group: OffsetFetchRequestGroup, require_stable: bool, client: object) -> Any:
         asked.append((group, require_stable))
         return found
 
@@ -81,7 +86,7 @@ def test_offset_fetch_of_one_group_has_its_offsets(version: int, asks_for_all: b
     made.services.coordinators.groups.fetch = fetch
     topics = None if asks_for_all else [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 0])]
     request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)
-    answer: Any = offset_fetch.handle(request, made)
+    answer: Any = at_once(offset_fetch.handle(request, made))
     ((group, require_stable),) = asked
     assert (group.group_id, require_stable) == ("g", True)
     wanted = None if asks_for_all else [OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0])]
@@ -103,7 +108,7 @@ def test_the_groups_error_is_that_of_each_partition_too(version: int) -> None:
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     )
     failed = OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.NOT_COORDINATOR)
-    answer: Any = offset_fetch.handle(request, context(version, fetch=failed))
+    answer: Any = at_once(offset_fetch.handle(request, context(version, fetch=failed)))
     encode(answer, version)
     (topic,) = answer.topics
     rows = [(row.partition_index, row.committed_offset, row.error_code) for row in topic.partitions]
@@ -118,26 +123,17 @@ def test_old_leave_group_has_one_error(version: int) -> None:
     whole = LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     one = LeaveGroupResponse(members=[MemberResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)])
     for given, expected in ((whole, ErrorCode.NOT_COORDINATOR), (one, ErrorCode.UNKNOWN_MEMBER_ID)):
-        answer: Any = leave_group.handle(request, context(version, leave=given))
+        answer: Any = at_once(leave_group.handle(request, context(version, leave=given)))
         encode(answer, version)
         assert answer.error_code == expected
 
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_failed_join_can_be_encoded_in_every_version(version: int) -> None:
-    def failed() -> JoinGroupResponse:
-        return JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None)
-
-    async def parked() -> Any:
-        future: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-        future.set_result(failed())
-        answer: Any = join_group.handle(JoinGroupRequest(), context(version, join=future))
-        return await answer
-
-    at_once: Any = join_group.handle(JoinGroupRequest(), context(version, join=failed()))
-    for answer in (at_once, asyncio.run(parked())):
-        encode(answer, version)
-        assert answer.protocol_name == (None if version >= 7 else "")
+    failed = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None)
+    answer: Any = at_once(join_group.handle(JoinGroupRequest(), context(version, join=failed)))
+    encode(answer, version)
+    assert answer.protocol_name == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -148,7 +144,7 @@ def test_a_coordinator_is_named_only_if_it_can_be_reached(version: int, node_id:
     request = FindCoordinatorRequest()
     if version >= 4:
         request.coordinator_keys = ["g"]
-    answer: Any = find_coordinator.handle(request, context(version, leader_of=node_id))
+    answer: Any = at_once(find_coordinator.handle(request, context(version, leader_of=node_id)))
     encode(answer, version)
     row = answer.coordinators[0] if version >= 4 else answer
     reached = ("h", 9092, 1) if expected == ErrorCode.NONE else ("", -1, -1)

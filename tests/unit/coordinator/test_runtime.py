@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from begun_calls import at_once, under_way
 from felice.config import TopicConfig
 from felice.coordinator.java_hash import java_string_hash, partition_for
 from felice.coordinator.runtime import CoordinatorRuntime
@@ -74,7 +75,7 @@ class World:
             after = ReplyAfterWrite(waiter, "stored", lambda error: error)
             return Outcome(records=list(words), after_write=[after])
 
-        return self.runtime.call("any", event)
+        return under_way(self.runtime.call("any", event))
 
     def put_in_transaction(self, producer_id: int, *words: Word) -> Any:
         def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
@@ -82,7 +83,7 @@ class World:
             producer = TransactionalProducer(producer_id, 3)
             return Outcome(records=list(words), after_write=[after], producer=producer)
 
-        return self.runtime.call("any", event)
+        return under_way(self.runtime.call("any", event))
 
     def end(self, producer_id: int, kind: ControlType) -> int:
         producer = TransactionalProducer(producer_id, 3)
@@ -92,7 +93,7 @@ class World:
         def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
             return Outcome(after_write=[ReplyAfterWrite(waiter, shard.words.get(key), lambda error: error)])
 
-        return self.runtime.call("any", event)
+        return under_way(self.runtime.call("any", event))
 
 
 # Keys
@@ -503,7 +504,7 @@ async def test_an_exception_in_an_event_is_an_unknown_server_error_and_the_log_i
     before = world.shard
     waiting = world.put(("n", "v"))
     with pytest.raises(ApiError) as fault:
-        world.runtime.call("any", event)
+        at_once(world.runtime.call("any", event))
     assert fault.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert await waiting == ErrorCode.NOT_COORDINATOR
     world.runtime.follow_roles()

@@ -16,6 +16,7 @@ def test_every_api_offered_has_a_handler_of_its_own_request(api: Api) -> None:
     request, context = inspect.signature(handle).parameters.values()
     assert request.annotation == api.request.__name__
     assert context.annotation == "RequestContext"
+    assert inspect.iscoroutinefunction(handle)
     assert api.response.__name__ in inspect.signature(handle).return_annotation
 
 

@@ -38,7 +38,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from felice.security.acl import Operation, ResourceType
-from felice.server import pace
+from felice.server import large_answers, pace
 from felice.server.access import guards
 from felice.server.handlers import describe_log_dirs
 from felice.server.topic_rows import TopicRows
@@ -143,7 +143,7 @@ def pace_every_item(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             paced[type(item).__name__] += 1
             yield item
 
-    for module in (pace, guards):
+    for module in (pace, large_answers, guards):
         monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", 1)
     for module in (pace, guards, describe_log_dirs):
         monkeypatch.setattr(module, "paced", counted)

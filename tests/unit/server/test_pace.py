@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,8 +135,7 @@ def test_a_coroutine_that_is_woken_alone_does_not_wait_for_the_next_pass() -> No
 
 
 async def _answered(topics: list[Any]) -> list[tuple[Any, list[int]]]:
-    answer = each_partition(topics, lambda topic, item: int(item) + 1, list, SteppingClock())
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await each_partition(topics, lambda topic, item: int(item) + 1, SteppingClock())
 
 
 def test_a_topics_partitions_come_back_under_it_with_and_without_pauses() -> None:

@@ -80,11 +80,12 @@ def test_the_session_is_checked_after_each_pause(version: int, verify_only: bool
             return object()
 
     class Transactions:
-        def add_partitions(self, *asked: object) -> ErrorCode:
+        async def add_partitions(self, *asked: object) -> ErrorCode:
+            return self.verify()
+
+        def verify(self, *asked: object) -> ErrorCode:
             events.append("called")
             return ErrorCode.NONE
-
-        verify = add_partitions
 
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
     request = AddPartitionsToTxnRequest(

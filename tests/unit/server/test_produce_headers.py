@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from begun_calls import at_once
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.batch import BatchHeader
 from felice.records.builder import BatchBuilder
@@ -51,7 +52,7 @@ class World:
         context: Any = SimpleNamespace(
             services=self.services, version=VERSION, client_id=None, now_ms=0, listener_name="PLAINTEXT"
         )
-        produce.handle(request, context)
+        at_once(produce.handle(request, context))
 
 
 def batch(codec: Codec = Codec.NONE) -> bytes:

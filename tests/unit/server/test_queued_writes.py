@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+from begun_calls import under_way
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (
     PartitionProduceData,
@@ -83,7 +84,7 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
         is_acknowledged=lambda *_: False,
         wait_acknowledged=wait_acknowledged,
     )
-    answer: Any = produce.handle(produce_request(), context_of(queue, partition))
+    answer: Any = under_way(produce.handle(produce_request(), context_of(queue, partition)))
     async with asyncio.timeout(LIMIT_S):
         await queue.has_ended.wait()
         assert not answer.done()
@@ -94,7 +95,7 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
 
 async def test_a_partition_that_the_coordinator_refuses_receives_nothing() -> None:
     queue = Queue({TopicPartition("t", 0): ErrorCode.INVALID_TXN_STATE})
-    answer: Any = produce.handle(produce_request(), context_of(queue, object()))
+    answer: Any = under_way(produce.handle(produce_request(), context_of(queue, object())))
     response: ProduceResponse = await answer
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
 
@@ -119,7 +120,7 @@ async def test_a_batch_is_validated_only_after_the_coordinator_agreed() -> None:
     partition = SimpleNamespace(append=append, is_leader=True, log=log, log_start_offset=0)
     validation = SimpleNamespace(validate_small=validate_small)
     context = context_of(Agreeing(), partition, batch_validation=validation)
-    answer: Any = produce.handle(produce_request(Codec.GZIP), context)
+    answer: Any = under_way(produce.handle(produce_request(Codec.GZIP), context))
     response: ProduceResponse = await answer
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
     assert events == ["agreed", "validated"]
@@ -145,7 +146,7 @@ async def test_committed_offsets_are_replicated_while_the_next_request_is_handle
     lookups = SimpleNamespace(on_group_request=lambda context: None)
     context = context_of(queue, object(), groups=groups, group_lookups=lookups)
     request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=2)
-    answer: Any = txn_offset_commit.handle(request, context)
+    answer: Any = under_way(txn_offset_commit.handle(request, context))
     async with asyncio.timeout(LIMIT_S):
         await queue.has_ended.wait()
         assert not answer.done()

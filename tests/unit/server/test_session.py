@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from begun_calls import as_handler
 from felice.config import BrokerConfig
 from felice.env import FileSlice, SystemClock, SystemDisk
 from felice.protocol.api import API
@@ -117,7 +118,7 @@ class Peer:
             loop=asyncio.get_running_loop(),
             admit=lambda session: True,
             forget=lambda session: None,
-            handlers={KEY: handle, 0: handle},
+            handlers=dict.fromkeys((KEY, 0), as_handler(handle)),
             services=SimpleNamespace(
                 config=config,
                 turns=self.turns,

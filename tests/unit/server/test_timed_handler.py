@@ -19,9 +19,9 @@ from felice.protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from felice.server import pace, session
-from felice.server.timed_handler import TimedHandler, timed
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.server import large_answers, pace, session
+from felice.server.timed_handler import TimedHandler
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import with_authorizer
 from unit.server.test_large_requests import COUNT, describe_transactions, metadata
@@ -49,7 +49,8 @@ class Handler:
 
     async def wait(self, end: Callable[[asyncio.Future[None]], object], is_awaited: bool) -> str:
         woken = asyncio.get_running_loop().create_future()
-        handler: Any = timed(self.run(woken), self.request, lambda: self.now_s)
+        coroutine: Any = self.run(woken)
+        handler = TimedHandler(coroutine, self.request, lambda: self.now_s)
 
         async def awaited() -> str:
             return str(await handler)
@@ -84,11 +85,6 @@ def test_a_handler_can_be_cancelled(is_awaited: bool) -> None:
     assert handler.was_cancelled
 
 
-def test_an_answer_that_is_there_is_left_alone() -> None:
-    answer = MetadataResponse()
-    assert timed(answer, Handler().request, lambda: 0.0) is answer
-
-
 def test_a_handler_that_never_ran_can_be_closed() -> None:
     handler = Handler()
     waiting = TimedHandler(handler.run(None), handler.request, lambda: 0.0)  # type: ignore[arg-type]
@@ -121,7 +117,8 @@ def test_every_slice_counts_for_the_request_quota(
         entity = EntityData(entity_type="user", entity_name="a")
         entry = EntryData(entity=[entity], ops=[OpData(key="request_percentage", value=50.0)])
         await line.ask(encode_request(49, 1, 1, "c", AlterClientQuotasRequest(entries=[entry])))
-        monkeypatch.setattr(pace, "MAX_ITEMS_WITHOUT_PAUSE", 1)
+        for module in (pace, large_answers):
+            monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", 1)
         monkeypatch.setattr(pace, "_WORK_S", 1e-9)
         monkeypatch.setattr(session, "throttled", record)
         # A clock that advances by a second at each reading, so that each step takes a second.

@@ -3,17 +3,16 @@
 Keeps true:  every call is answered, with Kafka's error if the group is not coordinated here, not loaded yet, or cannot
              be written. An answer shows only state that is in the log.
 How:         finds the group's shard in the runtime and lets it decide; names and ids of topics come from the cluster's
-             image. A method returns the response, or an awaitable of it if it must wait.
+             image.
 Leaves:      differences between request versions to the handlers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.group import offset_topics
@@ -62,7 +61,6 @@ from felice.protocol.messages.txn_offset_commit import (
 from felice.records.control import EndTransactionMarker
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 GROUP_TOPIC = "__consumer_offsets"
 NO_NODE = -1
@@ -166,15 +164,13 @@ class GroupCoordinator:
 
     # Membership
 
-    def join(
-        self, request: JoinGroupRequest, client: Client
-    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    async def join(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse:
         """JoinGroup. Waits until the join phase ends."""
 
         def event(shard: GroupShard, waiter: Waiter[JoinGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.join(request, self._joining(request, client, waiter), now)
 
-        return self._call(request.group_id, event, lambda error: join_error(error, request.member_id))
+        return await self._call(request.group_id, event, lambda error: join_error(error, request.member_id))
 
     def _joining(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter[JoinGroupResponse]
@@ -183,15 +179,13 @@ class GroupCoordinator:
         new_member_id = f"{request.group_instance_id or client.client_id}-{unique}"
         return Caller(waiter, client.version, client.client_id, client.host, new_member_id)
 
-    def sync(
-        self, request: SyncGroupRequest, client: Client
-    ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    async def sync(self, request: SyncGroupRequest, client: Client) -> SyncGroupResponse:
         """SyncGroup. Waits until the leader's assignment is in the log."""
 
         def event(shard: GroupShard, waiter: Waiter[SyncGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.sync(request, Caller(waiter, client.version), now)
 
-        return self._call(request.group_id, event, lambda error: SyncGroupResponse(error_code=error))
+        return await self._call(request.group_id, event, lambda error: SyncGroupResponse(error_code=error))
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """The most frequent request by far: answered without a waiter."""
@@ -207,21 +201,17 @@ class GroupCoordinator:
         hosted.follow_deadlines()
         return response
 
-    def leave(
-        self, group_id: str, leavers: list[MemberIdentity], client: Client
-    ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    async def leave(self, group_id: str, leavers: list[MemberIdentity], client: Client) -> LeaveGroupResponse:
         """LeaveGroup, for several members at once (KIP-345)."""
 
         def event(shard: GroupShard, waiter: Waiter[LeaveGroupResponse], now: Instant) -> Outcome[Record]:
             return shard.leave(group_id, leavers, Caller(waiter, client.version), now)
 
-        return self._call(group_id, event, lambda error: LeaveGroupResponse(error_code=error))
+        return await self._call(group_id, event, lambda error: LeaveGroupResponse(error_code=error))
 
     # Offsets
 
-    def commit(
-        self, request: OffsetCommitRequest, client: Client
-    ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    async def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
         """OffsetCommit. Waits until the commits are replicated; a row with an error does not stop the others."""
         response, commits = offset_topics.resolve_commits(request, client.version, self._image())
         if not commits:
@@ -241,7 +231,7 @@ class GroupCoordinator:
             return outcome
 
         # An empty group id is allowed: old consumers without a group commit under it.
-        return self._call(request.group_id, event, failed, may_be_empty=True)
+        return await self._call(request.group_id, event, failed, may_be_empty=True)
 
     def answer_without_transaction(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
         """The response to a request that commits nothing: it must not add a partition to the transaction."""
@@ -252,9 +242,9 @@ class GroupCoordinator:
             wanted.row.error_code = ErrorCode.INVALID_GROUP_ID
         return response
 
-    def commit_transactional(
+    async def commit_transactional(
         self, request: TxnOffsetCommitRequest, refusal: ErrorCode
-    ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    ) -> TxnOffsetCommitResponse:
         """`refusal` is the reason why the transaction may not write to the group's partition, or `NONE`."""
         response, commits = offset_topics.resolve_transactional(request, self._image())
         if not commits:
@@ -278,7 +268,7 @@ class GroupCoordinator:
             )
             return Outcome(records=records, after_write=[after], producer=producer)
 
-        return self._call(request.group_id, event, failed)
+        return await self._call(request.group_id, event, failed)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
@@ -298,9 +288,9 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
         return hosted.end_transaction(marker, producer, transaction_version)
 
-    def fetch(
+    async def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool, client: Client
-    ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+    ) -> OffsetFetchResponseGroup:
         """Classic groups do not check the member id and epoch of version 9: those belong to the KIP-848 protocol."""
 
         def failed(error: ErrorCode) -> OffsetFetchResponseGroup:
@@ -320,18 +310,16 @@ class GroupCoordinator:
             response = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
             return Outcome(after_write=[ReplyAfterWrite(waiter, response, failed)])
 
-        return self._call(request.group_id, event, failed, may_be_empty=True)
+        return await self._call(request.group_id, event, failed, may_be_empty=True)
 
-    def delete_offsets(
-        self, request: OffsetDeleteRequest, client: Client
-    ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    async def delete_offsets(self, request: OffsetDeleteRequest, client: Client) -> OffsetDeleteResponse:
         """OffsetDelete (KIP-496)."""
         response, narrowed = offset_topics.resolve_deletions(request, self._image())
 
         def event(shard: GroupShard, waiter: Waiter[OffsetDeleteResponse], now: Instant) -> Outcome[Record]:
             return shard.delete_offsets(narrowed, response, Caller(waiter, client.version))
 
-        return self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
+        return await self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
 
     # Administration
 
@@ -354,7 +342,7 @@ class GroupCoordinator:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(groups=groups)
 
-    def delete(self, group_id: str, client: Client) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+    async def delete(self, group_id: str, client: Client) -> DeletableGroupResult:
         """One group of a DeleteGroups request. Waits until the tombstones are replicated."""
 
         def event(shard: GroupShard, waiter: Waiter[DeletableGroupResult], now: Instant) -> Outcome[Record]:
@@ -363,22 +351,22 @@ class GroupCoordinator:
         def failed(error: ErrorCode) -> DeletableGroupResult:
             return DeletableGroupResult(group_id=group_id, error_code=error)
 
-        return self._call(group_id, event, failed, may_be_empty=True)
+        return await self._call(group_id, event, failed, may_be_empty=True)
 
     # Internals
 
-    def _call(
+    async def _call(
         self,
         group_id: str,
         event: Callable[[GroupShard, Waiter[T], Instant], Outcome[Record]],
         failed: Callable[[ErrorCode], T],
         *,
         may_be_empty: bool = False,
-    ) -> T | Awaitable[T]:
+    ) -> T:
         try:
             if not may_be_empty:
                 _check_group_id(group_id)
-            return self._runtime.call(group_id, event)
+            return await self._runtime.call(group_id, event)
         except ApiError as error:
             return failed(error.code)
 
@@ -386,20 +374,6 @@ class GroupCoordinator:
 def _check_group_id(group_id: str) -> None:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
-
-
-def gather(answers: Sequence[T | Awaitable[T]], build: Callable[[list[T]], U]) -> U | Awaitable[U]:
-    """One response from several answers: at once if all are available, else an awaitable of it."""
-    if not any(isinstance(answer, asyncio.Future) for answer in answers):
-        return build(cast("list[T]", answers))
-    return _wait_for_all(answers, build)
-
-
-async def _wait_for_all(answers: Sequence[T | Awaitable[T]], build: Callable[[list[T]], U]) -> U:
-    found: list[T] = []
-    for answer in answers:
-        found.append(await answer if isinstance(answer, asyncio.Future) else cast("T", answer))
-    return build(found)
 
 
 def _fail(commits: list[Commit], error: ErrorCode) -> None:

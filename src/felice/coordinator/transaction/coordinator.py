@@ -4,7 +4,7 @@ leaders of partitions.
 Keeps true:  every call is answered, with Kafka's error if the id is not coordinated here, not loaded yet, or cannot be
              written. An answer shows only state that is in the log.
 How:         finds the id's shard in the runtime and lets it decide; a task for each decision writes the markers and
-             reports back to the shard. A method returns the answer, or an awaitable of it if it must wait.
+             reports back to the shard.
 Leaves:      differences between request versions, in fields and error codes, to the handlers.
 """
 
@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import cast
 
 from felice.config import BrokerConfig
 from felice.controller.features import TRANSACTION_VERSION
@@ -132,14 +131,13 @@ class TransactionCoordinator:
             if self._runtime.hosted(request.transactional_id).shard.needs_new_producer_id(request):
                 new_producer_id = await self._next_producer_id()
             # If another call came first meanwhile, this producer id is never used.
-            answer = self._runtime.call(request.transactional_id, event)
+            return await self._runtime.call(request.transactional_id, event)
         except ApiError as error:
             return Initialised(ErrorCode(error.code))
-        return await answer if isinstance(answer, asyncio.Future) else cast("Initialised", answer)
 
-    def add_partitions(
+    async def add_partitions(
         self, identity: Identity, partitions: frozenset[TopicPartition], client_version: int = V1
-    ) -> ErrorCode | Awaitable[ErrorCode]:
+    ) -> ErrorCode:
         """AddPartitionsToTxn: adds partitions to the transaction, which begins with the first of them."""
 
         def event(
@@ -148,7 +146,7 @@ class TransactionCoordinator:
             return shard.add_partitions(identity, partitions, waiter, now, client_version)
 
         try:
-            return self._runtime.call(identity.transactional_id, event)
+            return await self._runtime.call(identity.transactional_id, event)
         except ApiError as error:
             return ErrorCode(error.code)
 
@@ -170,10 +168,9 @@ class TransactionCoordinator:
 
     async def _end(self, identity: Identity, event: Event) -> Ended:
         try:
-            answer = self._runtime.call(identity.transactional_id, event)
+            return await self._runtime.call(identity.transactional_id, event)
         except ApiError as error:
             return Ended(ErrorCode(error.code))
-        return await answer if isinstance(answer, asyncio.Future) else cast("Ended", answer)
 
     def verify(self, identity: Identity, partition: TopicPartition) -> ErrorCode:
         """Whether the partition belongs to this producer's open transaction."""
@@ -189,12 +186,10 @@ class TransactionCoordinator:
         except ApiError as error:
             return TransactionState(transactional_id=transactional_id, error_code=error.code)
 
-    def list(
-        self, request: ListTransactionsRequest
-    ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+    async def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """Lists only the ids that this broker coordinates: a client asks every broker."""
         if request.transactional_id_pattern:
-            return self._list_by_pattern(request)
+            return await self._list_by_pattern(request)
         return self._listed(request)[0]
 
     def _listed(self, request: ListTransactionsRequest) -> tuple[ListTransactionsResponse, Pattern | None]:

@@ -2,12 +2,12 @@
 
 A `Need` returns the error of a request or an item that lacks a permission, NONE otherwise. A `Guard` stands before a
 handler: `whole` refuses the request, `each` refuses items, `shown` leaves rows out of the response, `both` combines two
-guards. `checked` is for guards that treat refused items in their own way.
+guards. `codes_of` is for guards that treat refused items in their own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,13 +16,13 @@ from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import Access
 from felice.server.large_answers import each_alone
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, paced, then
+from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-Handle: TypeAlias = Callable[[Any, Any], Any]
-Guard: TypeAlias = "Callable[[Any, RequestContext, Handle], Any]"
+Handle: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+Guard: TypeAlias = "Callable[[Any, RequestContext, Handle], Coroutine[Any, Any, Any]]"
 Need: TypeAlias = "Callable[[Any, RequestContext, Access], ErrorCode]"
 """Called with a request or one of its items."""
 Refuse: TypeAlias = "Callable[[Any, ErrorCode, RequestContext], Any]"
@@ -87,9 +87,9 @@ def any_of(first: Operation, otherwise: Need) -> Need:
 def whole(needed: Need, refuse: Refuse) -> Guard:
     """Refuses the request unless it has the permission."""
 
-    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
         code = needed(request, context, context.access)
-        return handle(request, context) if code == ErrorCode.NONE else refuse(request, code, context)
+        return await handle(request, context) if code == ErrorCode.NONE else refuse(request, code, context)
 
     return guard
 
@@ -110,53 +110,36 @@ def each(
     of the whole request.
     """
 
-    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
         asked = getattr(request, items)
-        if not asked:
-            return handle(request, context)
-        return checked(asked, needed, context, lambda codes: proceed(asked, codes, request, context, handle))
-
-    def proceed(
-        asked: Any, codes: list[ErrorCode], request: Any, context: RequestContext, handle: Handle
-    ) -> Any:
+        codes = await codes_of(asked, needed, context)
         if not any(codes):
-            return handle(request, context)
+            return await handle(request, context)
         denied = [refuse(item, code, context) for item, code in zip(asked, codes, strict=True) if code != 0]
         allowed = [item for item, code in zip(asked, codes, strict=True) if code == 0]
         if not allowed and not handles_none:
             return response(**{rows: denied})
         setattr(request, items, allowed)
-        return then(handle(request, context), lambda answer: _with_rows(answer, rows, denied))
+        return _with_rows(await handle(request, context), rows, denied)
 
     return guard
 
 
-def checked(
-    asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
-) -> Any:
-    """Calls `proceed` with the error code of each item.
+async def codes_of(asked: Collection[Any] | None, needed: Need, context: RequestContext) -> list[ErrorCode]:
+    """The error code of each item.
 
     Thousands of items are checked with pauses, while the connection's later requests wait.
     """
+    if not asked:
+        return []
+    access = context.access
     if len(asked) <= MAX_ITEMS_WITHOUT_PAUSE:
-        access = context.access
-        return proceed([needed(item, context, access) for item in asked])
-    context.session.hold()
-    return _checked_later(asked, needed, context, proceed)
-
-
-async def _checked_later(
-    asked: Collection[Any], needed: Need, context: RequestContext, proceed: Callable[[list[ErrorCode]], Any]
-) -> Any:
-    try:
-        access = context.access
+        return [needed(item, context, access) for item in asked]
+    with held(context.session):
         codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
         # The process may have been suspended meanwhile, and another broker may lead the partitions now.
         context.services.image_follower.check_session()
-        answer = proceed(codes)
-    finally:
-        context.session.release()
-    return await answer if isinstance(answer, Awaitable) else answer
+        return codes
 
 
 def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:
@@ -169,18 +152,13 @@ def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:
 def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
     """Leaves out the rows that the client may not see."""
 
-    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
         access = context.access
-
-        def filtered(answer: Any) -> Any:
-            def with_rows(shown: list[bool]) -> Any:
-                setattr(answer, rows, list(compress(found, shown)))
-                return answer
-
-            found = getattr(answer, rows)
-            return each_alone(found, lambda row: is_shown(row, access), with_rows, context)
-
-        return then(handle(request, context), filtered)
+        answer = await handle(request, context)
+        found = getattr(answer, rows)
+        are_shown = await each_alone(found, lambda row: is_shown(row, access), context)
+        setattr(answer, rows, list(compress(found, are_shown)))
+        return answer
 
     return guard
 
@@ -188,8 +166,8 @@ def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
 def both(first: Guard, second: Guard) -> Guard:
     """Checks with the first guard, then with the second."""
 
-    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        def inner(request: Any, context: RequestContext) -> Any:
+    def guard(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
+        def inner(request: Any, context: RequestContext) -> Coroutine[Any, Any, Any]:
             return second(request, context, handle)
 
         return first(request, context, inner)
@@ -197,11 +175,11 @@ def both(first: Guard, second: Guard) -> Guard:
     return guard
 
 
-def open_to_all(request: Any, context: RequestContext, handle: Handle) -> Any:
+def open_to_all(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
     """The guard of APIs that need no permission."""
     return handle(request, context)
 
 
-def in_handler(request: Any, context: RequestContext, handle: Handle) -> Any:
+def in_handler(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
     """The guard of APIs whose handlers check permissions themselves, with `context.access`."""
     return handle(request, context)

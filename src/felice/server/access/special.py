@@ -51,8 +51,8 @@ from felice.server.access.guards import (
     Need,
     any_of,
     both,
-    checked,
     cluster,
+    codes_of,
     each,
     itself,
     need,
@@ -62,7 +62,6 @@ from felice.server.access.guards import (
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.group_client import names_protocol
 from felice.server.large_answers import each_alone
-from felice.server.pace import then
 from felice.server.requested_groups import distinct
 
 if TYPE_CHECKING:
@@ -119,32 +118,31 @@ _produce = both(
 )
 
 
-def produce(request: ProduceRequest, context: RequestContext, handle: Handle) -> Any:
+async def produce(request: ProduceRequest, context: RequestContext, handle: Handle) -> Any:
     """Each topic needs WRITE. With acks=0 there is no response to refuse in: the connection is closed."""
     if request.acks != 0:
-        return _produce(request, context, handle)
+        return await _produce(request, context, handle)
 
-    def handle_without_reply(request: ProduceRequest, context: RequestContext) -> Any:
-        return then(handle(request, context), lambda answer: ProduceResponse())
+    async def handle_without_reply(request: ProduceRequest, context: RequestContext) -> ProduceResponse:
+        await handle(request, context)
+        return ProduceResponse()
 
-    def close_if_refused(answer: ProduceResponse) -> Any:
-        if answer.responses:
-            raise CloseConnection("produce with acks=0 was not authorised")
-        return NO_REPLY
-
-    return then(_produce(request, context, handle_without_reply), close_if_refused)
+    answer = await _produce(request, context, handle_without_reply)
+    if answer.responses:
+        raise CloseConnection("produce with acks=0 was not authorised")
+    return NO_REPLY
 
 
 # Groups
 
 
-def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, handle: Handle) -> Any:
+async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, handle: Handle) -> Any:
     """Each key needs DESCRIBE of the group or transactional id. Other types of keys have no coordinator here."""
     guards = _COORDINATOR_GUARDS.get(request.key_type)
     if guards is None:
-        return handle(request, context)
+        return await handle(request, context)
     of_one, of_several = guards
-    return (of_several if context.version >= _MANY_KEYS_SINCE else of_one)(request, context, handle)
+    return await (of_several if context.version >= _MANY_KEYS_SINCE else of_one)(request, context, handle)
 
 
 def _coordinator_guards(kind: ResourceType) -> tuple[Guard, Guard]:
@@ -164,10 +162,10 @@ _COORDINATOR_GUARDS = {
 }
 
 
-def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handle) -> Any:
+async def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handle) -> Any:
     """Needs READ of the group. Also a refused client has used the coordinator that it looked up."""
     context.services.group_lookups.on_group_request(context)
-    return _join_group(request, context, handle)
+    return await _join_group(request, context, handle)
 
 
 _join_group = whole(need(Operation.READ, ResourceType.GROUP, "group_id"), refusals.join_group)
@@ -178,11 +176,11 @@ def group_to_sync(request: SyncGroupRequest, context: RequestContext) -> str | N
     return request.group_id if names_protocol(request, context.version) else None
 
 
-def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:
+async def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:
     """Shows all groups with DESCRIBE of the cluster, or else the groups that the client may describe."""
     if context.access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return handle(request, context)
-    return _shown_groups(request, context, handle)
+        return await handle(request, context)
+    return await _shown_groups(request, context, handle)
 
 
 _shown_groups = shown(
@@ -190,39 +188,29 @@ _shown_groups = shown(
 )
 
 
-def offset_fetch(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+async def offset_fetch(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
     """Each group and each of its topics need DESCRIBE. Where all topics were requested, others are left out."""
     guard = _fetch_of_several if context.version >= _MANY_GROUPS_SINCE else _fetch_of_one
-    return guard(request, context, handle)
+    return await guard(request, context, handle)
 
 
 _describe_topic = need(Operation.DESCRIBE, ResourceType.TOPIC, topic_name)
 
 
-def _several_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+async def _several_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
     asked = [topic for group in request.groups for topic in group.topics or ()]
-    return checked(
-        asked, _describe_topic, context, lambda codes: _fetch_allowed(codes, request, context, handle)
-    )
-
-
-def _fetch_allowed(
-    codes: Iterable[ErrorCode], request: OffsetFetchRequest, context: RequestContext, handle: Handle
-) -> Any:
-    """`codes` has an error code for each topic that the groups of the request name."""
+    codes = await codes_of(asked, _describe_topic, context)
     request.groups = distinct(request.groups)
     denied = _take_denied(request.groups, iter(codes))
-
-    def complete(answer: OffsetFetchResponse) -> Any:
-        unfiltered = []
-        for row, refused in zip(answer.groups, denied, strict=True):
-            if refused is None:
-                unfiltered.append(row)
-            elif not row.error_code:
-                row.topics = [*row.topics, *refused]
-        return _without_hidden(answer, unfiltered, context)
-
-    return then(handle(request, context), complete)
+    answer: OffsetFetchResponse = await handle(request, context)
+    unfiltered = []
+    for row, refused in zip(answer.groups, denied, strict=True):
+        if refused is None:
+            unfiltered.append(row)
+        elif not row.error_code:
+            row.topics = [*row.topics, *refused]
+    await _take_hidden(unfiltered, context)
+    return answer
 
 
 def _take_denied(
@@ -261,24 +249,17 @@ def _denied_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _without_hidden(
-    answer: OffsetFetchResponse, rows: list[OffsetFetchResponseGroup], context: RequestContext
-) -> Any:
-    """Removes the topics that the client may not see from `rows`, and returns the answer."""
+async def _take_hidden(rows: list[OffsetFetchResponseGroup], context: RequestContext) -> None:
+    """Removes the topics that the client may not see."""
     access = context.access
 
     def is_shown(topic: OffsetFetchResponseTopics) -> bool:
         name = topic_name(topic, context)
         return name is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
-    def finish(shown: list[bool]) -> OffsetFetchResponse:
-        left = iter(shown)
-        for row in rows:
-            row.topics = list(compress(row.topics, islice(left, len(row.topics))))
-        return answer
-
-    topics = [topic for row in rows for topic in row.topics]
-    return each_alone(topics, is_shown, finish, context)
+    are_shown = iter(await each_alone([topic for row in rows for topic in row.topics], is_shown, context))
+    for row in rows:
+        row.topics = list(compress(row.topics, islice(are_shown, len(row.topics))))
 
 
 _fetch_of_several = both(
@@ -325,8 +306,8 @@ _shown_topics = shown(
 )
 
 
-def _one_groups_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
-    return (_shown_topics if request.topics is None else _fetch_named)(request, context, handle)
+async def _one_groups_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+    return await (_shown_topics if request.topics is None else _fetch_named)(request, context, handle)
 
 
 _fetch_of_one = both(
@@ -350,11 +331,11 @@ def producer_need(request: InitProducerIdRequest, context: RequestContext, acces
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def add_partitions_to_txn(request: Any, context: RequestContext, handle: Handle) -> Any:
+async def add_partitions_to_txn(request: Any, context: RequestContext, handle: Handle) -> Any:
     """A client needs WRITE of the transactional id; the handler checks its topics. A broker needs CLUSTER_ACTION."""
     is_from_broker = context.version >= _FROM_BROKERS_SINCE
     guard = _partitions_from_brokers if is_from_broker else _partitions_from_clients
-    return guard(request, context, handle)
+    return await guard(request, context, handle)
 
 
 _partitions_from_clients = whole(
@@ -372,26 +353,23 @@ def _refuse_broker(request: Any, code: ErrorCode, context: RequestContext) -> An
 _partitions_from_brokers = whole(cluster(Operation.CLUSTER_ACTION), _refuse_broker)
 
 
-def topics_of_transactions(request: Any, context: RequestContext, handle: Handle) -> Any:
+async def topics_of_transactions(request: Any, context: RequestContext, handle: Handle) -> Any:
     """Leaves out the topics of described transactions that the client may not describe."""
     access = context.access
-
-    def filtered(answer: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
-        for state in answer.transaction_states:
-            state.topics = [
-                topic
-                for topic in state.topics
-                if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-            ]
-        return answer
-
-    return then(handle(request, context), filtered)
+    answer: DescribeTransactionsResponse = await handle(request, context)
+    for state in answer.transaction_states:
+        state.topics = [
+            topic
+            for topic in state.topics
+            if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        ]
+    return answer
 
 
 # Topics and configurations
 
 
-def configs_of_created_topics(request: Any, context: RequestContext, handle: Handle) -> Any:
+async def configs_of_created_topics(request: Any, context: RequestContext, handle: Handle) -> Any:
     """Tells nothing about a created topic unless the client may describe its configuration."""
     access = context.access
 
@@ -403,17 +381,15 @@ def configs_of_created_topics(request: Any, context: RequestContext, handle: Han
         row.configs = []
         return row
 
-    def filtered(answer: CreateTopicsResponse) -> CreateTopicsResponse:
-        answer.topics = [hidden(row) for row in answer.topics]
-        return answer
-
-    return then(handle(request, context), filtered)
+    answer: CreateTopicsResponse = await handle(request, context)
+    answer.topics = [hidden(row) for row in answer.topics]
+    return answer
 
 
-def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle: Handle) -> Any:
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle: Handle) -> Any:
     """Needs DELETE of the cluster (an ACL for ALL) or of each topic. The name for an id is shown only with DESCRIBE."""
     items = "topics" if request.topics else "topic_names"
-    return _DELETE_TOPICS[items](request, context, handle)
+    return await _DELETE_TOPICS[items](request, context, handle)
 
 
 def _topic_to_delete(item: Any, context: RequestContext) -> str | None:

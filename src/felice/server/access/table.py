@@ -5,7 +5,7 @@ Keeps true: an API without a row here is refused by a broker with an authorizer,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from felice.protocol.api import API, Api
@@ -231,7 +231,7 @@ class GuardedHandlers(dict[int, Handle]):
     def __missing__(self, api_key: int) -> Handle:
         guard, handle = _BY_KEY[api_key], self._handlers[api_key]
 
-        def guarded(request: Any, context: Any) -> Any:
+        def guarded(request: Any, context: Any) -> Coroutine[Any, Any, Any]:
             return guard(request, context, handle)
 
         self[api_key] = guarded

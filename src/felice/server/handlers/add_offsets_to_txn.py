@@ -12,7 +12,7 @@ from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.transactions import as_client_error, resolved
+from felice.server.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -35,5 +35,5 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partitions = frozenset({TopicPartition(CONSUMER_OFFSETS, index)})
-    error = await resolved(services.coordinators.transactions.add_partitions(who, partitions))
+    error = await services.coordinators.transactions.add_partitions(who, partitions)
     return AddOffsetsToTxnResponse(error_code=as_client_error(error, context.version >= _FENCED_SINCE))

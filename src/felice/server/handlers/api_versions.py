@@ -35,7 +35,7 @@ _MAX_SHOWN_SOFTWARE = 256
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """INVALID_REQUEST if the client's software name or version has characters that Kafka does not allow (KIP-511)."""
     name, version = request.client_software_name, request.client_software_version
     if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: DescribeAclsRequest, context: RequestContext
-) -> DescribeAclsResponse | Awaitable[DescribeAclsResponse]:
+async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """Returns the selected ACLs in the order of their resources."""
     try:
         check_authorizer(context, "No Authorizer is configured on the broker")
@@ -38,12 +35,12 @@ def handle(
         )
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return each_alone(
+    rows = await each_alone(
         sorted(selected, key=_sort_key),
         lambda resource: _described(resource, selected[resource]),
-        lambda rows: DescribeAclsResponse(resources=rows),
         context,
     )
+    return DescribeAclsResponse(resources=rows)
 
 
 def _described(resource: ResourcePattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:

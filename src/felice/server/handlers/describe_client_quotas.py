@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from felice.metadata.client_entity import ClientEntity
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
+) -> DescribeClientQuotasResponse:
     """Returns entities that have quotas; users that only have credentials are left out."""
     try:
         wanted = EntityFilter.of(request.components, strict=request.strict)
@@ -36,12 +36,8 @@ def handle(
         values = dict(_values(config)) if wanted.matches(entity) else {}
         return _entry(entity, values) if values else None
 
-    return each_alone(
-        context.services.image.client_configs.items(),
-        entry,
-        lambda entries: DescribeClientQuotasResponse(entries=[one for one in entries if one is not None]),
-        context,
-    )
+    entries = await each_alone(context.services.image.client_configs.items(), entry, context)
+    return DescribeClientQuotasResponse(entries=[one for one in entries if one is not None])
 
 
 def _values(config: Mapping[str, str]) -> Iterator[tuple[str, float]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+async def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Lists the brokers with an endpoint on the client's listener.
 
     Endpoints of controllers are refused: there are none.

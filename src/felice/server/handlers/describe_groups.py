@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -19,16 +18,14 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describes one group after the other, with pauses for other clients if there are many."""
-    return each(
+    groups = await each(
         dict.fromkeys(request.groups),
         lambda group_id: _describe(group_id, request, context),
-        lambda groups: DescribeGroupsResponse(groups=groups),
         context.services.env.clock,
     )
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:

@@ -6,7 +6,6 @@ A page holds at most `response_partition_limit` partitions, and never more than
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
@@ -23,16 +22,16 @@ from felice.protocol.messages.describe_topic_partitions import (
 from felice.security.acl import Operation, ResourceType
 from felice.server.handlers.metadata import leader_fault
 from felice.server.large_answers import each_alone
-from felice.server.pace import each
+from felice.server.pace import for_each
 
 if TYPE_CHECKING:
     from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     """One page of topics from the cursor on. INVALID_REQUEST for every topic if the cursor is not in the request."""
     cursor = request.cursor
     if cursor is not None and not _is_valid(cursor, request):
@@ -40,8 +39,10 @@ def handle(
     names = [name for name in _names(request, context) if cursor is None or name >= cursor.topic_name]
     page = _Page(request, context)
     if request.topics:
-        return each(names, page.add_if_allowed, lambda _: page.response(), context.services.env.clock)
-    return each_alone(names, page.add_if_shown, lambda _: page.response(), context)
+        await for_each(names, page.add_if_allowed, context.services.env.clock)
+    else:
+        await each_alone(names, page.add_if_shown, context)
+    return page.response()
 
 
 class _Page:

@@ -5,7 +5,6 @@ The response has each id once (KIP-664).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+) -> DescribeTransactionsResponse:
     """One result for each distinct transactional id; INVALID_REQUEST for an empty id."""
-    return each(
+    states = await each(
         dict.fromkeys(request.transactional_ids),
         lambda transactional_id: _describe(transactional_id, context),
-        lambda states: DescribeTransactionsResponse(transaction_states=states),
         context.services.env.clock,
     )
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse | Awaitable[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     """Describes the requested users, or all that have a credential, in the order of their names."""
     configs = {
         entity.user: config
@@ -32,12 +32,12 @@ def handle(
     }
     asked = Counter(user.name for user in request.users or ())
     users = sorted(asked) if asked else [user for user in sorted(configs) if _credentials(configs[user])]
-    return each(
+    results = await each(
         users,
         lambda user: _result(user, asked[user] > 1, configs.get(user, {})),
-        lambda results: DescribeUserScramCredentialsResponse(error_message=None, results=results),
         context.services.env.clock,
     )
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
 def _result(user: str, is_repeated: bool, config: Mapping[str, str]) -> DescribeUserScramCredentialsResult:

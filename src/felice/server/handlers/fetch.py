@@ -13,7 +13,7 @@ leader what the follower has. A consumer of version 11 or later may read from an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -63,8 +63,8 @@ _NOT_READ = PartitionData(records=b"")
 _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
 
-def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
-    """Reads at once, and returns an awaitable if the request must wait for more bytes."""
+async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Reads at once, and waits if the request needs more bytes."""
     services = context.services
     try:
         plan = services.fetch_sessions.open(request, context.version, context.now_ms)
@@ -72,11 +72,11 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
     if fetch.is_long:
-        return fetch.read_with_pauses()
+        return await fetch.read_with_pauses()
     fetch.read()
     if fetch.must_be_answered:
         return fetch.response()
-    return fetch.wait()
+    return await fetch.wait()
 
 
 class _Fetch:

@@ -7,7 +7,6 @@ reason. Felice has no other types of coordinators: INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -28,17 +27,15 @@ _MANY_KEYS_SINCE = 4
 _NO_NODE = -1
 
 
-def handle(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Looks up each key; before version 4 the response has the fields of its single key."""
     if context.version >= _MANY_KEYS_SINCE:
-        return each(
+        found = await each(
             request.coordinator_keys,
             lambda key: _find(request.key_type, key, context),
-            lambda found: FindCoordinatorResponse(coordinators=found),
             context.services.env.clock,
         )
+        return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ACCEPTED = [int(codec) for codec in (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)]
 
 
-def handle(
+async def handle(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     """The subscription of the client; THROTTLING_QUOTA_EXCEEDED if it asks too often."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Restarts the member's session timeout; the error code is the group's answer."""
     context.services.group_lookups.on_group_request(context)
     return context.services.coordinators.groups.heartbeat(request)

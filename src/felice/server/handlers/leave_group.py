@@ -5,7 +5,6 @@ Up to version 2 it has one member, whose error is that of the response.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -18,22 +17,12 @@ if TYPE_CHECKING:
 _MANY_MEMBERS_SINCE = 3
 
 
-def handle(
-    request: LeaveGroupRequest, context: RequestContext
-) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    """Removes the members; the response is an awaitable if the group stores the change first."""
+async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+    """Removes the members. Returns when the group has stored the change."""
     groups, client = context.services.coordinators.groups, client_of(context)
     if context.version >= _MANY_MEMBERS_SINCE:
-        return groups.leave(request.group_id, request.members, client)
-    answer = groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)
-    return _single_member(answer) if isinstance(answer, LeaveGroupResponse) else _wait_single_member(answer)
-
-
-async def _wait_single_member(answer: Awaitable[LeaveGroupResponse]) -> LeaveGroupResponse:
-    return _single_member(await answer)
-
-
-def _single_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+        return await groups.leave(request.group_id, request.members, client)
+    answer = await groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)
     code = answer.error_code
     if code == ErrorCode.NONE and answer.members:
         code = answer.members[0].error_code

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+async def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Names the resources of the requested types; UNSUPPORTED_VERSION for a type that Kafka does not define."""
     known = [int(kind) for kind in ResourceType]
     wanted = [int(ResourceType.CLIENT_METRICS)] if context.version == 0 else request.resource_types or known

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """Filters the groups on this broker; the error is COORDINATOR_LOAD_IN_PROGRESS while some are loading."""
     return context.services.coordinators.groups.list(request)

@@ -11,7 +11,6 @@ exposed. It returns OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE below version 5) 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias
 
 from felice.log.answers import TimestampOffset
@@ -55,13 +54,11 @@ _SINCE = {
 }
 
 
-def handle(
-    request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Looks the offsets up at once, or in an awaitable if a timestamp must be searched for in the log."""
+async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Looks the offsets up at once, or waits for threads that search the log for a timestamp."""
     if any(_searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
-        return _answer_with_searches(request, context)
-    return _answer(request, context, BatchSearch.find)
+        return await _answer_with_searches(request, context)
+    return await _answer(request, context, BatchSearch.find)
 
 
 async def _answer_with_searches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -125,21 +122,15 @@ def _times_asked(request: ListOffsetsRequest) -> Counter[tuple[str, int]]:
     )
 
 
-def _answer(
-    request: ListOffsetsRequest, context: RequestContext, find: Find
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+async def _answer(request: ListOffsetsRequest, context: RequestContext, find: Find) -> ListOffsetsResponse:
     times = _times_asked(request)
 
     def row(topic: ListOffsetsTopic, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         return _row(topic.name, asked, times[topic.name, asked.partition_index], request, context, find)
 
-    return each_partition(
-        request.topics,
-        row,
-        lambda topics: ListOffsetsResponse(
-            topics=[ListOffsetsTopicResponse(name=topic.name, partitions=rows) for topic, rows in topics]
-        ),
-        context.services.env.clock,
+    topics = await each_partition(request.topics, row, context.services.env.clock)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=topic.name, partitions=rows) for topic, rows in topics]
     )
 
 

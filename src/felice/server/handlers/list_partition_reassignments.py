@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Reads the reassignments from the current image, of all topics or of the requested partitions."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -11,8 +10,6 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+async def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """Filters by state, producer id, age in ms and a pattern of transactional ids."""
-    return context.services.coordinators.transactions.list(request)
+    return await context.services.coordinators.transactions.list(request)

@@ -7,7 +7,7 @@ asks again until the topic exists. Kafka's response never waits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress, islice
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -29,7 +29,7 @@ from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access.control import cluster_operations
 from felice.server.large_answers import each_alone
-from felice.server.pace import each, then
+from felice.server.pace import each
 from felice.server.quotas.mutations import Mutations
 
 if TYPE_CHECKING:
@@ -40,46 +40,26 @@ if TYPE_CHECKING:
 _ASK_BY_ID_FROM = 12
 
 
-def handle(
-    request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Describes all topics or the requested ones, and starts the automatic creation of missing ones."""
     topics = request.topics
     if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
         return _refused(topics)
     if topics is None or (context.version == 0 and not topics):
-        return _all(request, context)
+        return await _all(request, context)
     client = _Client(request, context)
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault((topic.name, topic.topic_id), topic)
     clock, auto_topics = context.services.env.clock, context.services.auto_topics
 
-    def created(may_create: list[bool]) -> MetadataResponse | Awaitable[MetadataResponse]:
-        creatable = list(compress(missing, may_create))
-        throttle_time_ms = _create(creatable, context)
-        if auto_topics.is_creating(creatable):
-            return described_later(creatable, throttle_time_ms)
-        return described(throttle_time_ms)
-
-    async def described_later(creatable: list[str], throttle_time_ms: int) -> MetadataResponse:
-        await auto_topics.wait_created(creatable)
-        answer = described(throttle_time_ms)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def described(throttle_time_ms: int) -> MetadataResponse | Awaitable[MetadataResponse]:
-        return each(
-            distinct.values(),
-            lambda topic: _one(topic, client, context),
-            lambda rows: _answer(request, context, rows, throttle_time_ms),
-            clock,
-        )
-
     missing = _missing(request, topics, context)
-    answer: MetadataResponse | Awaitable[MetadataResponse] = then(
-        each(missing, client.may_begin_to_create, lambda rows: rows, clock), created
-    )
-    return answer
+    creatable = list(compress(missing, await each(missing, client.may_begin_to_create, clock)))
+    throttle_time_ms = _create(creatable, context)
+    if auto_topics.is_creating(creatable):
+        await auto_topics.wait_created(creatable)
+    rows = await each(distinct.values(), lambda topic: _one(topic, client, context), clock)
+    return _answer(request, context, rows, throttle_time_ms)
 
 
 class _Client:
@@ -120,7 +100,7 @@ class _Client:
         return self.access.operations(ResourceType.TOPIC, topic)
 
 
-def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+async def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Describes every topic that the client may describe."""
     client, services = _Client(request, context), context.services
     is_checked, shows = services.access.is_enabled, client.access.shows
@@ -131,12 +111,8 @@ def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse 
         topic = services.image.topics.get(name)  # it may have been deleted since the request came
         return None if topic is None else _described(topic, context, client.operations(name))
 
-    return each_alone(
-        services.image.topics,
-        row,
-        lambda rows: _answer(request, context, [row for row in rows if row is not None]),
-        context,
-    )
+    rows = await each_alone(services.image.topics, row, context)
+    return _answer(request, context, [row for row in rows if row is not None])
 
 
 def _is_without_name(topic: MetadataRequestTopic) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.offset_commit import (
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """The group checks member and generation; the awaitable ends when the offsets are replicated."""
+async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """The group checks member and generation. Returns when the offsets are replicated."""
     groups, client = context.services.coordinators.groups, client_of(context)
-    return commit_in_parts(
+    return await commit_in_parts(
         request,
         lambda part: groups.commit(part, client),
         lambda topics: OffsetCommitResponse(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """One result for each partition; the awaitable ends when the deletions are replicated."""
-    return context.services.coordinators.groups.delete_offsets(request, client_of(context))
+async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """One result for each partition. Returns when the deletions are replicated."""
+    return await context.services.coordinators.groups.delete_offsets(request, client_of(context))

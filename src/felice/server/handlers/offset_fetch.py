@@ -9,11 +9,9 @@ moves. A request for all partitions names none, and from version 8 on only the g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.coordinator.group.commits import NO_OFFSET
-from felice.coordinator.group.coordinator import gather
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -25,7 +23,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from felice.server.group_client import client_of
-from felice.server.pace import each
+from felice.server.pace import each_answer
 from felice.server.requested_groups import distinct
 
 if TYPE_CHECKING:
@@ -34,37 +32,19 @@ if TYPE_CHECKING:
 _MANY_GROUPS_SINCE = 8
 
 
-def handle(
-    request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Reads the offsets of each distinct group; before version 8 the response has the fields of its single group."""
     groups, client = context.services.coordinators.groups, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
 
-    def build(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-        if context.version >= _MANY_GROUPS_SINCE:
-            return OffsetFetchResponse(groups=found)
-        return _as_single(request, found[0])
-
-    def answer(
-        answers: list[OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]],
-    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-        return gather(answers, build)
-
-    found = each(
+    found = await each_answer(
         distinct(asked),
         lambda group: groups.fetch(group, request.require_stable, client),
-        answer,
         context.services.env.clock,
     )
-    return found if isinstance(found, OffsetFetchResponse) else _settled(found)
-
-
-async def _settled(
-    answer: Awaitable[OffsetFetchResponse | Awaitable[OffsetFetchResponse]],
-) -> OffsetFetchResponse:
-    found = await answer
-    return found if isinstance(found, OffsetFetchResponse) else await found
+    if context.version >= _MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=found)
+    return _as_single(request, found[0])
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -6,7 +6,6 @@ at the log start.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
+async def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
+) -> OffsetForLeaderEpochResponse:
     """One row for each requested partition: its epoch and the exclusive end offset of that epoch."""
-    return each_partition(
+    topics = await each_partition(
         request.topics,
         lambda topic, asked: _row(topic.topic, asked, context),
-        lambda topics: OffsetForLeaderEpochResponse(
-            topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows) for topic, rows in topics]
-        ),
         context.services.env.clock,
+    )
+    return OffsetForLeaderEpochResponse(
+        topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows) for topic, rows in topics]
     )
 
 

@@ -12,7 +12,7 @@ that was rebuilt for its topic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,7 +52,7 @@ from felice.records.validate import (
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Agreement, Flow, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
-from felice.server.pace import paced
+from felice.server.pace import held, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -90,6 +90,8 @@ _WITHOUT_LOG_START = (
 
 ProduceAnswer: TypeAlias = ProduceResponse | NoReply
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
+_Appended: TypeAlias = tuple[ProduceResponse, _Pending]
+"""The response, and the rows of it that are not acknowledged yet."""
 
 
 @dataclass(slots=True)
@@ -116,23 +118,23 @@ _Writes: TypeAlias = dict[tuple[int, int], dict[TopicPartition, Partition]]
 _NO_TRANSACTION = Agreement()
 
 
-def handle(
-    request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | NoReply | Awaitable[ProduceAnswer]:
-    """Appends at once, or in an awaitable if the request is large or its transaction's coordinator is asked.
+async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | NoReply:
+    """Appends at once; if the request is large, or its transaction's coordinator is asked, after pauses.
 
     NO_REPLY for acks=0.
     """
     if request.transactional_id is None:
-        return _write(request, context, _Known(), _NO_TRANSACTION)
+        return await _write(request, context, _Known(), _NO_TRANSACTION)
     known, writes = _Known(), _Writes()
     batches = _batches(request, context)
     if sum(len(topic.partition_data) for topic in request.topic_data) > MAX_PARTITIONS_WITHOUT_PAUSE:
-        context.session.hold()
-        return _write_many(request, context, known, writes, batches)
-    for topic, data in batches:
-        _note_writer(topic, data, context, known, writes)
-    return _write_transaction(request, context, known, writes)
+        with held(context.session):
+            async for topic, data in paced(batches, context.services.env.clock):
+                _note_writer(topic, data, context, known, writes)
+    else:
+        for topic, data in batches:
+            _note_writer(topic, data, context, known, writes)
+    return await _write_transaction(request, context, known, writes)
 
 
 def _batches(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[str, PartitionProduceData]]:
@@ -143,37 +145,20 @@ def _batches(request: ProduceRequest, context: RequestContext) -> Iterator[tuple
             yield name, data
 
 
-async def _write_many(
-    request: ProduceRequest,
-    context: RequestContext,
-    known: _Known,
-    writes: _Writes,
-    batches: Iterator[tuple[str, PartitionProduceData]],
-) -> ProduceAnswer:
-    """Writes a transaction's batches to many partitions, with pauses. The connection's next requests wait."""
-    try:
-        async for topic, data in paced(batches, context.services.env.clock):
-            _note_writer(topic, data, context, known, writes)
-        answer = _write_transaction(request, context, known, writes)
-    finally:
-        context.session.release()
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
-def _write_transaction(
+async def _write_transaction(
     request: ProduceRequest, context: RequestContext, known: _Known, writes: _Writes
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+) -> ProduceAnswer:
     if len(writes) != 1:
         several = (where for partitions in writes.values() for where in partitions)
         refusals = dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return _write(request, context, known, Agreement(refusals=refusals))
+        return await _write(request, context, known, Agreement(refusals=refusals))
     (((producer_id, epoch), partitions),) = writes.items()
     who = Identity(request.transactional_id or "", producer_id, epoch)
     flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
     queued = context.services.coordinators.admission.enter(who, list(partitions.values()), flow)
     if queued is None:
-        return _write(request, context, known, Agreement(who, partitions))
-    return queued.run(_write_in_turn(queued, request, context, known, who, partitions))
+        return await _write(request, context, known, Agreement(who, partitions))
+    return await queued.run(_write_in_turn(queued, request, context, known, who, partitions))
 
 
 async def _write_in_turn(
@@ -188,35 +173,23 @@ async def _write_in_turn(
         agreement = Agreement(who, partitions, refusals)
         large = _validate_small(request, context, known)
         if large or known.partitions > MAX_PARTITIONS_WITHOUT_PAUSE:
-            answer = await _append_in_steps(request, context, agreement, known, large)
+            appended = await _append_in_steps(request, context, agreement, known, large)
         else:
-            answer = _append(request, context, agreement, known)
+            appended = _append(request, context, agreement, known)
     # The producer's next request is appended while this one is replicated.
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await _answered(appended, request, context)
 
 
-def _write(
+async def _write(
     request: ProduceRequest, context: RequestContext, known: _Known, agreement: Agreement
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+) -> ProduceAnswer:
     large = _validate_small(request, context, known)
     if not large and known.partitions <= MAX_PARTITIONS_WITHOUT_PAUSE:
-        return _append(request, context, agreement, known)
-    context.session.hold()
-    return _hold_while_appending(request, context, agreement, known, large)
-
-
-async def _hold_while_appending(
-    request: ProduceRequest,
-    context: RequestContext,
-    agreement: Agreement,
-    known: _Known,
-    large: list[_LargeBatch],
-) -> ProduceAnswer:
-    try:
-        answer = await _append_in_steps(request, context, agreement, known, large)
-    finally:
-        context.session.release()
-    return await answer if isinstance(answer, Awaitable) else answer
+        appended = _append(request, context, agreement, known)
+    else:
+        with held(context.session):
+            appended = await _append_in_steps(request, context, agreement, known, large)
+    return await _answered(appended, request, context)
 
 
 def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
@@ -269,7 +242,7 @@ async def _validated(batch: _LargeBatch, context: RequestContext) -> Verdict:
 
 def _append(
     request: ProduceRequest, context: RequestContext, agreement: Agreement, known: _Known
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+) -> _Appended:
     pending: _Pending = []
     response = ProduceResponse()
     now_ms = context.now_ms
@@ -281,7 +254,7 @@ def _append(
             rows.append(_row(name, data, request, context, agreement, known, pending, now_ms))
         answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         response.responses.append(answered)
-    return _appended(response, pending, request, context)
+    return response, pending
 
 
 async def _append_in_steps(
@@ -290,7 +263,7 @@ async def _append_in_steps(
     agreement: Agreement,
     known: _Known,
     large: list[_LargeBatch],
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+) -> _Appended:
     """Appends large batches, or many batches, in the order of the request, with pauses.
 
     Each batch is appended as soon as it is validated. So a request that waits for a thread keeps no batch that was
@@ -314,21 +287,21 @@ async def _append_in_steps(
         row = _row(name, data, request, context, agreement, known, pending, context.now_ms)
         answered.partition_responses.append(row)
         known.verdicts.pop(id(data), None)
-    return _appended(ProduceResponse(responses=topics), pending, request, context)
+    return ProduceResponse(responses=topics), pending
 
 
-def _appended(
-    response: ProduceResponse, pending: _Pending, request: ProduceRequest, context: RequestContext
-) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+async def _answered(appended: _Appended, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+    """The answer, when the batches that were appended are acknowledged."""
+    response, pending = appended
     if request.acks == 0:
         _close_on_error(response)
         return NO_REPLY
     if context.version >= _LEADER_HINTS_FROM:
         _name_leaders(response, context)
-    if not pending:
-        return response
-    timeout_s = request.timeout_ms / 1000 if request.acks == ACKS_ALL else _NO_DEADLINE_S
-    return _acknowledged(response, pending, request.acks, timeout_s, context)
+    if pending:
+        timeout_s = request.timeout_ms / 1000 if request.acks == ACKS_ALL else _NO_DEADLINE_S
+        await _wait_acknowledged(pending, request.acks, timeout_s, context)
+    return response
 
 
 def _row(
@@ -435,9 +408,7 @@ def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:
     raise ApiError(verdict, "the partition is not in the producer's transaction")
 
 
-async def _acknowledged(
-    response: ProduceResponse, pending: _Pending, acks: int, timeout_s: float, context: RequestContext
-) -> ProduceResponse:
+async def _wait_acknowledged(pending: _Pending, acks: int, timeout_s: float, context: RequestContext) -> None:
     clock = context.services.env.clock
     deadline = clock.monotonic() + timeout_s
     for row, partition, info in pending:
@@ -446,7 +417,6 @@ async def _acknowledged(
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message
             row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-    return response
 
 
 def _failed(index: int, error: ApiError, log_start_offset: int = -1) -> PartitionProduceResponse:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+async def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     """Refuses a login on a listener without SASL."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+async def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Refuses a login on a listener without SASL."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -5,7 +5,6 @@ The response waits until the assignment is stored.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -16,10 +15,8 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(
-    request: SyncGroupRequest, context: RequestContext
-) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """INCONSISTENT_GROUP_PROTOCOL if a client of version 5 or later does not name the protocol (KIP-559)."""
     if not names_protocol(request, context.version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return context.services.coordinators.groups.sync(request, client_of(context))
+    return await context.services.coordinators.groups.sync(request, client_of(context))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 # The key of an API decides the types of its request and response, so no single type can be given here.
-Handle = Callable[[Any, "RequestContext"], Any]
+Handle = Callable[[Any, "RequestContext"], Coroutine[Any, Any, Any]]
 
 # The module of `felice.server.handlers` whose `handle` answers the API.
 MODULES: dict[Api, str] = {

@@ -5,11 +5,11 @@ From version 5 the client uses transaction V2: the group's partition is added to
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.coordinator.transaction.shard import Identity
+from felice.env.begun import Rest, begin
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -27,12 +27,10 @@ _ABORTABLE_SINCE = 4
 _ADDS_SINCE = 5
 
 
-def handle(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Stores the offsets as pending, after the coordinator agreed that the group's partition is in the transaction."""
     context.services.group_lookups.on_group_request(context)
-    return commit_in_parts(
+    return await commit_in_parts(
         request,
         lambda part: _commit(part, context),
         lambda topics: TxnOffsetCommitResponse(
@@ -42,9 +40,7 @@ def handle(
     )
 
 
-def _commit(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+async def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     services = context.services
     nothing_to_commit = services.coordinators.groups.answer_without_transaction(request)
     if nothing_to_commit is not None:
@@ -53,13 +49,13 @@ def _commit(
     partition = services.partitions.get(CONSUMER_OFFSETS, index)
     if partition is None:
         # The coordinator refuses the request with the reason.
-        return services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
+        return await services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     flow = Flow(adds=context.version >= _ADDS_SINCE, knows_abortable=context.version >= _ABORTABLE_SINCE)
     queued = services.coordinators.admission.enter(who, [partition], flow)
     if queued is None:
-        return services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
-    return queued.run(_commit_in_turn(queued, request, context, index))
+        return await services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
+    return await queued.run(_commit_in_turn(queued, request, context, index))
 
 
 async def _commit_in_turn(
@@ -67,6 +63,6 @@ async def _commit_in_turn(
 ) -> TxnOffsetCommitResponse:
     async with queued as refusals:
         refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
-        answer = context.services.coordinators.groups.commit_transactional(request, refusal)
+        answer = begin(context.services.coordinators.groups.commit_transactional(request, refusal))
     # The producer's next request is handled while these offsets are replicated.
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await answer if isinstance(answer, Rest) else answer

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+from begun_calls import at_once, under_way
 from felice.env import SystemClock
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
@@ -61,8 +62,8 @@ class Context:
         )
 
 
-def deleting(seen: list[list[str]]) -> Callable[[Any, Any], DeleteGroupsResponse]:
-    def handle(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
+def deleting(seen: list[list[str]]) -> Callable[[Any, Any], Coroutine[Any, Any, DeleteGroupsResponse]]:
+    async def handle(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
         seen.append(request.groups_names)
         rows = [DeletableGroupResult(group_id=name) for name in request.groups_names]
         return DeleteGroupsResponse(results=rows)
@@ -83,7 +84,7 @@ def test_only_allowed_items_reach_the_handler() -> None:
     seen: list[list[str]] = []
     access = Allowing("a", "c")
     request = DeleteGroupsRequest(groups_names=["a", "b", "c", "b"])
-    answer = guard(API.DELETE_GROUPS)(request, Context(access), deleting(seen))
+    answer = at_once(guard(API.DELETE_GROUPS)(request, Context(access), deleting(seen)))
     assert seen == [["a", "c"]]
     assert codes(answer) == {"a": 0, "c": 0, "b": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     assert access.asked[0] == (Operation.DELETE, ResourceType.GROUP, "a")
@@ -93,7 +94,7 @@ def test_a_handler_is_not_called_where_nothing_is_allowed() -> None:
     """Its list would be empty, which means all in many APIs."""
     seen: list[list[str]] = []
     request = DeleteGroupsRequest(groups_names=["a"])
-    answer = guard(API.DELETE_GROUPS)(request, Context(Allowing()), deleting(seen))
+    answer = at_once(guard(API.DELETE_GROUPS)(request, Context(Allowing()), deleting(seen)))
     assert not seen
     assert codes(answer) == {"a": ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
@@ -102,7 +103,7 @@ def test_an_empty_list_and_a_list_of_allowed_items_pass_unchanged() -> None:
     seen: list[list[str]] = []
     for names in ([], ["a", "b"]):
         context = Context(EVERYTHING)
-        guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, deleting(seen))
+        at_once(guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, deleting(seen)))
     assert seen == [[], ["a", "b"]]
 
 
@@ -113,10 +114,12 @@ def test_a_long_list_is_checked_in_slices_while_later_requests_wait() -> None:
 
     async def handle(request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
         context.events.append("handled")
-        return deleting(seen)(request, context)
+        return await deleting(seen)(request, context)
 
     async def scenario() -> None:
-        answering = guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, handle)
+        answering = under_way(
+            guard(API.DELETE_GROUPS)(DeleteGroupsRequest(groups_names=names), context, handle)
+        )
         assert context.events == ["hold"]
         answer = await answering
         assert seen == [["g7"]]
@@ -145,14 +148,14 @@ def test_later_requests_go_on_after_a_check_that_failed() -> None:
 def test_produce_without_acks_closes_the_connection_after_it_wrote_what_is_allowed() -> None:
     seen: list[list[str]] = []
 
-    def handle(request: ProduceRequest, context: Any) -> Any:
+    async def handle(request: ProduceRequest, context: Any) -> Any:
         seen.append([topic.name for topic in request.topic_data])
         return NO_REPLY
 
     def send(*names: str) -> Any:
         topics = [TopicProduceData(name=name) for name in names]
         request = ProduceRequest(acks=0, topic_data=topics)
-        return guard(API.PRODUCE)(request, Context(Allowing("a"), 9), handle)
+        return at_once(guard(API.PRODUCE)(request, Context(Allowing("a"), 9), handle))
 
     assert send("a") is NO_REPLY
     for names in (("a", "b"), ("b",)):
@@ -167,7 +170,7 @@ def test_produce_without_acks_closes_the_connection_after_it_wrote_what_is_allow
 def test_a_member_that_is_refused_has_used_its_coordinator() -> None:
     """Otherwise a warning would say that the client does not use it because of missing topics."""
     context = Context(Allowing(), 9)
-    answer = guard(API.JOIN_GROUP)(JoinGroupRequest(group_id="g"), context, deleting([]))
+    answer = at_once(guard(API.JOIN_GROUP)(JoinGroupRequest(group_id="g"), context, deleting([])))
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert answer.protocol_name is None
     assert context.events == ["group request"]

@@ -1,0 +1,165 @@
+"""Coroutines that begin at once: one that never waits needs neither a task nor a pass of the event loop.
+
+`begin` runs a coroutine to its first wait. What is left after it is a `Rest`, to await, to give to a task, or to a
+`Waiting`, which needs a task only where the coroutine waits for something else than a future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+_NOTHING: Final = object()
+_steps = 0
+"""How many steps of coroutines without a task are under way, one within the other."""
+
+
+class Rest(Coroutine[Any, Any, T]):
+    """A coroutine after its first wait."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: object = _NOTHING) -> None:
+        self._coroutine = coroutine
+        # What the coroutine waits for, until whoever runs the rest has taken it.
+        self._waits_for = waits_for
+
+    def send(self, value: Any, /) -> Any:
+        """First what the coroutine waits for; then its next steps."""
+        waits_for = self.take()
+        return self._coroutine.send(value) if waits_for is _NOTHING else waits_for
+
+    def take(self) -> object:
+        """What the coroutine waits for. The next `send` is its next step."""
+        waits_for, self._waits_for = self._waits_for, _NOTHING
+        return waits_for
+
+    def put_back(self, waits_for: object) -> None:
+        """The opposite of `take`."""
+        self._waits_for = waits_for
+
+    def throw(self, *error: Any) -> Any:
+        """Raises an error where the coroutine waits, and runs it to its next wait."""
+        self._waits_for = _NOTHING
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Ends the coroutine where it waits."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self
+
+    def __iter__(self) -> Rest[T]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+
+class Waiting(Generic[T]):
+    """Runs a rest to its end, and then calls `on_end` with itself.
+
+    A task costs some 5 microseconds. Most handlers that wait do so once, for one future: its callback runs their rest.
+    """
+
+    __slots__ = ("_error", "_future", "_is_cancelled", "_loop", "_on_end", "_rest", "_result")
+
+    def __init__(
+        self, rest: Rest[T], loop: asyncio.AbstractEventLoop, on_end: Callable[[Waiting[T]], None]
+    ) -> None:
+        self._rest = rest
+        self._loop = loop
+        self._on_end = on_end
+        self._is_cancelled = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._future: asyncio.Future[Any]
+        self._wait(rest.take())
+
+    def cancel(self) -> None:
+        """Raises `CancelledError` where the coroutine waits."""
+        self._is_cancelled = True
+        self._future.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the coroutine has ended with `CancelledError`."""
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def result(self) -> T:
+        """What the coroutine has returned; raises what it has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def _wait(self, waits_for: object) -> None:
+        if isinstance(waits_for, asyncio.Future):
+            self._future = waits_for
+            waits_for.add_done_callback(self._on_done)
+        else:
+            self._rest.put_back(waits_for)
+            self._future = self._loop.create_task(self._rest)
+            self._future.add_done_callback(self._on_task_done)
+
+    def _on_done(self, future: asyncio.Future[Any]) -> None:
+        global _steps
+        _steps += 1
+        try:
+            if self._is_cancelled and not future.cancelled():
+                waits_for = self._rest.throw(asyncio.CancelledError())
+            else:
+                waits_for = self._rest.send(None)
+        except StopIteration as end:
+            self._result = end.value
+        except BaseException as error:
+            self._error = error
+            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                raise
+        else:
+            self._is_cancelled = False
+            self._wait(waits_for)
+            return
+        finally:
+            _steps -= 1
+        self._on_end(self)
+
+    def _on_task_done(self, task: asyncio.Future[Any]) -> None:
+        try:
+            self._result = task.result()
+        except BaseException as error:
+            self._error = error
+        self._on_end(self)
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> T | Rest[T]:
+    """Runs a coroutine to its first wait. Returns its result, or what is left of it."""
+    global _steps
+    _steps += 1
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        _steps -= 1
+    return Rest(coroutine, waits_for)
+
+
+class _TimeLimit(asyncio.Timeout):  # type: ignore[misc]  # final, but only for type checkers
+    async def __aenter__(self) -> _TimeLimit:
+        if _steps:
+            await asyncio.sleep(0)
+        await super().__aenter__()
+        return self
+
+
+def time_limit(seconds: float | None) -> asyncio.Timeout:
+    """As `asyncio.timeout`, also in a coroutine that runs without a task.
+
+    A timeout cancels the task in which it is entered. So the coroutine pauses first, which gives it a task.
+    """
+    return _TimeLimit(None if seconds is None else asyncio.get_running_loop().time() + seconds)
