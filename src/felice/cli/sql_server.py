@@ -120,9 +120,9 @@ def sql_server(
     felice sql-server --property auto.offset.reset=earliest --users sql.users
     felice sql-server --queries-file payments.sql
 
-    Clients of ksqlDB use it as it is, over HTTP/1.1. Ctrl-C stops it, and its queries after their batches; at the next
-    start they continue. Of several servers with one service id, one runs the queries, and another takes over if it
-    ends; give them one directory of --checkpoint.
+    Clients of ksqlDB use it as it is, over HTTP/1.1 or HTTP/2. Ctrl-C stops it, and its queries after their batches; at
+    the next start they continue. Of several servers with one service id, one runs the queries, and another takes over
+    if it ends; give them one directory of --checkpoint.
     """
     try:
         import felice.spark  # noqa: F401

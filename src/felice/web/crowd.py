@@ -72,6 +72,11 @@ class Crowd:
         return list(self._members)
 
     @property
+    def is_full(self) -> bool:
+        """Whether another member is one too many."""
+        return len(self._members) >= self._limits.connections
+
+    @property
     def is_busy(self) -> bool:
         """Whether so many requests are being answered that another one must be refused."""
         waiting = sum(map(len, self._waiting.values()))

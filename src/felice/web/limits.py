@@ -19,8 +19,9 @@ class Limits:
     bodies_bytes: int = 64 * 1024 * 1024
     """The bodies of all requests together, until they are answered."""
     connections: int = 100
+    """Each stream of HTTP/2 counts as one; a connection of HTTP/2 has at most so many."""
     half_requests: int = 32
-    """The connections among them whose request is not complete."""
+    """The connections and streams among them whose request is not complete."""
     unread_answers: int = 32
     """The connections among them whose client does not read its answer as fast as it is sent."""
     idle_s: float = 60.0

@@ -1,4 +1,4 @@
-"""Serves an application with HTTP/1.1 from this process: uvicorn's protocol on an event loop of asyncio.
+"""Serves an application with HTTP/1.1 and HTTP/2 from this process, on an event loop of asyncio.
 
 Keeps true: the address is bound before the application starts, so an address in use costs nothing else. Requests are
             accepted only while the application runs. A stop lets the requests that are being answered end, within
@@ -28,6 +28,7 @@ from felice.env.service_manager import ServiceManager
 from felice.web.connection import Connection, connections_of
 from felice.web.crowd import BURST, Crowd
 from felice.web.hosts import is_loopback, known_hosts
+from felice.web.http2.turns import Turns
 from felice.web.limits import Limits
 from felice.web.shared import Shared
 
@@ -134,7 +135,9 @@ class WebServer:
             timeout_keep_alive=self._limits.idle_s,  # type: ignore[arg-type]
         )
         config.load()
-        return Shared(crowd, self._limits, self._app.state.errors, config, self._state, app_state)
+        loop = asyncio.get_running_loop()
+        turns = Turns(loop.time, loop.call_soon)
+        return Shared(crowd, self._limits, self._app.state.errors, config, self._state, app_state, turns)
 
     def _follow_date(self, loop: asyncio.AbstractEventLoop, opened: AsyncExitStack) -> None:
         """Keeps the header `Date` of all answers current."""

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from felice.dataclass import dataclass
 from felice.web.crowd import Crowd
 from felice.web.errors import Errors, HttpError
+from felice.web.http2.turns import Turns
 from felice.web.limits import Limits
 
 
@@ -29,6 +30,7 @@ class Shared:
     config: Config
     state: ServerState
     app_state: dict[str, Any]
+    turns: Turns
 
     def refusal(self, scope: Scope) -> HttpError | None:
         """The error for a request whose head is too large, or for which there is no room."""

@@ -29,6 +29,7 @@ from hyperframe.frame import GoAwayFrame
 
 import felice.web.http2.switching as switching
 from felice.web.http2 import calm
+from felice.web.http2.turns import SHARE_S, Turns
 from felice.web.limits import Limits
 from unit.web.serving_app import Serving, parse, request_of, run
 from waiting import until
@@ -586,7 +587,7 @@ def test_frames_are_read_a_few_at_a_time() -> None:
         read, turns = connection._work, []
         connection._work = lambda: (turns.append(1), read())
         connection.data_received(frame(6, b"12345678") * 10_000)
-        await until(lambda: connection._turn is None)
+        await until(lambda: not connection._has_more)
         assert len(turns) > 5
         assert (await client.got("/hello"))[0] == 200
 
@@ -604,6 +605,29 @@ def test_a_table_of_headers_that_a_client_allows_is_not_used() -> None:
         assert (await client.got("/hello"))[0] == 200
 
     beside(scenario)
+
+
+def test_connections_have_turns_one_after_the_other() -> None:
+    now, soon, done = 0.0, list[Callable[[], None]](), list[str]()
+    shares = Turns(lambda: now, soon.append)
+
+    def work(name: str) -> None:
+        nonlocal now
+        share = shares.share_ends() - now
+        assert share <= SHARE_S * 1.001
+        now += 0.002  # one frame took longer
+        done.append(name)
+        shares.later(lambda: work(name))
+
+    for name in "abcd":
+        shares.share_ends()
+        shares.later(lambda name=name: work(name))  # type: ignore[misc]
+    for turn in range(1, 4):
+        (next_turn,) = soon
+        soon.clear()
+        next_turn()
+        assert len(done) == 3 * turn  # which take all of `TURN_S`
+    assert "".join(done) == "abcdabcda"
 
 
 def test_the_account_of_a_client_recovers() -> None:

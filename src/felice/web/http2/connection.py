@@ -5,10 +5,10 @@ Keeps true: every wait for the client ends. The preface and the head of a reques
             too many, decides `crowd`, together with the connections of HTTP/1.1. A connection without streams is a
             member itself.
             At most as many streams run as the server may have connections; those that the client has reset count
-            until the application has ended (CVE-2023-44487).
+            until the application has ended (CVE-2023-44487). While the server is full, a connection has `FEW`.
             Work without use is limited (`calm`), a header block has `HEADS` times `head_bytes`, and what waits to be
             sent is bounded: above `_MOST_UNSENT` nothing of this client is read.
-            No bytes of a client hold the event loop longer than `_TURN_S` and one frame.
+            No bytes of clients hold the event loop (`turns`).
             A client that is still sending when its answer is complete may send on for `linger_s`, as in HTTP/1.1.
             A connection that ends says so (GOAWAY), and which streams it has not begun.
 How:        frames are given to `h2` one by one, GOAWAY excepted: after one, sent or received, `h2` ends all streams,
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -70,7 +71,8 @@ _log = logging.getLogger("felice.web")
 
 HEADS: Final = 4
 """A head up to so many times its limit gets an answer that says so; a larger one ends the connection."""
-_TURN_S: Final = 0.005
+FEW: Final = 2
+"""So many streams a connection may have while the server is full: a client with many does not keep out one with few."""
 _MOST_UNSENT: Final = 128 * 1024
 _AGAIN_S: Final = 0.02
 _TABLE_BYTES: Final = 4096
@@ -116,8 +118,8 @@ class Http2Connection(asyncio.Protocol):
         """What of the client has a limit of time now, and which one of its kind."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self._turn: asyncio.Handle | None = None
         self._flushing: asyncio.Handle | None = None
+        self._has_more = False  # frames that have come wait for the next turn
         self._is_paused = False  # the transport takes no more
         self._is_ending = False  # GOAWAY was sent or received: no new streams
         self._is_ended = False  # nothing more is read
@@ -144,6 +146,7 @@ class Http2Connection(asyncio.Protocol):
         self.transport = transport
         self._server, self._client = get_local_addr(transport), get_remote_addr(transport)
         self._scheme = "https" if is_ssl(transport) else "http"
+        _notice_dead_peer(transport.get_extra_info("socket"))
         self._shared.state.connections.add(self)  # type: ignore[arg-type]
         self._crowd.enter(self)
         self._flush()
@@ -152,7 +155,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends all waits, and tells the applications."""
         self._is_ended = True
-        for timer in (self._deadline, self._unread, self._turn, self._flushing, *self._lingering.values()):
+        for timer in (self._deadline, self._unread, self._flushing, *self._lingering.values()):
             if timer is not None:
                 timer.cancel()
         self._crowd.leave(self)
@@ -164,7 +167,7 @@ class Http2Connection(asyncio.Protocol):
         if self._is_ended:
             return
         self._frames.add(data)
-        if self._turn is None:
+        if not self._has_more:
             self._work()
 
     def pause_writing(self) -> None:
@@ -193,7 +196,7 @@ class Http2Connection(asyncio.Protocol):
 
     def has_bytes(self) -> bool:
         """Whether bytes wait that were not read yet."""
-        return self._turn is not None or has_unread(self.transport)
+        return self._has_more or has_unread(self.transport)
 
     def shutdown(self) -> None:
         """Takes no more streams, and ends when those that run are answered."""
@@ -205,17 +208,18 @@ class Http2Connection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Reads the frames that have come, for a moment."""
-        self._turn = None
+        self._has_more = False
         if self._is_ended:
             return
-        turn_ends = self._loop.time() + _TURN_S
+        ends = self._shared.turns.share_ends()
         try:
             while (frame := self._frames.next()) is not None:
                 self._read(frame)
                 if self._is_ended:
                     return
-                if self._loop.time() > turn_ends:
-                    self._turn = self._loop.call_soon(self._work)
+                if self._loop.time() > ends:
+                    self._has_more = True
+                    self._shared.turns.later(self._work)
                     break
         except (FrameTooLarge, BlockTooLarge) as error:
             too_large = isinstance(error, FrameTooLarge)
@@ -299,8 +303,12 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_request(self, event: RequestReceived) -> None:
         id = event.stream_id
-        if self._is_ending or len(self._streams) + len(self._lingering) >= self._limits.connections:
+        count = len(self._streams) + len(self._lingering)
+        most = self._limits.connections
+        if self._is_ending or count >= (min(FEW, most) if self._crowd.is_full else most):
             self._reset(id, ErrorCodes.REFUSED_STREAM)
+            if not self._calm.spend(calm.RESET):
+                self._fail(ErrorCodes.ENHANCE_YOUR_CALM, "too many requests that were refused")
             return
         scope, error = self._scope(event.headers or [])
         self._begin(id, scope, error, is_whole=event.stream_ended is not None)
@@ -485,13 +493,15 @@ class Http2Connection(asyncio.Protocol):
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
-        if not self.transport.is_closing() and (data := self._h2.data_to_send()):
+        if self.transport.is_closing():
+            return
+        if data := self._h2.data_to_send():
             self.transport.write(data)
         self._read_or_not()
 
     def _read_or_not(self) -> None:
         """What this client makes the server send, such as answers to PING, it must read before it sends more."""
-        if self._turn is not None or self.transport.get_write_buffer_size() > _MOST_UNSENT:
+        if self._has_more or self.transport.get_write_buffer_size() > _MOST_UNSENT:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -521,8 +531,9 @@ class Http2Connection(asyncio.Protocol):
         self._lose_streams()
         self._crowd.move(self, Waits.REQUEST)
         self.transport.resume_reading()  # what the client still sends is dropped, so that it gets the reason
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        with suppress(OSError):  # the client has gone
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
         self._end_after(self._limits.linger_s, self.transport.abort)
 
     def _lose_streams(self) -> None:
@@ -551,7 +562,7 @@ class Http2Connection(asyncio.Protocol):
             self._end_after(limits[awaited[0]], self._on_late)
 
     def _what_is_awaited(self) -> tuple[str, int] | None:
-        if self._turn is not None:
+        if self._has_more:
             return None
         if not self._has_settings and not self._streams:
             return "head", -1
@@ -575,6 +586,13 @@ class Http2Connection(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _notice_dead_peer(connection: socket.socket) -> None:
+    """A request whose body may last for days must not wait for a machine that is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def begin(shared: Shared, transport: asyncio.Transport) -> Http2Connection:

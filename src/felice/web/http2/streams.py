@@ -158,6 +158,8 @@ class Stream:
 
     async def _send_body(self, data: bytes, *, is_last: bool) -> None:
         for start in range(0, len(data), PIECE_BYTES):
+            if self.is_gone:
+                return
             if start:
                 await asyncio.sleep(0)  # other streams have their turn
             piece = data[start : start + PIECE_BYTES]
