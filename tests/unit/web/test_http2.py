@@ -31,6 +31,7 @@ import felice.web.http2.switching as switching
 from felice.web.http2 import calm
 from felice.web.http2.turns import SHARE_S, Turns
 from felice.web.limits import Limits
+from felice.web.login import Login, WrongLogin
 from unit.web.serving_app import Serving, parse, request_of, run
 from waiting import until
 
@@ -294,6 +295,20 @@ def test_an_unknown_host_is_refused() -> None:
         assert (await client.answer(client.ask("/hello", first=evil)))[0] == 421
 
     beside(scenario)
+
+
+def test_a_log_in_is_that_of_http1() -> None:
+    class Known:
+        async def verify(self, user: str, password: str) -> None:
+            if (user, password) != ("ada", "secret"):
+                raise WrongLogin("unknown")
+
+    async def scenario(serving: Serving, client: Client) -> None:
+        assert (await client.got("/user"))[0] == 401
+        good = "Basic " + base64.b64encode(b"ada:secret").decode()
+        assert (await client.answer(client.ask("/user", authorization=good)))[2] == b"ada"
+
+    beside(scenario, login=Login(Known()))
 
 
 def test_an_answer_that_fails_on_its_way_is_reset_and_others_go_on() -> None:
