@@ -55,7 +55,7 @@ def opened(given: Mapping[str, Any]) -> Iterator[tuple[Server, list[Step]]]:
     from felice.pipelines.sql.shell.changes import steps_of
     from felice.pipelines.sql.syntax.errors import SqlError
 
-    texts = {path: read_text(path) for path in _sql_files(given["files"])}
+    texts = {str(path): read_text(path) for path in _sql_files(given["files"])}
     options = ShellOptions(
         server=given["server"],
         config_file=given["config_file"],
@@ -64,7 +64,7 @@ def opened(given: Mapping[str, Any]) -> Iterator[tuple[Server, list[Step]]]:
     )
     with connected(options) as server:
         try:
-            yield server, steps_of(texts.values(), _existing(server), key_values(given["variables"]))
+            yield server, steps_of(texts, _existing(server), key_values(given["variables"]))
         except SqlError as error:
             raise Fault(str(error)) from None
 
@@ -105,17 +105,28 @@ def apply_steps(server: Server, steps: Sequence[Step], *, prunes: bool) -> Itera
             try:
                 server.run(step.statement, step.settings)
             except ShellError as error:
-                raise Fault(f"{step.name}: {error}") from None
+                where = f"{step.file}, {step.name}" if step.file else step.name
+                raise Fault(f"{where}: {error}") from None
             if step.action == EXTRA:
                 step = replace(step, action=DROP)
         yield step
 
 
 def show_steps(steps: Sequence[Step] | Iterator[Step], as_json: bool) -> None:
-    """Print the steps, and how many there are of each kind."""
+    """Print the steps, and how many there are of each kind; if one fails, those before it."""
+    rows: list[dict[str, str]] = []
+    try:
+        rows += ({"action": one.action, "name": one.name} for one in steps)
+    except Fault:
+        if rows:
+            _show_rows(rows, as_json)
+        raise
+    _show_rows(rows, as_json)
+
+
+def _show_rows(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
     from felice.pipelines.sql.shell.changes import CREATE, DROP, EXTRA, KEEP, REPLACE
 
-    rows = [{"action": one.action, "name": one.name} for one in steps]
     show(rows, as_json)
     if not as_json:
         counts = Counter(row["action"] for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,7 +169,7 @@ def sql_server(
 
 def _settings(given: tuple[str, ...]) -> dict[str, str]:
     from felice.pipelines.sql.programs import SETTINGS
-    from felice.pipelines.sql.settings import check_value, is_known
+    from felice.pipelines.sql.settings import KNOWN, TUNING, check_value, is_known
 
     found = dict(SETTINGS)
     for one in given:
@@ -177,7 +178,10 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
             raise Fault(f"--property is {one!r}; it must be NAME=VALUE")
         name = name.removeprefix("ksql.streams.")
         if not is_known(name):
-            raise Fault(f"--property: there is no setting {name}")
+            like = get_close_matches(name, [*KNOWN, *TUNING], 1)
+            raise Fault(
+                f"--property: there is no setting {name}{f'; did you mean {like[0]}?' if like else ''}"
+            )
         try:
             check_value(name, value)
         except ValueError as error:

@@ -49,6 +49,14 @@ class ServerGroup(CommandGroup):
             before.pop()
         return [*before, _SERVER, args[at], *self.with_server_option(ctx, args[at + 1 :])]
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the subcommand. A file in its place is an error that says how to run a file."""
+        if self.get_command(ctx, args[0]) is None and Path(args[0]).is_file():
+            raise click.UsageError(f"to run the statements of a file, write: felice sql -f {args[0]}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 def refuse_options_of_shell(ctx: click.Context) -> None:
     """Refuses options that were given before a subcommand, which does not have them."""

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from felice.cli import sql as commands
+from felice.cli.faults import Fault
+from felice.cli.sql_server import _settings
 
 STREAM = "CREATE STREAM S (K INT KEY, V INT) WITH (kafka_topic='s', value_format='JSON');"
 COPY = f"{STREAM} CREATE STREAM T AS SELECT * FROM S;"
@@ -55,7 +57,7 @@ def test_inserts_are_inputs(files: tuple[Path, Path, Path]) -> None:
     ("statements", "outputs", "reason"),
     [
         (COPY, [OUTPUT | {"timestamp": 8}], "expected the timestamp 8, and got 7"),
-        (COPY, [OUTPUT, OUTPUT], "less than the expected 2"),
+        (COPY, [OUTPUT, OUTPUT], "fewer than the expected 2"),
         ("SELECT;", [OUTPUT], "line 1:7: expected an expression"),
         (COPY, [{"key": 1}], "outputs[0]: it lacks the field topic"),
     ],
@@ -70,6 +72,27 @@ def test_files_that_fail(
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Test failed: ")
     assert reason in result.stderr
+
+
+def test_a_difference_is_shown_as_json_and_a_topic_in_other_letters_is_hinted_at(
+    files: tuple[Path, Path, Path],
+) -> None:
+    files[0].write_text(COPY.replace("V INT", "V DECIMAL(4, 2)"))
+    for output, reason in (
+        (OUTPUT | {"value": None}, 'value: expected null, and got {"V":5.00}'),
+        (OUTPUT | {"topic": "t"}, "did you mean T?"),
+    ):
+        files[2].write_text(json.dumps({"outputs": [output]}))
+        assert reason in _run("-s", files[0], "-i", files[1], "-o", files[2]).stderr
+
+
+def test_statements_that_assert_need_no_expected_records(files: tuple[Path, Path, Path]) -> None:
+    for value, status in ((5, 0), (6, 1)):
+        files[0].write_text(f"{COPY} ASSERT VALUES t (K, V) VALUES (1, {value});")
+        assert _run("-s", files[0], "-i", files[1]).exit_code == status
+    files[0].write_text(COPY)
+    result = _run("-s", files[0], "-i", files[1])
+    assert (result.exit_code, "give the expected records" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"outputs": 5}', None])
@@ -211,3 +234,8 @@ def test_cases_of_a_file(tmp_path: Path) -> None:
     result = _run("--cases", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot be read" in result.stderr
+
+
+def test_an_unknown_setting_of_the_server_is_hinted_at() -> None:
+    with pytest.raises(Fault, match=r"no setting auto\.offset\.rest; did you mean auto\.offset\.reset\?"):
+        _settings(("auto.offset.rest=earliest",))

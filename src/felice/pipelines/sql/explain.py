@@ -51,7 +51,8 @@ def _steps(plan: QueryPlan, sink: SourceInfo | None) -> Iterator[str]:
         yield f"SHOW: {_columns(plan)}"
     else:
         formats = f"{sink.key_format.name} keys, {sink.value_format.name} values"
-        yield f"SINK {name_text(sink.name)}: topic {sink.topic}, {formats}, {sink.partitions} partitions"
+        partitions = "1 partition" if sink.partitions == 1 else f"{sink.partitions} partitions"
+        yield f"SINK {name_text(sink.name)}: topic {sink.topic}, {formats}, {partitions}"
         yield f"PROJECT: {_columns(plan)}"
     yield from _grouping(plan)
     if plan.key is not None:

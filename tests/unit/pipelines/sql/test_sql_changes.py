@@ -12,7 +12,11 @@ NOTHING = Existing({}, frozenset(), frozenset())
 
 
 def test_everything_is_created_in_the_order_of_the_files() -> None:
-    steps = steps_of([f"CREATE TYPE t AS INT; {STREAM};", "CREATE STREAM r AS SELECT * FROM s;"], NOTHING, {})
+    steps = steps_of(
+        {"a.sql": f"CREATE TYPE t AS INT; {STREAM};", "b.sql": "CREATE STREAM r AS SELECT * FROM s;"},
+        NOTHING,
+        {},
+    )
     assert [(one.action, one.name) for one in steps] == [(CREATE, "type T"), (CREATE, "S"), (CREATE, "R")]
     assert steps[2].statement == "CREATE STREAM r AS SELECT * FROM s;"
 
@@ -30,14 +34,14 @@ def test_what_the_server_has_is_kept_though_it_is_written_otherwise() -> None:
     text = text.replace("integer", "int").replace(
         "VALUE_FORMAT='JSON', kafka_topic='s'", "kafka_topic='s', value_format='JSON'"
     )
-    assert {one.action for one in steps_of([text], existing, {})} == {KEEP}
+    assert {one.action for one in steps_of({"a.sql": text}, existing, {})} == {KEEP}
 
 
 def test_another_statement_replaces() -> None:
     existing = Existing({"S": ("STREAM", STREAM)}, frozenset(), frozenset())
     wider = STREAM.replace("v INT", "v INT, w INT")
-    assert steps_of([f"{wider};"], existing, {}) == [
-        Step(REPLACE, "S", wider.replace("CREATE STREAM", "CREATE OR REPLACE STREAM") + ";")
+    assert steps_of({"a.sql": f"{wider};"}, existing, {}) == [
+        Step(REPLACE, "S", wider.replace("CREATE STREAM", "CREATE OR REPLACE STREAM") + ";", file="a.sql")
     ]
 
 
@@ -45,7 +49,7 @@ def test_what_no_file_has_is_named_and_the_last_one_first() -> None:
     existing = Existing(
         {"S": ("STREAM", STREAM), "R": ("TABLE", "CREATE TABLE r AS …")}, frozenset(), frozenset()
     )
-    assert steps_of(["SET 'a'='b';"], existing, {}) == [
+    assert steps_of({"a.sql": "SET 'a'='b';"}, existing, {}) == [
         Step(EXTRA, "R", "DROP TABLE R;"),
         Step(EXTRA, "S", "DROP STREAM S;"),
     ]
@@ -54,21 +58,27 @@ def test_what_no_file_has_is_named_and_the_last_one_first() -> None:
 def test_settings_and_variables_hold_within_a_file() -> None:
     first = f"DEFINE name='s'; SET 'auto.offset.reset'='earliest'; {STREAM.replace('STREAM s', 'STREAM ${name}')};"
     second = "CREATE STREAM r AS SELECT * FROM s;"
-    steps = steps_of([first, second], NOTHING, {})
+    steps = steps_of({"a.sql": first, "b.sql": second}, NOTHING, {})
     assert [one.settings for one in steps] == [{"auto.offset.reset": "earliest"}, {}]
-    with pytest.raises(SqlError, match="name is not defined"):
-        steps_of([first, second.replace("STREAM r", "STREAM ${name}")], NOTHING, {})
+    with pytest.raises(SqlError, match=r"b\.sql, line 1:\d+: .*name is not defined"):
+        steps_of({"a.sql": first, "b.sql": second.replace("STREAM r", "STREAM ${name}")}, NOTHING, {})
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("INSERT INTO s VALUES (1);", "a file to apply says what there should be"),
-        ("DROP STREAM s;", "a file to apply says what there should be"),
-        (f"{STREAM}; {STREAM};", "S is made by two statements"),
+        ("INSERT INTO s VALUES (1);", "run other statements with felice sql -f FILE"),
+        ("DROP STREAM s;", r"a\.sql, line 1:1: a file to apply may have CREATE"),
+        (f"{STREAM}; {STREAM};", r"a\.sql, S is made by two statements, the first in a\.sql"),
         ("CREATE STREAM;", "expected"),
     ],
 )
 def test_files_that_cannot_be_applied(text: str, reason: str) -> None:
     with pytest.raises(SqlError, match=reason):
-        steps_of([text], NOTHING, {})
+        steps_of({"a.sql": text}, NOTHING, {})
+
+
+def test_an_insert_is_named_after_its_select() -> None:
+    text = "insert into s\n  select *\n  from Selected where v > 0;"
+    (step,) = steps_of({"a.sql": text}, NOTHING, {})
+    assert step.name == "insert into S: * from Selected where v > 0"

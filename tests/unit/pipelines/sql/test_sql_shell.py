@@ -18,6 +18,7 @@ from felice.pipelines.sql.shell.output import Output
 from sql_server import ENDLESS, FakeServer, rows, serving, status
 
 FAILED = 255
+NO_ADDRESS = f"expected the address of a server with http:// or https://, such as {DEFAULT_URL}"
 MISSING = {
     "@type": "statement_error",
     "error_code": 40001,
@@ -257,7 +258,7 @@ def test_variables(server: FakeServer) -> None:
         ("spool /no/such/file", "error: /no/such/file: No such file or directory\n"),
         ("run script", "error: expected run script 'FILE'\n"),
         ("run script '/no/such';", "error: /no/such: No such file or directory\n"),
-        ("server nowhere", f"error: expected the address of a server, such as {DEFAULT_URL}\n"),
+        ("server nowhere", f"error: {NO_ADDRESS}\n"),
     ],
 )
 def test_what_fails_without_a_statement_for_the_server(server: FakeServer, statement: str, said: str) -> None:
@@ -472,3 +473,27 @@ def test_options_of_the_shell_are_none_of_its_subcommands(server: FakeServer) ->
     assert CliRunner().invoke(felice, ["sql", "-d", "a=b", "functions"]).exit_code == 2
     env = {"FELICE_SQL_URL": server.url, "FELICE_SQL_PASSWORD": "p"}
     assert CliRunner(env=env).invoke(felice, ["sql", "functions", "UCASE"]).exit_code == 0
+
+
+def test_a_file_in_the_place_of_a_server_says_how_to_run_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_text("SHOW STREAMS;")
+    found = CliRunner().invoke(felice, ["sql", str(file)])
+    assert (found.exit_code, f"felice sql -f {file}" in found.stderr) == (2, True)
+
+
+def test_what_was_applied_is_shown_before_the_statement_that_is_refused(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    first, second = (
+        f"CREATE STREAM {name} (k INT) WITH (kafka_topic='x', format='JSON')" for name in ("one", "two")
+    )
+    server.answers[second] = MISSING
+    (tmp_path / "a.sql").write_text(f"{first};")
+    (tmp_path / "b.sql").write_text(f"{second};")
+    found = CliRunner().invoke(felice, ["sql", "apply", str(tmp_path), "--server", server.url])
+    assert found.exit_code == 1
+    assert "ONE" in found.stdout
+    assert "TWO" not in found.stdout
+    assert found.stderr == f"Error: {tmp_path / 'b.sql'}, TWO: X does not exist.\n"
+    assert server.statements[-2:] == [f"{first};", f"{second};"], "each ends with one semicolon"

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from felice.pipelines.sql.catalogue import near
+from felice.pipelines.sql.rows.plain import json_text
+
 Record = Mapping[str, Any]
 TOLERANCE = 0.000001
 """How much doubles may differ."""
@@ -23,10 +26,10 @@ def difference(found: Sequence[Record], expected: Sequence[Record], *, has_input
                 return f"record {number} of topic {topic}: {why}"
         if len(own) != len(wanted):
             more = own[len(wanted) :] or wanted[len(own) :]
-            what = "more" if len(own) > len(wanted) else "less"
+            what = "more" if len(own) > len(wanted) else "fewer"
             return (
                 f"topic {topic} has {len(own)} records, {what} than the expected {len(wanted)}; the first is "
-                f"{_told(more[0])}"
+                f"{_told(more[0])}{_like(topic, found) if not own else ''}"
             )
     return None
 
@@ -100,6 +103,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal)
 
 
+def _like(topic: str, found: Sequence[Record]) -> str:
+    """A hint at the topic with records whose name is most like a name: names of SQL are folded to capitals."""
+    return near(topic, sorted({one["topic"] for one in found}))
+
+
 def _told(value: Any) -> str:
-    text = repr(value)
+    text = json_text(value)
     return text if len(text) <= 300 else f"{text[:300]}…"

@@ -16,17 +16,20 @@ class FileError(Exception):
 def outcome_of_files(
     statements: Path,
     inputs: Path | None,
-    outputs: Path,
+    outputs: Path | None,
     properties: dict[str, str],
     functions: FunctionTable,
 ) -> str | None:
-    """Why the test failed; None if it passed. Raises `FileError`."""
+    """Why the test failed; None if it passed. Raises `FileError`, also if nothing says what is expected."""
+    text = _text(statements)
+    if outputs is None and "ASSERT" not in text.upper():
+        raise FileError(f"{statements} has no ASSERT statement: give the expected records with --output-file")
     case = {
         "name": statements.name,
-        "statements": [_text(statements)],
+        "statements": [text],
         "properties": properties,
         "inputs": [] if inputs is None else _list(inputs, "inputs"),
-        "outputs": _list(outputs, "outputs"),
+        "outputs": [] if outputs is None else _list(outputs, "outputs"),
     }
     found = result_of(case, functions)
     reason: str | None = found["error"] or found["difference"]
@@ -47,5 +50,7 @@ def _list(path: Path, name: str) -> list[Any]:
 def _text(path: Path) -> str:
     try:
         return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not text in UTF-8") from None

@@ -6,7 +6,8 @@ one for the same stream or table replaces it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 from felice.dataclass import dataclass
@@ -47,19 +48,25 @@ class Step:
     statement: str
     """What is sent to the server; empty if nothing is."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    """The file that has the statement."""
 
 
-def steps_of(texts: Iterable[str], existing: Existing, variables: Mapping[str, str]) -> list[Step]:
-    """The steps for the texts of files, in their order; then those for what no file has, which are only done if the
-    user asks for it: the last one made goes first. Raises `SqlError`.
+def steps_of(files: Mapping[str, str], existing: Existing, variables: Mapping[str, str]) -> list[Step]:
+    """The steps for the texts of files by name, in their order; then those for what no file has, which are only done
+    if the user asks for it: the last one made goes first. Raises `SqlError`, which names the file.
     """
-    steps, names = list[Step](), set[str]()
-    for text in texts:
-        for step in _of_text(text, existing, dict(variables)):
-            if step.name in names:
-                raise SqlError(f"{step.name} is made by two statements of the files")
-            names.add(step.name)
-            steps.append(step)
+    steps = list[Step]()
+    names = dict[str, str]()
+    for file, text in files.items():
+        try:
+            for step in _of_text(text, existing, dict(variables)):
+                if step.name in names:
+                    raise SqlError(f"{step.name} is made by two statements, the first in {names[step.name]}")
+                names[step.name] = file
+                steps.append(replace(step, file=file))
+        except SqlError as error:
+            raise SqlError(f"{file}, {error}") from None
     for name, (kind, _) in reversed(list(existing.sources.items())):
         if name_text(name) not in names:
             steps.append(Step(EXTRA, name_text(name), f"DROP {kind} {name_text(name)};"))
@@ -87,15 +94,15 @@ def _of_text(text: str, existing: Existing, variables: dict[str, str]) -> Iterat
                 )
             case InsertSelect():
                 known = given in map(_parsed, existing.queries)
-                name = (
-                    f"insert into {name_text(given.name)}: {written.text.split('SELECT', 1)[-1].strip()[:40]}"
-                )
+                select = re.split(r"\bSELECT\b", written.text, maxsplit=1, flags=re.IGNORECASE)[-1]
+                name = f"insert into {name_text(given.name)}: {' '.join(select.split())[:40]}"
                 yield Step(
                     KEEP if known else CREATE, name, "" if known else f"{written.text};", dict(settings)
                 )
             case _:
                 raise SqlError(
-                    "a file to apply says what there should be: it has CREATE, INSERT INTO … SELECT, SET and DEFINE",
+                    "a file to apply may have CREATE, INSERT INTO … SELECT, SET and DEFINE; run other statements with "
+                    "felice sql -f FILE",
                     given.position,
                 )
 

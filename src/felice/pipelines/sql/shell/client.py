@@ -68,7 +68,9 @@ class Server:
         except ValueError:  # a port that is no number, half an address in brackets
             is_right = False
         if not is_right:
-            raise ShellError(f"expected the address of a server, such as {DEFAULT_URL}")
+            raise ShellError(
+                f"expected the address of a server with http:// or https://, such as {DEFAULT_URL}"
+            )
         if user is None and address.username is not None:
             user = unquote(address.username), unquote(address.password or "")
         self.url = urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
@@ -187,7 +189,11 @@ class Server:
 
 
 def _request(statement: str, properties: Mapping[str, str], after: int | None) -> dict[str, object]:
-    found: dict[str, object] = {"ksql": f"{statement};", "streamsProperties": dict(properties)}
+    # ksqlDB takes no second semicolon.
+    found: dict[str, object] = {
+        "ksql": f"{statement.removesuffix(';')};",
+        "streamsProperties": dict(properties),
+    }
     return found if after is None else {**found, "commandSequenceNumber": after}
 
 
