@@ -5,15 +5,24 @@ docs/from-ksqldb.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from felice.pipelines.sql.explain import explained
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.offline.cases import result_of
 from felice.pipelines.sql.offline.files import outcome_of_files
+from felice.pipelines.sql.rows.registry import MemoryRegistry
+from felice.pipelines.sql.server.cluster import KnownTopics
+from felice.pipelines.sql.server.commands import Command
+from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.settings import KNOWN, TUNING
+from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
 
 DOCS = Path(__file__).parents[4] / "docs"
 TUTORIAL = (DOCS / "sql-tutorial.md").read_text()
@@ -147,6 +156,33 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
 
 def test_everything_can_be_dropped_in_the_order_of_the_page() -> None:
     result(*(BLOCKS[one] for one in ("tables", "located", "suspects", "totals", "drop")))
+
+
+def test_the_page_shows_the_ids_and_the_plan_of_the_server() -> None:
+    """The ids in its answers, the reason why `customers` cannot be dropped, and the execution plan."""
+    registry = MemoryRegistry()
+    engine = Engine(built_in(), {"auto.offset.reset": "earliest"}, registry)
+    topics = KnownTopics({}, registry, registry)
+
+    def run(text: str) -> Iterator[str]:
+        for written in statements_of(text, {}):
+            noted = Noted(topics)
+            change = engine.change(written.statement, written.text, {}, noted)
+            assert change is not None
+            engine.apply(Command("stream/`X`/create", engine.commands, written.text, {}, noted.facts), change)
+            yield change.message
+
+    messages = [*run(BLOCKS["tables"])]
+    for name in ("located", "suspects", "totals", "replaced"):
+        messages += run(BLOCKS[name])
+    ids = re.findall(r"with ID (\w+)", " ".join(messages))
+    assert ids == re.findall(r"Created query with ID (\w+)", TUTORIAL)
+    assert {*ids} == set(re.findall(r"C[ST]AS_\w+_\d", TUTORIAL))
+    with pytest.raises(SqlError) as refusal:
+        [*run("DROP TABLE customers;")]
+    assert f"error: {refusal.value}\n" in TUTORIAL
+    plan = explained(engine.queries["CSAS_LOCATED_2"].query.plan, engine.catalogue.sources["LOCATED"])
+    assert f"Execution plan\n--------------\n{plan.strip()}\n```" in TUTORIAL
 
 
 def names_below(marker: str) -> set[str]:
