@@ -1,12 +1,14 @@
-"""`python -m bench.sql_steps`: what a record costs in the task of a query of SQL, beside the same App in Python.
+"""`python -m bench.sql_steps`: what a record costs in the stage of a query of SQL, beside the same App in Python.
 
-How: both tasks take the same groups of records in turn, in this process: without Spark, topics and files. Figures are
-     microseconds of CPU for a record; the ratio is Python's by SQL's, as that of the throughput.
+How: both stages take the same batches of records in turn, in this process: from Arrow through the task to Arrow and the
+     file of changes, without Spark. Figures are microseconds of CPU for a record, the medians of the batches; the ratio
+     is Python's by SQL's, as that of the throughput.
 """
 
 from __future__ import annotations
 
 import cProfile
+import io
 import os
 import pstats
 import runpy
@@ -16,16 +18,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import numpy as np
+import pyarrow as pa
 
 from bench import streams
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.programs import program_of
 from felice.pipelines.streams.app import App
-from felice.pipelines.streams.on_spark.stage import MOST_GROUP, garbage_left
-from felice.pipelines.streams.record import Group
-from felice.pipelines.streams.task import Task
+from felice.pipelines.streams.on_spark.application import Application
+from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
+from felice.pipelines.streams.on_spark.stage import garbage_left, run_rows
+from felice.pipelines.streams.on_spark.state import _write_body
 
-_KEYS, _RECORDS, _SPAN_MS = 100_000, 400_000, 600_000
+_KEYS, _RECORDS, _BATCH, _SPAN_MS = 100_000, 200_000, 20_000, 600_000
+_BEGIN_MS = 1_700_000_000_000
 _APPLICATION = Path(__file__).with_name("stream_application.py")
 _TOPICS = {"input": "given", "table": "rows", "output": "results"}
 
@@ -44,56 +50,80 @@ def of_python(kind: str) -> App:
     return app
 
 
-def task_of(app: App) -> Task:
-    """The task of the part with state: the applications have no other one."""
-    (part,) = (one for one in app.topology.parts() if one.is_placed)
-    return Task(app.topology, part)
+class Stage:
+    """The part of an application that has state: the measured ones have no other."""
 
+    def __init__(self, app: App) -> None:
+        self._application = Application(app.topology, None)
+        (self._part,) = (one for one in app.topology.parts() if one.is_placed)
+        self._task = self._application.task(self._part.number)
+        self.took_us: list[float] = []
 
-def groups(records: int) -> Iterator[Group]:
-    """The records of a backlog. The first ones make a row of each key."""
-    for start in range(0, _KEYS + records, MOST_GROUP):
-        numbers = range(start, min(start + MOST_GROUP, _KEYS + records))
-        yield Group(
-            [b"user-%d" % (number * 7919 % _KEYS) for number in numbers],
-            [b"x" * 50] * len(numbers),
-            [1_000_000_000 + number * _SPAN_MS // records for number in numbers],
-            [()] * len(numbers),
-        )
+    def fill(self) -> None:
+        """Make a row of each key, if the application has a table."""
+        if _TOPICS["table"] in self._task.topics:
+            keys = range(_KEYS)
+            self._run(rows("table", keys, [b"row-%d" % one for one in keys], [_BEGIN_MS] * _KEYS))
 
-
-def fill(task: Task) -> None:
-    """A row of each key, if the task joins a table."""
-    if _TOPICS["table"] in task.topics:
-        numbers = range(_KEYS)
-        keys, values = [b"user-%d" % one for one in numbers], [b"row-%d" % one for one in numbers]
-        task.process_group(_TOPICS["table"], Group(keys, values, [0] * _KEYS, [()] * _KEYS))
-
-
-def measure(kind: str, records: int, profile: str | None) -> tuple[float, float]:
-    """Microseconds for a record: the median of the groups, of both."""
-    tasks = {"sql": task_of(of_sql(kind)), "python": task_of(of_python(kind))}
-    took: dict[str, list[float]] = {name: [] for name in tasks}
-    profiler = cProfile.Profile()
-    for task in tasks.values():
-        fill(task)
-    for number, group in enumerate(groups(records)):
-        for name in list(tasks)[:: 1 if number % 2 else -1]:
-            with garbage_left():
-                begun = time.process_time()
-                if name == profile and number >= _KEYS // MOST_GROUP:
-                    profiler.enable()
-                sent = tasks[name].process_group(_TOPICS["input"], group)
+    def take(self, batch: pa.Table, profiler: cProfile.Profile | None) -> None:
+        """Process a batch."""
+        with garbage_left():
+            begun = time.process_time()
+            if profiler is not None:
+                profiler.enable()
+            self._run(batch)
+            if profiler is not None:
                 profiler.disable()
-                took[name].append((time.process_time() - begun) * 1e6 / len(group.keys))
-                assert sent.keys
-                if number < _KEYS // MOST_GROUP:
-                    took[name].clear()
-                for store in tasks[name].stores.values():
-                    store.forget_changes()
+            self.took_us.append((time.process_time() - begun) * 1e6 / len(batch))
+
+    def _run(self, batch: pa.Table) -> None:
+        results = run_rows(self._application, batch, self._task)
+        results.batch(self._application.reader_of, 1, "0/0", results.in_order())
+        changes = {name: store.take_changes() for name, store in self._task.stores.items()}
+        _write_body(io.BytesIO(), b"", changes)
+
+
+def rows(topic: str, keys: Sequence[int], values: Sequence[bytes], timestamps: Sequence[int]) -> pa.Table:
+    """Records as the stage gets them."""
+    size = len(keys)
+    given = {
+        "part": np.zeros(size, np.int32),
+        "place": np.zeros(size, np.int32),
+        "origin": pa.repeat(pa.scalar("given-0"), size),
+        "seq": np.arange(size),
+        "topic": pa.repeat(pa.scalar(_TOPICS[topic]), size),
+        "key": [b"user-%d" % key for key in keys],
+        "value": values,
+        "timestamp": timestamps,
+        "headers": pa.array([[]] * size, HEADERS),
+    }
+    return pa.table([pa.array(given[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
+
+
+def batches(records: int) -> Iterator[pa.Table]:
+    """The records of a backlog. The first batches make a row of each key."""
+    for start in range(0, _KEYS + records, _BATCH):
+        numbers = range(start, min(start + _BATCH, _KEYS + records))
+        keys = [number * 7919 % _KEYS for number in numbers]
+        times = [_BEGIN_MS + number * _SPAN_MS // records for number in numbers]
+        yield rows("input", keys, [b"x" * 50] * len(keys), times)
+
+
+def measure(kind: str, records: int, profile: str | None) -> dict[str, float]:
+    """Microseconds for a record, of both."""
+    stages = {"sql": Stage(of_sql(kind)), "python": Stage(of_python(kind))}
+    profiler = cProfile.Profile()
+    for stage in stages.values():
+        stage.fill()
+    for number, batch in enumerate(batches(records)):
+        is_warm = number * _BATCH >= _KEYS
+        for name in list(stages)[:: 1 if number % 2 else -1]:
+            stages[name].take(batch, profiler if is_warm and name == profile else None)
+            if not is_warm:
+                stages[name].took_us.clear()
     if profile:
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(22)
-    return statistics.median(took["sql"]), statistics.median(took["python"])
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    return {name: statistics.median(stage.took_us) for name, stage in stages.items()}
 
 
 @click.command()
@@ -105,7 +135,8 @@ def measure(kind: str, records: int, profile: str | None) -> tuple[float, float]
 def main(kinds: Sequence[str], records: int, profile: str | None) -> None:
     """Measure these kinds; all of them without a name."""
     for kind in kinds or list(streams.STATEMENTS):
-        sql, python = measure(kind, records, profile)
+        took = measure(kind, records, profile)
+        sql, python = took["sql"], took["python"]
         click.echo(f"{kind:10} SQL {sql:6.2f}   Python {python:6.2f}   ratio {python / sql:.2f}")
 
 

@@ -145,7 +145,7 @@ class _Reading:
 
     def _apply(self, change: Change, position: Position) -> None:
         for name, source in change.catalogue.sources.items():
-            if self._catalogue.sources.get(name) != source:
+            if self._catalogue.sources.get(name) is not source:  # `!=` compares all columns of all sources.
                 self._need(source, position)
         self._catalogue = change.catalogue
         for id in change.stopped:

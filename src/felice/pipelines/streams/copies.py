@@ -15,6 +15,8 @@ from copy import deepcopy
 from itertools import repeat
 from typing import Any
 
+from felice.dataclass import dataclass
+
 _UNCHANGEABLE = frozenset({type(None), bool, int, float, complex, str, bytes, decimal.Decimal})
 
 
@@ -40,8 +42,21 @@ def copier(value: Any) -> Callable[[], Any]:
     return lambda: pickle.loads(written)
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A function that always returns this value."""
+
+    value: Any
+
+    def __call__(self) -> Any:
+        """The value."""
+        return self.value
+
+
 def own_copies(make: Callable[[], Any]) -> Callable[[], Any]:
     """The function, whose results are new objects also if it returns the same object again."""
+    if isinstance(make, Constant):
+        return copier(make.value)
 
     def made() -> Any:
         value = make()
@@ -52,8 +67,6 @@ def own_copies(make: Callable[[], Any]) -> Callable[[], Any]:
 
 def _never_changes(value: Any) -> bool:
     kind = type(value)
-    return kind in _UNCHANGEABLE or (kind is tuple and _are_plain(value))
-
-
-def _are_plain(values: tuple[Any, ...]) -> bool:
-    return _UNCHANGEABLE.issuperset(map(type, values)) or all(map(_never_changes, values))
+    if kind is not tuple:
+        return kind in _UNCHANGEABLE
+    return _UNCHANGEABLE.issuperset(map(type, value)) or all(map(_never_changes, value))

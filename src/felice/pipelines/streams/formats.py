@@ -17,6 +17,7 @@ import math
 import struct
 import uuid
 from collections.abc import Callable
+from functools import cached_property
 from json import encoder
 from typing import Any, NoReturn, Protocol
 
@@ -367,9 +368,10 @@ class _TimeWindowed(_Windowed):
     def of_topic(self, topic: str, part: str) -> Format:
         return _TimeWindowed(self.key.of_topic(topic, part), self.ends)
 
-    def write(self, value: Windowed) -> bytes:
-        key, (start, _) = value
-        return self.key.write(key) + _LONG.pack(start)
+    @cached_property
+    def write(self) -> Callable[[Windowed], bytes]:
+        write, pack = self.key.write, _LONG.pack
+        return lambda value: write(value[0]) + pack(value[1][0])
 
     def placed_by(self, data: bytes) -> bytes | None:
         return self.key.placed_by(data[:-8])  # Windows are made where the records are.
@@ -386,9 +388,10 @@ class _SessionWindowed(_Windowed):
     def of_topic(self, topic: str, part: str) -> Format:
         return _SessionWindowed(self.key.of_topic(topic, part))
 
-    def write(self, value: Windowed) -> bytes:
-        key, (start, end) = value
-        return self.key.write(key) + _TWO_LONGS.pack(end, start)
+    @cached_property
+    def write(self) -> Callable[[Windowed], bytes]:
+        write, pack = self.key.write, _TWO_LONGS.pack
+        return lambda value: write(value[0]) + pack(value[1][1], value[1][0])
 
     def placed_by(self, data: bytes) -> bytes | None:
         return self.key.placed_by(data[:-16])

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from felice.pipelines.sql.analysis.plan import Grouping
-from felice.pipelines.sql.functions.table import Settings
+from felice.pipelines.sql.functions.table import AggregateError, Settings
 from felice.pipelines.sql.types import BIGINT, SqlType
+from felice.pipelines.streams.copies import Constant
 
 Columns = tuple[tuple[str, SqlType], ...]
 
@@ -36,9 +37,16 @@ class Aggregates:
         return number + tuple((f"A{place}", type_) for place, type_ in enumerate(types))
 
     def initial(self) -> Callable[[], tuple[Any, ...]]:
-        """The function that gives the state before the first row."""
-        makers = [one.initial for one in self._made]
-        return lambda: tuple([make() for make in makers])
+        """The function that gives the state before the first row. It is always the same one."""
+        made = self._made
+
+        def initial() -> tuple[Any, ...]:
+            return tuple(one.initial() for one in made)
+
+        try:
+            return Constant(initial())
+        except AggregateError:
+            return initial  # A user's function, whose error stops the query.
 
     def adder(self) -> Callable[[Any, Any, Any], Any]:
         """The function of key, values and state that adds a row."""

@@ -15,6 +15,7 @@ from felice.pipelines.sql.compile.functions import (
 )
 from felice.pipelines.sql.compile.generated import RowText
 from felice.pipelines.sql.compile.operators import RECORD_IF
+from felice.pipelines.sql.functions.table import state_itself
 from felice.pipelines.sql.rows import tuples
 from felice.pipelines.sql.types import BIGINT
 from felice.pipelines.streams.formats import Format
@@ -117,8 +118,9 @@ class Groups:
         text = self._functions.text(())
         calls = zip(self._aggregates.results, self._grouping.aggregates, strict=True)
         for number, (result, call) in enumerate(calls):
-            name = text.names.constant(result)
-            text.define(AGGREGATES, str(number), f"{name}(value[{number}])", call.result, is_simple=False)
+            state, is_value = f"value[{number}]", result is state_itself
+            made = state if is_value else f"{text.names.constant(result)}({state})"
+            text.define(AGGREGATES, str(number), made, call.result, is_simple=is_value)
         inner = "key.key" if self._plan.window is not None else "key"
         for part, type_ in enumerate(self._grouping.types):
             text.define(GROUPS, str(part), f"{inner}[{part}]", type_)

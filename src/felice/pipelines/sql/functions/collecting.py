@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from felice.pipelines.sql.functions.ordering import equality_key
-from felice.pipelines.sql.functions.table import Settings, aggregate
+from felice.pipelines.sql.functions.table import Settings, aggregate, state_itself
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.types import BIGINT, INTEGER, STRING, Array, Map, SqlType, Struct
 
@@ -40,9 +40,7 @@ class _Collection:
     def _is_full(self, state: list[Any]) -> bool:
         return self._limit is not None and len(state) >= self._limit
 
-    def result(self, state: list[Any]) -> list[Any]:
-        """The values."""
-        return state
+    result = staticmethod(state_itself)
 
 
 @aggregate(
@@ -136,9 +134,7 @@ class Histogram:
                 found[name] = found.get(name, 0) + count
         return found
 
-    def result(self, state: dict[str, int]) -> dict[str, int]:
-        """The counts."""
-        return state
+    result = staticmethod(state_itself)
 
 
 def _entry_type(value: SqlType) -> Struct:

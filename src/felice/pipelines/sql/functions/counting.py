@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from felice.pipelines.sql.functions.ordering import equality_key
-from felice.pipelines.sql.functions.table import Settings, aggregate
+from felice.pipelines.sql.functions.table import Settings, aggregate, state_itself
 from felice.pipelines.sql.types import BIGINT, BYTES, SqlType
 
 
@@ -32,9 +32,7 @@ class _Count:
         """The rows of both."""
         return one + other
 
-    def result(self, state: int) -> int:
-        """The number of rows."""
-        return state
+    result = staticmethod(state_itself)
 
 
 @aggregate("COUNT() -> BIGINT", "The number of rows; also written COUNT(*).")

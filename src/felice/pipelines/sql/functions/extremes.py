@@ -7,7 +7,7 @@ from typing import Any
 
 from felice.pipelines.sql.functions.constants import positive
 from felice.pipelines.sql.functions.ordering import Order, order_of, ordered_type
-from felice.pipelines.sql.functions.table import Settings, aggregate
+from felice.pipelines.sql.functions.table import Settings, aggregate, state_itself
 from felice.pipelines.sql.types import Array, SqlType, Struct
 
 
@@ -36,9 +36,7 @@ class Maximum:
         """The greater one of both."""
         return self.add(one, other)
 
-    def result(self, state: Any) -> Any:
-        """The greatest value."""
-        return state
+    result = staticmethod(state_itself)
 
 
 @aggregate("MIN(value T) -> T", "The least value; null if there is none.", result_type=ordered_type)
@@ -71,9 +69,7 @@ class _Greatest:
         """The greatest values of both."""
         return sorted([*one, *other], key=self._order, reverse=True)[: self._most]
 
-    def result(self, state: list[Any]) -> list[Any]:
-        """The greatest values."""
-        return state
+    result = staticmethod(state_itself)
 
 
 def _array_of_first(types: Sequence[SqlType], literals: Sequence[Any]) -> SqlType:

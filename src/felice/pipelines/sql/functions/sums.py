@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from felice.pipelines.sql.expressions.arithmetic import EXACT, fitting, wrapper
-from felice.pipelines.sql.functions.table import AggregateError, Settings, aggregate
+from felice.pipelines.sql.functions.table import AggregateError, Settings, aggregate, state_itself
 from felice.pipelines.sql.types import BIGINT, DOUBLE, Array, Decimal, SqlType, Struct, text_of
 
 Number = Any
@@ -85,9 +85,7 @@ class Sum:
         """The sum of both."""
         return self._plus(one, other)
 
-    def result(self, state: Number) -> Number:
-        """The sum."""
-        return state
+    result = staticmethod(state_itself)
 
 
 @aggregate("SUM_LIST(values ARRAY<INTEGER>) -> INTEGER", "The sum of the elements of all arrays.")

@@ -53,6 +53,11 @@ class Aggregate(Protocol):
         """The value of the function."""
 
 
+def state_itself(state: Any) -> Any:
+    """The `result` of functions whose states are their values: they are used without a call."""
+    return state
+
+
 class Undoing(Aggregate, Protocol):
     """An aggregate function that also takes rows away, as aggregations of tables must: others have no `undo`."""
 

@@ -89,7 +89,20 @@ class BareJsonFormat(BareFormat):
 def object_writer(columns: Columns) -> Write:
     """The function that writes rows as objects."""
     text, typed = struct_writer(columns), _typed()
-    return _exact(text) if typed is None else _fast(typed.object_writer(columns), text)
+    if typed is None:
+        return _exact(text)
+    kind, encode = typed.plain_class(columns), typed.encode
+    if kind is None:
+        return _fast(typed.object_writer(columns), text)
+
+    def write(row: Row) -> bytes:
+        try:
+            data: bytes = encode(kind(*row))
+        except UnicodeEncodeError:
+            return in_bytes(text(row))
+        return data
+
+    return write
 
 
 def value_writer(type_: SqlType) -> Write:

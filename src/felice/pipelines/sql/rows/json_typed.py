@@ -167,14 +167,17 @@ def _named(value: float) -> float | str:
     return value if value - value == 0 else double_text(value)
 
 
+def plain_class(fields: tuple[tuple[str, SqlType], ...]) -> type[msgspec.Struct] | None:
+    """The class of which `encode` writes objects with these fields; None if a value must be changed before."""
+    return None if any(shaped(one) for _, one in fields) else _class_of([name for name, _ in fields])
+
+
 def object_writer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[tuple[Any, ...]], bytes]:
     """The function that writes rows as objects. It raises ValueError for half of a pair of surrogates."""
-    shapes = [(name, None if one == DOUBLE else shaped(one)) for name, one in fields]
-    make, kind = _object(shapes), _class_of([name for name, _ in fields])
+    make = _object([(name, None if one == DOUBLE else shaped(one)) for name, one in fields])
     doubles = [place for place, (_, one) in enumerate(fields) if one == DOUBLE]
     if not doubles:
-        is_plain = not any(shape for _, shape in shapes)
-        return (lambda row: encode(kind(*row))) if is_plain else (lambda row: encode(make(row)))
+        return lambda row: encode(make(row))
     careful = _object([(name, shaped(one)) for name, one in fields])
 
     def write(row: tuple[Any, ...]) -> bytes:
