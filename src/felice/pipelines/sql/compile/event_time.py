@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from felice.pipelines.java.date_formats import date_format
@@ -37,11 +37,17 @@ def _reader(pattern: str) -> Callable[[str], int]:
     return read
 
 
-def record_time(source: SourceInfo, event_time: EventTime) -> Callable[[Any, Any], int]:
-    """The function from a record's key and value to its time. It raises ValueError for a record without one."""
+def record_time(
+    source: SourceInfo, event_time: EventTime, value_places: Sequence[int] | None = None
+) -> Callable[[Any, Any], int]:
+    """The function from a record's key and value to its time. It raises ValueError for a record without one.
+    `value_places` are the value columns that values have; None: all.
+    """
     column = next(one for one in source.columns if one.name == event_time.column)
     place = source.of_role(column.role).index(column)
     function, is_key = time_function(event_time), column.role == KEY
+    if not is_key and value_places is not None:
+        place = value_places.index(place)
 
     def time(key: Any, value: Any) -> int:
         row = (key.key if source.window is not None else key) if is_key else value

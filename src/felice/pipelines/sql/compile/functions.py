@@ -43,16 +43,20 @@ class PlanFunctions:
     def __init__(self, plan: QueryPlan, tools: Tools, report: Report) -> None:
         self.plan, self.tools = plan, tools
         self._report = report
+        self.value_places: dict[int, tuple[int, ...]] = {}
+        """The value columns of a side that are read from its topic; without an entry all of them."""
 
     def text_of_side(self, number: int) -> RowText:
         """A function over the records of one source."""
         tools = self.tools
-        return RowText([self.plan.sides[number]], None, tools.functions, tools.users, self._report)
+        places = self.value_places.get(number)
+        return RowText([self.plan.sides[number]], None, tools.functions, tools.users, self._report, places)
 
     def text(self, layout: Layout | None) -> RowText:
         """A function over the rows of FROM."""
         plan, tools = self.plan, self.tools
-        text = RowText(plan.sides, layout, tools.functions, tools.users, self._report)
+        places = self.value_places.get(0)
+        text = RowText(plan.sides, layout, tools.functions, tools.users, self._report, places)
         if plan.joins:
             key = "key.key" if plan.sides[0].source.window is not None else "key"
             text.define(GROUPS, ROWKEY, f"(None if key is None else {key}[0])", plan.joins[-1].key_type)

@@ -41,11 +41,14 @@ class RowText:
         functions: FunctionTable,
         users: Mapping[str, SqlType],
         report: Report,
+        value_places: Sequence[int] | None = None,
     ) -> None:
+        """`value_places` are the value columns that records have; None: all of their topic."""
         self.names = Names(report)
         self.head, self.lines = list[str](), list[str]()
         """The lines before the columns are read, and those after that."""
         self._layout = None if layout is None else {field: place for place, field in enumerate(layout)}
+        self._value_places = value_places
         self._sides = Sides(sides, self._local)
         self._headers = [one.header for one in sides[0].source.of_role(HEADERS)]
         self._is_windowed = sides[0].source.window is not None
@@ -118,7 +121,8 @@ class RowText:
             case "KEY":
                 return f"None if key is None else {inner}[{field.number}]"
             case "VALUE":
-                text = f"value[{field.number}]"
+                places = self._value_places
+                text = f"value[{field.number if places is None else places.index(field.number)}]"
                 return f"None if value is None else {text}" if value_is_null else text
             case "HEADERS":
                 name = self._headers[field.number]

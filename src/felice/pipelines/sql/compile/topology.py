@@ -16,6 +16,7 @@ from felice.pipelines.sql.analysis.plan import FOREIGN_KEY, Field, JoinPlan, Que
 from felice.pipelines.sql.analysis.properties import START
 from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, SESSION, EventTime, SourceInfo, WindowInfo
+from felice.pipelines.sql.catalogue import VALUE as VALUE_COLUMN
 from felice.pipelines.sql.compile.event_time import record_time
 from felice.pipelines.sql.compile.functions import (
     OF_RECORD,
@@ -43,6 +44,7 @@ from felice.pipelines.sql.expressions.code import Report, no_report
 from felice.pipelines.sql.functions.table import Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import row_format, tuples
+from felice.pipelines.sql.rows.columns import RowFormat
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.rows.schema_format import SchemaFormat
 from felice.pipelines.sql.settings import FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME, is_on
@@ -146,23 +148,28 @@ class Compilation:
     def _side(self, number: int) -> tuple[Rowed, list[Field] | None]:
         """The rows of a source. Without a layout they are as its topic has them."""
         source = self._plan.sides[number].source
-        stream = self._source(source)
         pseudo = any(one.kind in PSEUDO or one.kind == HEADERS for one in self._used[number])
         layout = self._used[number] if self._plan.joins or (source.is_table and pseudo) else None
+        # A table without a layout keeps rows as they are.
+        stream = self._source(source, number, reads_all=source.is_table and layout is None)
         if layout is not None:
             stream = self._laid_out(stream, number, layout)
         return (stream.to_table() if source.is_table else stream), layout
 
-    def _source(self, source: SourceInfo) -> Stream:
-        """The topic as a stream, also of a table."""
+    def _source(self, source: SourceInfo, number: int, *, reads_all: bool) -> Stream:
+        """The topic as a stream, also of a table. Unless it `reads_all`, its rows have the columns that are used."""
         registry = self._tools.registry
         settings = self._tools.settings
-        time = None if source.event_time is None else record_time(source, source.event_time)
+        value = value_format_of(source, registry)
+        if not reads_all and (used := self._of_used_columns(source, number, value)) is not None:
+            value = used
+        places = self._functions.value_places.get(number)
+        time = None if source.event_time is None else record_time(source, source.event_time, places)
         throws = is_on(settings, THROW_ON_INVALID_TIME)
         stream = self.app.stream(
             source.topic,
             key=key_format_of(source, registry),
-            value=value_format_of(source, registry),
+            value=value,
             ts=time,
             start=settings.get(START, EARLIEST),
             on_bad_record=FAIL if is_on(settings, FAIL_ON_BAD_RECORD) else SKIP,
@@ -173,6 +180,17 @@ class Compilation:
             assert node.source is not None
             node.source = replace(node.source, is_table=True)
         return stream
+
+    def _of_used_columns(self, source: SourceInfo, number: int, value: Format) -> Format | None:
+        """The format that reads only the columns that the plan uses, if there is one."""
+        used = {field.name for field in self._used[number] if field.kind == VALUE_COLUMN}
+        if source.event_time is not None:
+            used.add(source.event_time.column)
+        places = tuple(place for place, (name, _) in enumerate(source.value) if name in used)
+        found = value.of_columns(places) if isinstance(value, RowFormat) else None
+        if found is not None:
+            self._functions.value_places[number] = places
+        return found
 
     def _laid_out(self, stream: Stream, number: int, layout: Sequence[Field]) -> Stream:
         """Records with the columns of a layout as value."""

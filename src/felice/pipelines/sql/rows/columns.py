@@ -32,6 +32,14 @@ class RowFormat(Format):
         """Whether the names of columns are written."""
         return True
 
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat | None:
+        """The format that reads the columns at these places only, as rows of them, and writes nothing; None if the
+        format has no way to read less.
+
+        It refuses the same bytes, but for those of other columns: their values are not looked at.
+        """
+        return None
+
     def _identity(self) -> tuple[Any, ...]:
         shown = self.columns if self.has_names else tuple(type_ for _, type_ in self.columns)
         others = [getattr(self, one.name) for one in fields(self) if one.compare and one.name != "columns"]
@@ -42,6 +50,11 @@ class RowFormat(Format):
 
     def __hash__(self) -> int:
         return hash(self._identity())
+
+
+def at_places(columns: Columns, places: tuple[int, ...]) -> Columns:
+    """The columns at some places."""
+    return tuple(columns[place] for place in places)
 
 
 class BareFormat(RowFormat):

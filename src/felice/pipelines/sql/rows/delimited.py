@@ -10,6 +10,7 @@ import base64
 import decimal
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +63,12 @@ class DelimitedFormat(RowFormat):
 
     name = "DELIMITED"
     delimiter: str
+    read_places: tuple[int, ...] | None = None
+    """The columns that are read; None: all."""
+
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
+        """The format that reads these columns of lines that have all columns."""
+        return replace(self, read_places=places)
 
     @property
     def has_names(self) -> bool:
@@ -69,8 +76,10 @@ class DelimitedFormat(RowFormat):
         return False
 
     @cached_property
-    def _parsers(self) -> list[Parse]:
-        return [_parser(type_) for _, type_ in self.columns]
+    def _parsers(self) -> list[tuple[int, Parse]]:
+        """The parsers of the columns that are read, with the columns' places."""
+        places = range(len(self.columns)) if self.read_places is None else self.read_places
+        return [(place, _parser(self.columns[place][1])) for place in places]
 
     @cached_property
     def _field(self) -> re.Pattern[str]:
@@ -96,15 +105,15 @@ class DelimitedFormat(RowFormat):
         if plain is None:
             return Format.decode_all(self, data)
         columns = [
-            [one or None for one in column]
+            [row[place] or None for row in plain]
             if parse is str
-            else [parse(one) if one else None for one in column]
-            for parse, column in zip(self._parsers, plain, strict=True)
+            else [parse(one) if (one := row[place]) else None for row in plain]
+            for place, parse in self._parsers
         ]
-        return list(zip(*columns, strict=True))
+        return list(zip(*columns, strict=True)) if columns else [()] * len(data)
 
     def _plain(self, data: list[bytes | None]) -> Sequence[Sequence[str]] | None:
-        """The fields of each column; None if a value is null, or is not a line without quotation with all columns."""
+        """The fields of each; None if a value is null, or is not a line without quotation with all columns."""
         if None in data:
             return None
         text, width = b"\n".join(data).decode(), len(self.columns)  # type: ignore[arg-type]
@@ -113,21 +122,24 @@ class DelimitedFormat(RowFormat):
         lines = text.split("\n")
         if len(lines) != len(data) or "" in lines:
             return None
-        if width == 1:
-            return None if self.delimiter in text else [lines]
         rows = [line.split(self.delimiter) for line in lines]
-        return list(zip(*rows, strict=True)) if set(map(len, rows)) == {width} else None
+        return rows if set(map(len, rows)) == {width} else None
 
     def read(self, data: bytes) -> Row:
         """The row of the first line that is not empty."""
         fields = self._fields(data.decode())
         if len(fields) != len(self.columns):
             raise FormatError(f"expected {len(self.columns)} fields, and got {len(fields)}")
-        return tuple(self._parsed(place, text) if text else None for place, text in enumerate(fields))
+        return tuple(
+            [
+                self._parsed(place, parse, fields[place]) if fields[place] else None
+                for place, parse in self._parsers
+            ]
+        )
 
-    def _parsed(self, place: int, text: str) -> Any:
+    def _parsed(self, place: int, parse: Parse, text: str) -> Any:
         try:
-            return self._parsers[place](text)
+            return parse(text)
         except ValueError as error:
             raise FormatError(f"the column {self.columns[place][0]}: {error}") from None
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from felice.pipelines.sql.rows.coercion import CAPITALS, coercion, loaded
-from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat
+from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat, at_places
 from felice.pipelines.sql.rows.json_text import in_bytes, struct_writer, writer
 from felice.pipelines.sql.types import Array, Map, SqlType, Struct
 
@@ -58,6 +58,10 @@ class JsonFormat(RowFormat):
     def decode_all(self, data: list[bytes | None]) -> list[Any]:
         """The row of each."""
         return self._reader.read_all(data)
+
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
+        """The format of these columns: other fields need only be JSON."""
+        return JsonFormat(at_places(self.columns, places))
 
     def placed_by(self, data: bytes) -> bytes | None:
         """Not known: other writers put spaces elsewhere."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
-from felice.pipelines.sql.rows.columns import Row, RowFormat
+from felice.pipelines.sql.rows.columns import Row, RowFormat, at_places
 from felice.pipelines.sql.rows.registry import PROTOBUF, RegisteredText
 from felice.pipelines.sql.rows.schema_format import SchemaFormat, expect_type
 
@@ -78,6 +79,12 @@ class ProtobufNoSrFormat(RowFormat):
 
     name = "PROTOBUF_NOSR"
     nullable: str | None
+    read_places: tuple[int, ...] | None = None
+    """The columns that are read; None: all."""
+
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
+        """The format that reads these columns: a message is parsed as a whole."""
+        return replace(self, read_places=places)
 
     @cached_property
     def _message(self) -> Descriptor:
@@ -97,4 +104,5 @@ class ProtobufNoSrFormat(RowFormat):
         """Reads a row."""
         from felice.pipelines.sql.rows.protobuf_values import reader
 
-        return reader(self._message, self.columns)
+        places = self.read_places
+        return reader(self._message, self.columns if places is None else at_places(self.columns, places))

@@ -16,7 +16,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError, OutsideError
-from felice.pipelines.sql.rows.columns import Row, RowFormat
+from felice.pipelines.sql.rows.columns import Row, RowFormat, at_places
 from felice.pipelines.sql.rows.registry import RegisteredText, Registry
 from felice.pipelines.streams.formats import Format
 
@@ -57,6 +57,10 @@ class SchemaFormat(RowFormat):
     def of_topic(self, topic: str, part: str) -> Format:
         """The format with the topic's subject, unless it has one."""
         return self if self.subject is not None else replace(self, subject=f"{topic}-{part}")
+
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat | None:
+        """The format of these columns: data is divided by the schema that wrote it."""
+        return None if self.is_bare else replace(self, columns=at_places(self.columns, places))
 
     def placed_by(self, data: bytes) -> bytes | None:
         """Not known: writers with another version of the schema give an equal key other bytes."""
