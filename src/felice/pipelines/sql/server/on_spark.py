@@ -137,6 +137,8 @@ class SparkQueries:
         if host is None:
             return
         found = host.states()
+        if host.failure is not None:
+            return  # It is no failure of the queries.
         gone = self._forget(host, found, wanted, known)
         for id, one in wanted.items():
             state = found.get(id)

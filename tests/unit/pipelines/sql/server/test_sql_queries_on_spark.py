@@ -191,3 +191,16 @@ def test_all_queries_say_why_none_makes_results(queries: Queries) -> None:
     queries.host.trouble = None
     wait_until(lambda: queries.states() == {"A": QueryState(RUNNING), "B": QueryState(RUNNING)})
     assert queries.host.told == ["put A", "put B"]
+
+
+def test_the_end_of_the_host_is_no_failure_of_its_queries(queries: Queries) -> None:
+    queries.want(apps("A"), frozenset("A"))
+    settled(queries, "put A")
+    queries.host.failure = queries.host.trouble = queries.host.failing["A"] = "Java has ended"
+    turns = queries.host.turns
+    wait_until(lambda: queries.host.turns > turns + 1)
+    assert queries.states() == {"A": QueryState(ERROR, "Java has ended")}
+    queries.host.failure = queries.host.trouble = None
+    queries.host.failing.clear()
+    assert queries.states() == {"A": QueryState(RUNNING)}
+    assert queries.host.told == ["put A"]

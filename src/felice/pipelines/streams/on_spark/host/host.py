@@ -412,8 +412,8 @@ class Host:
         while not self._stops.wait(_POLL_S):
             query = self._query
             assert query is not None, "start began it"
-            self._outages.look()
             try:
+                self._outages.look()
                 if query.isActive:
                     if self._plan().levels > self._levels:
                         self._end(query)
