@@ -36,7 +36,7 @@ from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.files import file_name
-from felice.pipelines.sql.server.persistent import PAUSED, RUNNING, PersistentQueries, QueryState
+from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
 from felice.pipelines.sql.settings import KNOWN, check_value, is_known
 from felice.pipelines.sql.statements import Change, set_property
@@ -385,7 +385,10 @@ class SqlService:
         """Whether a persistent query runs."""
         if self.engine.queries[id].is_paused:
             return QueryState(PAUSED)
-        return self._queries.states().get(id, QueryState(RUNNING))
+        known = self._queries.states().get(id)
+        if known is None and not self.leads:
+            return QueryState(ERROR, "no server runs the queries at present")
+        return known or QueryState(RUNNING)
 
     async def health(self) -> dict[str, bool]:
         """Whether brokers answer, each command could be applied, and the rows of each table are kept up to date."""

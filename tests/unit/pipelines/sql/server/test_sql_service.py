@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from felice.client.compacted.records import CompactedRecord
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.server.commands import Command
 from felice.pipelines.sql.server.facts import Facts
-from felice.pipelines.sql.server.persistent import QueryState
+from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, QueryState
 from felice.pipelines.sql.server.service import Deployment, SqlService
 from felice.pipelines.streams.app import App
 
@@ -86,3 +87,13 @@ def test_a_table_whose_rows_cannot_be_kept_stops_nothing(tmp_path: Path) -> None
     service, wanted = after(tmp_path, STREAM, table, COPY)
     assert list(wanted.apps) == ["CSAS_COPY_2"]
     assert not service.followers
+
+
+def test_no_query_runs_while_no_server_leads(tmp_path: Path) -> None:
+    """Statements of clients are forwarded to the leader, so the others are asked only if there is none."""
+    service, _ = after(tmp_path, STREAM, COPY)
+    assert service.state("CSAS_COPY_1") == QueryState(RUNNING)
+    service.follow()
+    assert service.state("CSAS_COPY_1") == QueryState(ERROR, "no server runs the queries at present")
+    service.engine.queries["CSAS_COPY_1"] = replace(service.engine.queries["CSAS_COPY_1"], is_paused=True)
+    assert service.state("CSAS_COPY_1") == QueryState(PAUSED)
